@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import sys
-from pathlib import Path
 
 import click
 import numpy as np
@@ -21,12 +20,10 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import from_dict, load_pipeline
+from doc_pages import ROOT, blocks, commands_of
 from synthetic import synthetic_document, synthetic_registry
 
-ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# ([\w/]+\.\w+)\n")
-SHELLS = {"sh", "bash", "console"}
 
 
 def pages():
@@ -39,10 +36,6 @@ def pages():
 def written_pages():
     """The pages that say how figures were made, too."""
     return [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
-
-
-def blocks(file):
-    return FENCE.findall(file.read_text(encoding="utf-8"))
 
 
 def files_of(page, folder):
@@ -72,20 +65,6 @@ def written(tmp_path, monkeypatch):
         file = getattr(sys.modules[name], "__file__", None) or ""
         if file.startswith(str(tmp_path)):
             del sys.modules[name]
-
-
-def commands_of(file):
-    """The command lines of `chameleon` that a page shows, each as words."""
-    for language, text in blocks(file):
-        if language in SHELLS:
-            for line in text.replace("\\\n", " ").splitlines():
-                words = shlex.split(line.removeprefix("$ "), comments=True)
-                program = words[0].rpartition("/")[2] if words else ""
-                if program in {"python3.11", "python"} and words[1:2] == ["bootstrap.py"]:
-                    if words[2] != "test":
-                        yield words[2:]
-                elif program == "chameleon":
-                    yield words[1:]
 
 
 def parsed(words):

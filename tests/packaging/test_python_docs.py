@@ -1,13 +1,11 @@
 """The examples of docs/python.md run as they stand there, one after the other."""
 
 import doctest
-import re
 
 import chameleon_core as cc
 import chameleon_networks
 import pytest
-
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+from doc_pages import PYTHON
 
 
 def test_the_examples_run(root, tmp_path, monkeypatch):
