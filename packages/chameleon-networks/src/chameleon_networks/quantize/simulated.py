@@ -77,9 +77,8 @@ def opened(
         chains: The fused operators of the network.
         kernels: The kernels of the fused operators.
         target: The resolved target.
-        function: The name of a global TVM function. Its arguments are a tensor, the index
-            of the fused operator that reads it, the number of the operator's input, and the tensor
-            for the result.
+        function: The name of a global TVM function. Its arguments are a tensor, the index of the
+            fused operator that reads it, the number of that input, and the tensor for the result.
     """
     places = {chain.last: index for index, chain in enumerate(chains)}
     packed: dict[int, tuple[bool, ...]] = {}
