@@ -130,7 +130,7 @@ class _Finder:
         )
 
     def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
-        """The last rearrangement of the output that a kernel can write, its layout, and its steps."""
+        """The last rearrangement of the output that a kernel can write, with layout and steps."""
         view = view_of_all(product).reshaped(shape)
         if view is None:
             return product, TOKENS_INSIDE[0], []
