@@ -18,7 +18,6 @@ from chameleon_core.loop.start.frontend import was_checked
 from chameleon_core.measurement import Measurement
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import FAILED, LOCK, read_store
-from chameleon_core.stages.jobs import TUNED
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 
@@ -104,11 +103,9 @@ class ViewedOperator:
         comparison = self.store.comparison(self.stored.id)
         if self.result.tuned_seconds is not None and comparison is not None:
             # A comparison of an earlier, shorter run stays in the folder until another is made.
-            for contender, measurement in zip(
-                comparison.contenders, comparison.measurements, strict=True
-            ):
-                ours = contender.name == TUNED and contender.config == self.result.config
-                if ours and measurement.ok and measurement.cost == self.result.tuned_seconds:
+            for config, measurement in comparison.tuned:
+                delivered = config == self.result.config and measurement.ok
+                if delivered and measurement.cost == self.result.tuned_seconds:
                     return OperatorTime(measurement=measurement, source=TimeSource.COMPARISON)
         for measurement in self.measurements:
             if measurement.ok and measurement.config == self.result.config:

@@ -44,36 +44,28 @@ class TaskRecords:
 
     Attributes:
         stored: the task's row.
+        measured: every measurement by its configuration, in order of arrival.
+        best: the lowest cost in seconds; infinity where nothing has one.
     """
 
     def __init__(self, store: RecordStore, stored: StoredTask) -> None:
         self.stored = stored
         self._store = store
-        self._measured = {m.config: m for m in store.measurements(stored.id)}
-        self._places = dict(zip(self._measured, store.places(stored.id), strict=True))
-        self._origins = dict(zip(self._measured, store.origins(stored.id), strict=True))
-        self._pending = dict(self._measured)
-        self._best = min((m.cost for m in self._measured.values()), default=float("inf"))
-
-    @property
-    def measured(self) -> Mapping[Config, Measurement]:
-        """Every measurement by its configuration, in order of arrival."""
-        return self._measured
-
-    @property
-    def best(self) -> float:
-        """The lowest cost in seconds; infinity where nothing has one."""
-        return self._best
+        self.measured = {m.config: m for m in store.measurements(stored.id)}
+        self._places = dict(zip(self.measured, store.places(stored.id), strict=True))
+        self._origins = dict(zip(self.measured, store.origins(stored.id), strict=True))
+        self._pending = dict(self.measured)
+        self.best = min((m.cost for m in self.measured.values()), default=float("inf"))
 
     @property
     def failed(self) -> dict[str, int]:
         """Failures by kind."""
-        return failures_by_kind(self._measured.values())
+        return failures_by_kind(self.measured.values())
 
     @property
     def failure(self) -> str | None:
         """The first failure of the most frequent kind, in words."""
-        return most_frequent_failure(self._measured.values())
+        return most_frequent_failure(self.measured.values())
 
     @property
     def origins(self) -> dict[str, int]:
@@ -83,7 +75,7 @@ class TaskRecords:
     @property
     def recorded(self) -> list[Measurement]:
         """Those that the run did not measure but took from a record database, in their order."""
-        return [m for config, m in self._measured.items() if self.is_recorded(config)]
+        return [m for config, m in self.measured.items() if self.is_recorded(config)]
 
     def is_recorded(self, config: Config | None) -> bool:
         """Whether the measurement of a configuration is another run's."""
@@ -112,9 +104,9 @@ class TaskRecords:
         self._places[config] = self._store.add(
             row, key, measurement, knobs=knobs, spending=spending, origin=origin, score=score
         )
-        self._measured[config], self._origins[config] = measurement, origin
-        improved = measurement.cost < self._best
-        self._best = min(self._best, measurement.cost)
+        self.measured[config], self._origins[config] = measurement, origin
+        improved = measurement.cost < self.best
+        self.best = min(self.best, measurement.cost)
         return improved
 
     def set_spending(self, spending: Spending) -> None:
@@ -152,7 +144,7 @@ class TaskRecords:
             log.warning(
                 "more was measured before than this run goes through; all of it counts",
                 task=self.stored.task.name,
-                measurements=len(self._measured),
+                measurements=len(self.measured),
                 ended=ended,
             )
         return left
@@ -201,6 +193,7 @@ class TaskRun:
         recorded: measurements that were taken from record databases.
         recorded_seconds: wall-clock in seconds that these had cost elsewhere.
         base: of an alternative the task that it would take the place of; None of others.
+        ended: why it gets no further batch, or None.
     """
 
     def __init__(
@@ -224,15 +217,10 @@ class TaskRun:
         self._publish = publish
         self._watch = FallbackWatch() if watch is None else watch
         self._batch: Batch | None = None
-        self._ended: str | None = None
+        self.ended: str | None = None
         self._history: list[float] = []
 
     # -- what others look at ------------------------------------------------------------------
-
-    @property
-    def ended(self) -> str | None:
-        """Why it gets no further batch, or None."""
-        return self._ended
 
     @property
     def in_flight(self) -> int:
@@ -425,7 +413,7 @@ class TaskRun:
             reason: the reason, as a short sentence.
             limit: the number of measurements at which the budget ends the task, or None.
         """
-        self._ended = reason
+        self.ended = reason
         self._publish(TaskFinished(task=self.summary(limit), reason=reason))
 
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
@@ -439,6 +427,6 @@ class TaskRun:
             batch: the first batch with something to measure; its stored part is no leftover.
         """
         expected = set() if batch is None else set(batch.configs)
-        leftovers = self.records.leftovers(expected, ended=self._ended)
+        leftovers = self.records.leftovers(expected, ended=self.ended)
         if leftovers:
             self.tuner.adopt(leftovers)
