@@ -1,4 +1,4 @@
-"""Makes a pipeline of its sections: stages with checked options, or everything that is wrong."""
+"""Assembles a pipeline from its sections: stages with checked options, or a list of all faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
 
 ENVIRONMENT = "CHAMELEON_RECORDS"
-"""The variable that says what ``default`` means: ``none``, or another place than the user's own."""
+"""Environment variable for the meaning of ``default``: ``none``, or a place other than the user's
+own."""
 
 NONE, DEFAULT = "none", "default"
 
@@ -47,11 +48,12 @@ _KIND = "record_databases"
 
 @attrs.frozen(kw_only=True)
 class Databases:
-    """The databases of a pipeline.
+    """The record databases of a pipeline.
 
     Attributes:
-        specs: as in ``ResolvedPipeline.records``.
-        written: as in ``ResolvedPipeline.document``; None if nothing was written.
+        specs: the value of ``ResolvedPipeline.records``.
+        written: the value of ``records`` in ``ResolvedPipeline.document``; None if the pipeline has
+            no such key.
     """
 
     specs: tuple[StageSpec, ...] | None = None
@@ -59,12 +61,14 @@ class Databases:
 
 
 def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
-    """Read the key: a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
+    """Read the key ``records`` of a pipeline.
+
+    Its value is a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
 
     Args:
-        root: the pipeline.
-        stages: reads stages.
-        by_default: whether a pipeline without the key means ``default``.
+        root: the pipeline as nodes.
+        stages: the reader of stages.
+        by_default: whether a pipeline without the key uses ``default``.
     """
     node = root.get("records")
     if node is None or node.value is None:
@@ -80,7 +84,7 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
     for entry in entries:
         more = _specs(entry, stages)
         specs += more
-        # What a word means is another thing elsewhere.
+        # A word is written as it is, because its meaning depends on the machine.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
         written += [word] if word else [spec.to_json() for spec in more]
     return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
@@ -113,12 +117,12 @@ def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
 
 
 def _of_places(registry: Registry) -> list[Registration]:
-    """The databases that are named by where they are."""
+    """The kinds of databases that a path or URL alone can name."""
     return [entry for entry in registry.entries(_KIND) if entry.record.place_option]
 
 
 def _by_environment() -> str:
-    """The place of ``default``: a word, a URL, or a path relative to the working folder."""
+    """The place that ``default`` means: a word, a URL, or an absolute path."""
     text = os.environ.get(ENVIRONMENT, "") or DEFAULT
     if text in {NONE, DEFAULT} or "://" in text:
         return text
@@ -126,20 +130,20 @@ def _by_environment() -> str:
 
 
 def _shortest(options: dict[str, Any]) -> Any:
-    """A frontend's options as people write them: the value alone if there is but one."""
+    """A frontend's options in short form: the value alone if there is only one option."""
     values = list(options.values())
     alone = len(values) == 1 and values[0] is not None and not isinstance(values[0], Mapping)
     return values[0] if alone else options
 
 
 class Assembler:
-    """Checks one pipeline, section by section, and collects the problems of all of them.
+    """Checks one pipeline, section by section, and collects the faults of all sections.
 
     Args:
-        root: what the user wrote, a mapping, with overrides applied.
-        registry: where names are looked up.
-        problems: what is wrong already.
-        sharing: whether a pipeline that says nothing of records means the user's own database.
+        root: the user's pipeline as a mapping, after overrides.
+        registry: the registry in which names are looked up.
+        problems: the faults that were found before.
+        sharing: whether a pipeline without the key ``records`` uses the user's own database.
     """
 
     def __init__(
@@ -153,7 +157,7 @@ class Assembler:
         self._root = expand_presets(root, self._preset, registry)
 
     def assemble(self, source: Path | None) -> ResolvedPipeline:
-        """The pipeline, or a ``PipelineError`` with everything that is wrong."""
+        """Return the pipeline, or raise a ``PipelineError`` with all faults."""
         keys = keys_of(self._registry)
         for key, item in self._root.items():
             if key not in keys:
@@ -204,12 +208,13 @@ class Assembler:
             output=output,
             preset=self._preset,
             source=source,
-            # Left out where there is none: folders of runs that knew no such key stay theirs.
+            # Keys without a value are left out, so that older run folders without the key still
+            # match.
             document={key: sections[key] for key in keys if sections.get(key) is not None},
         )
 
     def subject(self) -> Subject:
-        """The subject of the tuning, or a ``PipelineError`` with what is wrong with it."""
+        """Return the subject of the tuning, or raise a ``PipelineError`` with all its faults."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self._problems)
@@ -217,7 +222,7 @@ class Assembler:
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
-        """The search, or a ``PipelineError`` with what is wrong with it."""
+        """Return the search stages, or raise a ``PipelineError`` with all their faults."""
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         seed = self._seed()
@@ -229,8 +234,8 @@ class Assembler:
             hints = dict.fromkeys(self._stages.hints)
             raise PipelineError(self._problems, hint="\n".join(hints) or None)
 
-    # Each of the methods below returns nothing useful where it found a problem; ``assemble`` raises
-    # before anything reads it.
+    # If a method below finds a fault, its result is not valid; ``assemble`` raises an error before
+    # the result is used.
 
     def _known_preset(self, root: Node) -> str | None:
         name: str | None = self._stages.value(root, "preset", str)
@@ -264,7 +269,7 @@ class Assembler:
         return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
 
     def _target(self) -> tuple[Any, Any, Any]:
-        """The target for its resolver, the same as it was written, and the resolver."""
+        """The target as a string for its resolver, as the user wrote it, and the resolver."""
         node = self._root.get("target")
         if node is None:
             self._stages.say(self._root.mark, "missing 'target', such as 'native'")
@@ -273,7 +278,7 @@ class Assembler:
         shown, target = text.plain(), None
         with Collecting(self._problems):
             if text.is_mapping:
-                # Resolvers read texts.
+                # Resolvers read strings.
                 target = json.dumps(shown, sort_keys=True)
             else:
                 target = self._stages.structurer.make(text, str, "'target'")
@@ -294,7 +299,7 @@ class Assembler:
         return target, shown, resolver
 
     def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
-        """The target itself, a text or a mapping, and the stage that is to read it."""
+        """The target itself, a string or a mapping, and the name of its resolver, if any."""
         text, name, known = node, None, ("text", "resolver")
         if node.is_mapping and (node.get("text") or node.get("resolver")):
             for key, item in node.items():
@@ -311,7 +316,10 @@ class Assembler:
         return text, name
 
     def _sections(self, model: Any, *, measured: bool = False) -> dict[str, Any]:
-        """The sections of plugins that say something; on demand what measurements depend on."""
+        """The sections of plugins that are not empty.
+
+        With ``measured``, only the sections that measurements depend on.
+        """
         sections: dict[str, Any] = {}
         for name, record in self._registry.sections.items():
             node = self._root.get(name)
@@ -371,7 +379,8 @@ class Assembler:
         require: Requirement | None = self._stages.value(self._root, "require", Requirement | None)
         names = [spec.name for spec in baselines if spec is not None]
         if require is not None and require.against not in names:
-            # Listed in full, for another distribution has a baseline of that name.
+            # ``baselines`` has the full name if another distribution has a baseline of the same
+            # name.
             full = [name for name in names if name.rpartition(":")[2] == require.against]
             require = attrs.evolve(require, against=full[0]) if len(full) == 1 else require
         if require is not None and require.against and require.against not in names:
@@ -393,7 +402,7 @@ class Assembler:
         return seed
 
     def _output(self, source: Path | None) -> Path:
-        # Results belong to where the command is given, inputs to where the pipeline is.
+        # Outputs are relative to the working folder, inputs to the pipeline's folder.
         default = f"runs/{source.stem if source is not None else 'pipeline'}"
         text: str = self._stages.value(self._root, "output", str, default)
         if not text.strip():

@@ -1,4 +1,4 @@
-"""Files that are made of parts of pipelines, such as suites, read with everything wrong in them."""
+"""Files that consist of parts of pipelines, such as suites; all their faults are listed at once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from chameleon_core.words import did_you_mean
 
 
 class DocumentReader:
-    """Reads a file of parts of pipelines, and collects what is wrong with them.
+    """Reads a file that consists of parts of pipelines, and collects its faults.
 
     Args:
-        path: the file; errors call it as it is given here.
-        overrides: assignments such as ``seeds=3``, stronger than the file.
-        registry: where names are looked up; the installed plugins if None.
-        keys: every key that the file may have.
-        wanted: begins the sentence that a file which is no mapping gets.
+        path: the file. Error messages name it as it is written in this argument.
+        overrides: assignments such as ``seeds=3``, which override the file.
+        registry: the registry of plugins; if None, the registry of installed plugins.
+        keys: all keys that the file may have.
+        wanted: the beginning of the error message for a file that is no mapping.
 
     Attributes:
-        root: the file with the overrides.
+        root: the file after the overrides.
         registry: where names are looked up.
-        problems: what is wrong so far.
-        stages: reads sections of the file.
+        problems: the faults so far.
+        stages: the reader of the file's sections.
 
     Raises:
-        PipelineError: it is no mapping.
-        ConfigError: it cannot be read.
+        PipelineError: the file is no mapping.
+        ConfigError: the file cannot be read.
     """
 
     def __init__(
@@ -56,22 +56,22 @@ class DocumentReader:
                 self.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
 
     def say(self, mark: Mark, message: str) -> None:
-        """Add what is wrong at a place."""
+        """Add a fault at a place of the file."""
         self.problems.append(Problem(mark=mark, message=message))
 
     def assembler(self, sections: Mapping[str, Item], mark: Mark) -> Assembler:
-        """Assemble a pipeline from parts of the file."""
+        """An assembler of a pipeline from parts of the file."""
         return Assembler(Node(value=dict(sections), mark=mark), self.registry, [])
 
     def collecting(self) -> Collecting:
-        """Remember what is wrong in a ``with`` block, so that the next part is read too."""
+        """Return a ``with`` block whose faults are collected, so that the next part is read too."""
         return Collecting(self.problems, self.stages.hints)
 
     def check(self) -> None:
-        """Raise everything that was wrong.
+        """Raise an error if the file has faults.
 
         Raises:
-            PipelineError: something was.
+            PipelineError: the file has faults. The message has one line for each.
         """
         if self.problems:
             hints = dict.fromkeys(filter(None, self.stages.hints))
