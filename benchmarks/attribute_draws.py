@@ -149,7 +149,11 @@ def _conv(d: Draw, kind: str = "", transposed: bool = False) -> Operator:
 
 def _pool(d: Draw, *names: str, outputs: int = 1, whole: Sequence[str] = ()) -> Operator:
     rank = d.one(1, 2, 2, 2, 3)
-    given: dict[str, Any] = {"kernel_shape": d.wholes(rank, 1, 3), **_window(d, rank, ceil=True)}
+    kernel = d.wholes(rank, 1, 3)
+    given: dict[str, Any] = {"kernel_shape": kernel, **_window(d, rank, ceil=True)}
+    # A window has to have a part of the image.
+    pads = [min(pad, size - 1) for pad, size in zip(given["pads"] or (), kernel * 2, strict=False)]
+    given["pads"] = pads or None
     ranges = {"count_include_pad": (0, 1), "storage_order": (0, 1), "p": (1, 3)}
     given |= {name: d.some(d.whole(*ranges[name])) for name in names}
     return Operator([d.real(_image(d, d.whole(1, 3), rank), d.number(*whole))], given, outputs)
@@ -690,7 +694,7 @@ def _integer_conv(d: Draw) -> Operator:
 
 def _quantized_conv(d: Draw) -> Operator:
     made = _conv(d)
-    kinds = d.one("int8", "uint8"), d.one("int8", "uint8")
+    kinds = d.one(("int8", "int8"), ("uint8", "uint8"), ("uint8", "int8"))
     x, w = (_bytes(d, made.inputs[a].shape, kinds[a]) for a in range(2))
     scales = d.one([], [len(w)])
     zero = np.zeros(scales, kinds[1]) if kinds[1] == "int8" else _bytes(d, scales, kinds[1])
