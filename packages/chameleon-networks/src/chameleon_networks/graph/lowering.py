@@ -123,6 +123,17 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(call.args[0], 0)
 
 
+def _divided(call: Any, _emit: Any) -> Any:
+    """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
+    divisor = call.args[1]
+    if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
+        return None
+    number = array_of(divisor)
+    if number.size != 1 or number.any():
+        return None
+    return relax.op.multiply(call.args[0], constant_of(np.copysign(np.inf, number)))
+
+
 def _power(call: Any, emit: Any) -> Any:
     """A small integer power as products, since ``pow`` is slow and does not take integers."""
     base, exponent = call.args
@@ -177,6 +188,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,
+    "relax.divide": _divided,
     "relax.power": _power,
     "relax.scatter_elements": _scattered,
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),

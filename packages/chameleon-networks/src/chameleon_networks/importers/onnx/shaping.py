@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from chameleon_tvm.quick_tvm import te, tirx
 
+from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import (
     Node,
@@ -188,8 +190,25 @@ def _top(node: Node) -> Any:
 
 
 def _scattered(node: Node) -> Any:
-    """Scatter with no indices, where TVM would divide by their number."""
-    return node[0] if 0 in shape_of(node[1]) else NotImplemented
+    """Scatter without indices, and the maximum and minimum of slices, which TVM lacks."""
+    data, indices, updates = node[0], node[1], node[2]
+    how = node.attributes.get("reduction")
+    if 0 in shape_of(indices):
+        return data
+    if node.kind != "ScatterND" or how not in {"max", "min"}:
+        return NotImplemented
+    shape, [*free, depth] = shape_of(data), shape_of(indices)
+    # Slices are rows of a table, whose indices are joined to one.
+    steps = np.cumprod([1, *shape[1:depth][::-1]])[::-1].astype(np.int64)
+    whole = node.emit(op.astype(indices, "int64"))
+    extents = constant_of(np.asarray(shape[:depth], np.int64))
+    places = op.multiply(op.floor_mod(whole, extents), constant_of(steps))
+    places = op.reshape(node.emit(op.sum(node.emit(places), [-1])), [-1, 1])
+    count, width = math.prod(free), math.prod(shape[depth:])
+    table = op.reshape(data, [-1, width])
+    rows, values = op.broadcast_to(places, [count, width]), op.reshape(updates, [count, width])
+    made = op.scatter_elements(table, node.emit(rows), values, 0, str(how))
+    return op.reshape(node.emit(made), shape)
 
 
 def _dropout(node: Node) -> list[Any]:
