@@ -7,6 +7,7 @@ are powers of two, so that no rounding decides on an answer.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -70,6 +71,23 @@ class Draw:
         """Several of them."""
         return [self.whole(low, high) for _ in range(count)]
 
+    def given(self, text: str, share: float = 0.5) -> dict[str, Any]:
+        """Attributes, each left out at random: ``name=low:high``, or ``name=a|b`` for one of some.
+
+        Args:
+            text: the attributes; ``@0.3`` after one is how likely the case has it.
+            share: how likely that is for others.
+        """
+        made = {}
+        for word in text.split():
+            name, _, values = word.partition("=")
+            values, _, likely = values.partition("@")
+            low, _, high = values.partition(":")
+            of = values.split("|")
+            value = self.whole(int(low), int(high)) if high else _plain(self.one(*of))
+            made[name] = self.some(value, float(likely or share))
+        return made
+
     def shape(self, low: int = 1, high: int = 4) -> list[int]:
         """A shape of some axes, rarely an empty one."""
         shape = self.wholes(self.whole(low, high), 1, 5)
@@ -111,6 +129,13 @@ class Draw:
         return (2.0 ** self.rng.integers(-5, -1, shape)).astype(np.float32)
 
 
+def _plain(word: str) -> Any:
+    try:
+        return ast.literal_eval(word)
+    except ValueError:
+        return word
+
+
 def _type(name: str) -> int:
     return helper.np_dtype_to_tensor_dtype(np.dtype(name))
 
@@ -147,12 +172,17 @@ def _conv(d: Draw, kind: str = "", transposed: bool = False) -> Operator:
     return Operator([x, d.real([*around, *kernel], kind), d.some(d.real([outside], kind))], given)
 
 
-def _pool(d: Draw, *names: str, outputs: int = 1, whole: Sequence[str] = ()) -> Operator:
+def _pool(d: Draw, text: str, outputs: int = 1, whole: Sequence[str] = ()) -> Operator:
     rank = d.one(1, 2, 2, 2, 3)
-    given: dict[str, Any] = {"kernel_shape": d.wholes(rank, 1, 3), **_window(d, rank, ceil=True)}
-    ranges = {"count_include_pad": (0, 1), "storage_order": (0, 1), "p": (1, 3)}
-    given |= {name: d.some(d.whole(*ranges[name])) for name in names}
-    return Operator([d.real(_image(d, d.whole(1, 3), rank), d.number(*whole))], given, outputs)
+    kernel = d.wholes(rank, 1, 3)
+    given: dict[str, Any] = {"kernel_shape": kernel, **_window(d, rank, ceil=True), **d.given(text)}
+    x = d.real(_image(d, d.whole(1, 3), rank), d.number(*whole))
+    # Each window has a part of the image.
+    most = {"pads": [n - 1 for n in kernel * 2], "dilations": x.shape[2:]}
+    for name, bounds in most.items():
+        values = [min(pair) for pair in zip(given[name] or (), bounds, strict=False)]
+        given[name] = values or None
+    return Operator([x], given, outputs)
 
 
 def _deformed(d: Draw) -> Operator:
@@ -255,14 +285,12 @@ def _regions(d: Draw) -> Operator:
     starts = d.rng.uniform(-1, 4, (count, 2))
     boxes = np.concatenate([starts, starts + d.rng.uniform(0.5, 6, (count, 2))], 1)
     places = d.rng.integers(0, len(x), count)
-    given = {
-        "mode": d.some(d.one("avg", "max")),
-        "output_height": d.some(d.whole(1, 4)),
-        "output_width": d.some(d.whole(1, 4)),
-        "sampling_ratio": d.some(d.whole(0, 3), 0.8),
-        "spatial_scale": d.some(d.one(0.5, 1.0, 2.0)),
-        "coordinate_transformation_mode": d.some(d.one("half_pixel", "output_half_pixel")),
-    }
+    given = d.given(
+        """
+        mode=avg|max output_height=1:4 output_width=1:4 sampling_ratio=0:3@0.8
+        spatial_scale=0.5|1.0|2.0 coordinate_transformation_mode=half_pixel|output_half_pixel
+        """
+    )
     return Operator([x, boxes.astype(x.dtype), places], given)
 
 
@@ -270,20 +298,15 @@ def _grid(d: Draw) -> Operator:
     rank = d.one(2, 2, 3)
     x = d.real(_image(d, d.whole(1, 2), rank, 6), d.number())
     grid = d.rng.uniform(-1.3, 1.3, [len(x), *d.wholes(rank, 1, 4), rank]).astype(x.dtype)
-    modes = ("linear", "nearest", "cubic", "bilinear", "bicubic")
-    given = {
-        "mode": d.some(d.one(*modes), 0.8),
-        "padding_mode": d.some(d.one("zeros", "border", "reflection"), 0.8),
-        "align_corners": d.some(d.whole(0, 1)),
-    }
-    return Operator([x, grid], given)
+    given = "mode=linear|nearest|cubic|bilinear|bicubic padding_mode=zeros|border|reflection"
+    return Operator([x, grid], {**d.given(given, 0.8), **d.given("align_corners=0:1")})
 
 
 def _affine(d: Draw) -> Operator:
     rank = d.one(2, 3)
     size = [d.whole(1, 2), d.whole(1, 3), *d.wholes(rank, 1, 4)]
     theta = d.real([size[0], rank, rank + 1])
-    return Operator([theta, Known(size)], {"align_corners": d.some(d.whole(0, 1))})
+    return Operator([theta, Known(size)], d.given("align_corners=0:1"))
 
 
 def _blocks(d: Draw, mode: bool) -> Operator:
@@ -355,15 +378,9 @@ def _attention(d: Draw) -> Operator:
         inputs += [d.real([batch, keys, past, n], kind) for n in (size, wide)]
     elif d.yes(0.2):
         inputs += [None, None, d.rng.integers(1, length + 1, batch)]
-    given = {
-        "is_causal": d.some(d.whole(0, 1)),
-        "scale": d.some(0.4),
-        "softcap": d.some(2.0, 0.3),
-        "qk_matmul_output_mode": d.some(d.whole(0, 3)),
-        "q_num_heads": heads if flat else None,
-        "kv_num_heads": keys if flat else None,
-        "left_window_size": d.some(d.whole(0, 2), 0.15),
-    }
+    given = d.given("is_causal=0:1 scale=0.4 softcap=2.0@0.3 qk_matmul_output_mode=0:3")
+    given |= {"q_num_heads": heads, "kv_num_heads": keys} if flat else {}
+    given |= d.given("left_window_size=0:2@0.15")
     return Operator(inputs, given, d.one(1, 1, 3, 4))
 
 
@@ -375,12 +392,8 @@ def _rotary(d: Draw) -> Operator:
     caches = [d.real([most, half] if by_place else [batch, steps, half], kind) for _ in range(2)]
     x = d.real([batch, steps, heads * size] if flat else [batch, heads, steps, size], kind)
     places = d.rng.integers(0, most, (batch, steps)) if by_place else None
-    given = {
-        "interleaved": d.some(d.whole(0, 1)),
-        "rotary_embedding_dim": part,
-        "num_heads": heads if flat else None,
-    }
-    return Operator([x, *caches, places], given)
+    given = {"rotary_embedding_dim": part, "num_heads": heads if flat else None}
+    return Operator([x, *caches, places], {**d.given("interleaved=0:1"), **given})
 
 
 def _channels(d: Draw, name: str) -> Operator:
@@ -419,12 +432,12 @@ def _lrn(d: Draw) -> Operator:
     return Operator([d.real(_image(d, d.whole(1, 6), d.whole(1, 2), 4), d.number())], given)
 
 
-def _along(**ranges: tuple[int, int]) -> Callable[[Draw], Operator]:
+def _along(text: str = "") -> Callable[[Draw], Operator]:
     """A function of numbers along an axis."""
 
     def draw(d: Draw) -> Operator:
         shape = d.shape()
-        given = {name: d.some(d.whole(*bounds)) for name, bounds in ranges.items()}
+        given = d.given(text)
         return Operator([d.real(shape, d.number())], {"axis": d.some(d.axis(shape)), **given})
 
     return draw
@@ -604,13 +617,13 @@ def _reduce(d: Draw) -> Operator:
     axes = d.some(Known(d.axes(shape), "axes"), 0.8) if shape else None
     if axes is None and d.yes(0.1):
         axes = Known([], "axes")
-    given = {"keepdims": d.some(d.whole(0, 1)), "noop_with_empty_axes": d.some(d.whole(0, 1), 0.2)}
+    given = d.given("keepdims=0:1 noop_with_empty_axes=0:1@0.2")
     return Operator([d.real(shape, d.number("int32", "int64")), axes], given)
 
 
 def _extreme_place(d: Draw) -> Operator:
     shape = d.wholes(d.whole(1, 4), 1, 5)
-    given = {name: d.some(d.whole(0, 1)) for name in ("keepdims", "select_last_index")}
+    given = d.given("keepdims=0:1 select_last_index=0:1")
     return Operator([d.real(shape, d.number(*WHOLES))], {"axis": d.some(d.axis(shape)), **given})
 
 
@@ -624,7 +637,7 @@ def _top(d: Draw) -> Operator:
 
 def _cumulative(d: Draw) -> Operator:
     shape = d.wholes(d.whole(1, 4), 1, 5)
-    given = {name: d.some(d.whole(0, 1)) for name in ("exclusive", "reverse")}
+    given = d.given("exclusive=0:1 reverse=0:1")
     return Operator([d.real(shape, d.number("int32", "int64")), Known(d.axis(shape))], given)
 
 
@@ -651,7 +664,7 @@ def _gemm(d: Draw) -> Operator:
     over, under = d.whole(0, 1), d.whole(0, 1)
     a, b = d.real([k, m] if over else [m, k], kind), d.real([n, k] if under else [k, n], kind)
     c = d.some(d.real(d.one([], [1], [n], [m, 1], [1, n], [m, n]), kind))
-    given = {"alpha": d.some(d.one(0.5, 2.0)), "beta": d.some(d.one(0.5, 2.0))}
+    given = d.given("alpha=0.5|2.0 beta=0.5|2.0")
     return Operator([a, b, c], {**given, "transA": over, "transB": under})
 
 
@@ -690,7 +703,7 @@ def _integer_conv(d: Draw) -> Operator:
 
 def _quantized_conv(d: Draw) -> Operator:
     made = _conv(d)
-    kinds = d.one("int8", "uint8"), d.one("int8", "uint8")
+    kinds = d.one(("int8", "int8"), ("uint8", "uint8"), ("uint8", "int8"))
     x, w = (_bytes(d, made.inputs[a].shape, kinds[a]) for a in range(2))
     scales = d.one([], [len(w)])
     zero = np.zeros(scales, kinds[1]) if kinds[1] == "int8" else _bytes(d, scales, kinds[1])
@@ -767,7 +780,7 @@ def _cast(d: Draw, like: bool = False) -> Operator:
 def _fourier(d: Draw) -> Operator:
     shape = [*d.wholes(d.whole(2, 3), 1, 6), d.one(1, 2)]
     axis = d.one(*range(len(shape) - 1))
-    given = {name: d.some(d.whole(0, 1)) for name in ("inverse", "onesided")}
+    given = d.given("inverse=0:1 onesided=0:1")
     length = d.some(Known(d.whole(1, 8)))
     known = Known(axis - len(shape) * d.yes())
     return Operator([d.real(shape, d.one("float32", "float64")), length, known], given)
@@ -803,13 +816,13 @@ def _scatter_rows(d: Draw) -> Operator:
     return Operator([x, d.real([batch, heads, count, size]), d.some(begins)], {"mode": mode})
 
 
-def _plain(count: int = 1, *more: str, **values: Any) -> Callable[[Draw], Operator]:
-    """Numbers one by one; each attribute is one of some values, or left out."""
+def _alone(text: str = "", *more: str, count: int = 1) -> Callable[[Draw], Operator]:
+    """Numbers one by one, of some more dtypes, and of several tensors that are broadcast."""
 
     def draw(d: Draw) -> Operator:
         shape, kind = d.shape(0, 4), d.number(*more)
         shapes = [d.part(shape) if d.yes(0.4) else shape for _ in range(count)]
-        given = {name: d.some(d.one(*of), 0.7) for name, of in values.items()}
+        given = d.given(text, 0.7)
         return Operator([d.real(one, kind) for one in shapes], given)
 
     return draw
@@ -851,11 +864,11 @@ def _clip(d: Draw) -> Operator:
     return Operator([d.real(d.shape(0, 4), kind), low, high])
 
 
-def _shaped(**ranges: tuple[int, int]) -> Callable[[Draw], Operator]:
+def _shaped(text: str) -> Callable[[Draw], Operator]:
     """An operator on one tensor with whole attributes."""
 
     def draw(d: Draw) -> Operator:
-        given = {name: d.some(d.whole(*bounds), 0.7) for name, bounds in ranges.items()}
+        given = d.given(text, 0.7)
         return Operator([d.real(d.shape(1, 4), d.number("int32"))], given)
 
     return draw
@@ -912,9 +925,9 @@ def _variance(d: Draw) -> Operator:
     return Operator([x], {"axes": d.some([axis % x.ndim for axis in d.axes(x.shape)], 0.6)})
 
 
-def _global(**ranges: tuple[int, int]) -> Callable[[Draw], Operator]:
+def _global(text: str = "") -> Callable[[Draw], Operator]:
     def draw(d: Draw) -> Operator:
-        given = {name: d.some(d.whole(*bounds)) for name, bounds in ranges.items()}
+        given = d.given(text)
         return Operator([d.real(_image(d, d.whole(1, 3), d.whole(1, 3), 5), d.number())], given)
 
     return draw
@@ -931,13 +944,11 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         "Col2Im": _columns,
     },
     "pools": {
-        "MaxPool": lambda d: _pool(
-            d, "storage_order", outputs=d.one(1, 1, 2), whole=("uint8", "int8")
-        ),
-        "AveragePool": lambda d: _pool(d, "count_include_pad"),
-        "LpPool": lambda d: _pool(d, "p"),
+        "MaxPool": lambda d: _pool(d, "storage_order=0:1", d.one(1, 1, 2), ("uint8", "int8")),
+        "AveragePool": lambda d: _pool(d, "count_include_pad=0:1"),
+        "LpPool": lambda d: _pool(d, "p=1:3"),
         "MaxUnpool": _unpool,
-        "GlobalLpPool": _global(p=(1, 3)),
+        "GlobalLpPool": _global("p=1:3"),
         "GlobalAveragePool": _global(),
         "GlobalMaxPool": _global(),
     },
@@ -970,7 +981,7 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         },
         "LRN": _lrn,
         "MeanVarianceNormalization": _variance,
-        "LpNormalization": _along(p=(1, 2)),
+        "LpNormalization": _along("p=1:2"),
         **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along()),
     },
     "gathers": {
@@ -992,12 +1003,12 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         "Squeeze": lambda d: _squeeze(d, False),
         "Unsqueeze": lambda d: _squeeze(d, True),
         "Transpose": _transpose,
-        "Flatten": _shaped(axis=(-3, 3)),
+        "Flatten": _shaped("axis=-3:3"),
         "Trilu": _trilu,
         "Compress": _compress,
         "EyeLike": _eye,
         "ReverseSequence": _reverse,
-        "Shape": _shaped(start=(-3, 3), end=(-3, 3)),
+        "Shape": _shaped("start=-3:3 end=-3:3"),
     },
     "reductions": {
         **dict.fromkeys([f"Reduce{name}" for name in _REDUCED.split()], _reduce),
@@ -1031,23 +1042,21 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         "Div": lambda d: _divided(d, "Div"),
         "Mod": lambda d: _divided(d, "Mod"),
         "BitShift": _shifted,
-        "PRelu": _plain(2, "int32"),
-        "LeakyRelu": _plain(alpha=(0.2, 1.5, -0.5)),
-        "Elu": _plain(alpha=(0.2, 2.0)),
-        "Celu": _plain(alpha=(0.2, 2.0)),
-        "Selu": _plain(alpha=(0.5, 2.0), gamma=(0.5, 2.0)),
-        "HardSigmoid": _plain(alpha=(0.1, 0.5), beta=(0.2, 0.7)),
-        "ThresholdedRelu": _plain(alpha=(0.2, -0.5)),
-        "Shrink": _plain(1, "int32", lambd=(0.2, 1.0), bias=(0.3, 1.0)),
-        "Gelu": _plain(approximate=("none", "tanh")),
-        "Swish": _plain(alpha=(0.5, 2.0)),
-        "IsInf": _plain(detect_positive=(0, 1), detect_negative=(0, 1)),
-        "Max": lambda d: _plain(d.whole(1, 3), *WHOLES)(d),
-        "Min": lambda d: _plain(d.whole(1, 3), *WHOLES)(d),
-        "Mean": lambda d: _plain(d.whole(1, 3))(d),
-        **dict.fromkeys(_BINARY.split(), _plain(2, *WHOLES)),
-        **dict.fromkeys(("Abs", "Neg", "Sign"), _plain(1, "int32", "int8")),
-        **dict.fromkeys(("Round", "Floor", "Ceil", "Erf", "Softplus", "Mish"), _plain()),
+        "PRelu": _alone("", "int32", count=2),
+        "LeakyRelu": _alone("alpha=0.2|1.5|-0.5"),
+        **dict.fromkeys(("Elu", "Celu"), _alone("alpha=0.2|2.0")),
+        "Selu": _alone("alpha=0.5|2.0 gamma=0.5|2.0"),
+        "HardSigmoid": _alone("alpha=0.1|0.5 beta=0.2|0.7"),
+        "ThresholdedRelu": _alone("alpha=0.2|-0.5"),
+        "Shrink": _alone("lambd=0.2|1.0 bias=0.3|1.0", "int32"),
+        "Gelu": _alone("approximate=none|tanh"),
+        "Swish": _alone("alpha=0.5|2.0"),
+        "IsInf": _alone("detect_positive=0|1 detect_negative=0|1"),
+        **dict.fromkeys(("Max", "Min"), lambda d: _alone("", *WHOLES, count=d.whole(1, 3))(d)),
+        "Mean": lambda d: _alone(count=d.whole(1, 3))(d),
+        **dict.fromkeys(_BINARY.split(), _alone("", *WHOLES, count=2)),
+        **dict.fromkeys(("Abs", "Neg", "Sign"), _alone("", "int32", "int8")),
+        **dict.fromkeys(("Round", "Floor", "Ceil", "Erf", "Softplus", "Mish"), _alone()),
     },
 }
 """Draws an operator's inputs and attributes, by family and operator."""

@@ -44,7 +44,7 @@ def _installed(install, monkeypatch):
 def test_a_broken_one_ends_with_a_sentence_and_exit_code_3(capsys):
     assert run(["plugins", "check", "broken"]) == ExitCode.PLUGIN
     printed = capsys.readouterr()
-    assert "FAILED  It chooses rows to measure" in printed.out
+    assert "FAILED  The sampler chooses rows" in printed.out
     assert "configurations are not an array" in printed.out
     assert "2 checks passed" in printed.out or "3 checks passed" in printed.out
     assert "Traceback" not in printed.err

@@ -225,9 +225,3 @@ def test_it_is_fitted_again_only_when_there_is_much_more(lessons):
         context.archive.record(history("other", count=count))
         prior.refresh()
     assert [len(features) for features, _ in lessons] == [100, 125, 160]
-
-
-@pytest.mark.parametrize("wrong", [{"records": 0}, {"half_life": 0.0}])
-def test_wrong_options_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        TransferOptions(**wrong)

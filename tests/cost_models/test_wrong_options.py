@@ -1,7 +1,12 @@
 """Options out of their range are refused by name."""
 
 import pytest
-from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.options import (
+    EnsembleOptions,
+    LightGBMOptions,
+    TransferOptions,
+    XGBoostOptions,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,8 @@ from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBo
         (EnsembleOptions, {"feature_fraction": 0.0}),
         (EnsembleOptions, {"l2": -1.0}),
         (EnsembleOptions, {"rounds": 0}),
+        (TransferOptions, {"records": 0}),
+        (TransferOptions, {"half_life": 0.0}),
     ],
 )
 def test_wrong_options_are_refused(options, wrong):

@@ -101,11 +101,3 @@ def test_with_the_model_as_fitness_it_beats_as_many_random_configurations(space)
         assert candidates.steps == 15
         drawn = space.sample(sum(looked_at), np.random.default_rng(seed))
         assert candidates.scores.mean() > np.sort(quality(space, drawn) - 2.0)[-16:].mean()
-
-
-def test_where_everything_fails_it_draws_at_random(space):
-    explorer, visited = made(space, population=8), Visited(space)
-    seen = space.sample(16, np.random.default_rng(0))
-    visited.add(seen)
-    explorer.observe(observe(space, seen, failing=np.ones(16, np.bool_)))
-    assert len(explorer.explore(None, visited, 8).configs) == 8

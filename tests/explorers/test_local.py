@@ -120,13 +120,6 @@ def test_isolated_configurations_are_reached_too():
     assert len(search.seen) == 9
 
 
-def test_where_everything_fails_it_draws_at_random():
-    space = grid(9, 9)
-    search = Search(space, LocalOptions())
-    search.explorer.observe(observe(space, search.seen, failing=np.ones(8, np.bool_)))
-    assert len(search.explorer.explore(None, search.visited, 16).configs) == 16
-
-
 def test_batches_of_one_climb_too():
     space = grid(15, 15, 15)
     search = Search(space, LocalOptions(), batch=1)

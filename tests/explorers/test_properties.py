@@ -119,3 +119,13 @@ def test_configurations_that_are_all_equally_fast(name):
         batch = explorer.explore(None, visited, 32).configs[:8]
         assert len(batch)
         seen = np.concatenate([seen, batch])
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_where_everything_fails_it_draws_at_random(name):
+    space = grid(9, 9)
+    explorer, visited = EXPLORERS[name](context_of(space)), Visited(space)
+    seen = space.sample(8, np.random.default_rng(0))
+    visited.add(seen)
+    explorer.observe(observe(space, seen, failing=np.ones(8, np.bool_)))
+    assert len(explorer.explore(None, visited, 6).configs) == 6

@@ -2,13 +2,9 @@
 
 import time
 
-import attrs
 import pytest
 from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins import hookimpl
+from chameleon_core.pipeline.load import from_dict
 from chameleon_records import hooks
 from chameleon_records.commands.group import command
 from chameleon_records.opening import default_place, opened, own_location
@@ -117,50 +113,15 @@ def test_commands_say_what_they_cannot_do(chameleon_records, full, tmp_path):
 # -- the pipeline's key ----------------------------------------------------------------------------
 
 
-def pipeline(tmp_path, *, sharing=None, **more):
+def pipeline(tmp_path, **more):
     document = synthetic_document(tmp_path / "run", **more)
-    registry = synthetic_registry(hooks)
-    if sharing is None:
-        return from_dict(document, registry=registry, folder=tmp_path)
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(dump_yaml(document))
-    return load_pipeline(file, registry=registry, sharing=sharing)
+    return from_dict(document, registry=synthetic_registry(hooks), folder=tmp_path)
 
 
-def places(resolved):
-    return [spec.options.location for spec in resolved.records]
-
-
-def test_places_are_relative_to_the_file_and_urls_are_not(tmp_path):
-    given = ["here.sqlite", "/share/records", "https://host/records"]
-    resolved = pipeline(tmp_path, records=given)
-    wanted = [str(tmp_path / "here.sqlite"), "/share/records", "https://host/records"]
-    assert places(resolved) == wanted
-    assert places(from_dict(resolved.document, registry=synthetic_registry(hooks))) == wanted
-
-
-def test_none_and_default_and_the_environment(tmp_path, monkeypatch):
-    assert pipeline(tmp_path).records is None
-    assert "records" not in pipeline(tmp_path).document
-    assert pipeline(tmp_path, records="none").records == ()
-    assert pipeline(tmp_path, records="none").document["records"] == "none"
-    assert pipeline(tmp_path, records="default").records == (), "the tests' environment says none"
-    monkeypatch.setenv("CHAMELEON_RECORDS", "")
-    assert places(pipeline(tmp_path, records="default")) == [None]
-    assert pipeline(tmp_path, records="default").document["records"] == "default"
-    monkeypatch.setenv("CHAMELEON_RECORDS", str(tmp_path / "elsewhere"))
-    assert places(pipeline(tmp_path, records="default")) == [str(tmp_path / "elsewhere")]
-    assert default_place() == str(tmp_path / "elsewhere")
-
-
-def test_only_the_command_line_shares_unasked(tmp_path, monkeypatch):
-    assert pipeline(tmp_path, sharing=True).records == ()
-    monkeypatch.setenv("CHAMELEON_RECORDS", "")
-    assert pipeline(tmp_path, sharing=False).records is None
-    resolved = pipeline(tmp_path, sharing=True)
-    assert places(resolved) == [None]
-    assert "records" not in resolved.document
-    assert pipeline(tmp_path, sharing=True, records="none").records == ()
+def test_a_place_is_a_file_or_a_server(tmp_path):
+    resolved = pipeline(tmp_path, records=["here.sqlite", "https://host/records"])
+    places = [spec.options.location for spec in resolved.records]
+    assert places == [str(tmp_path / "here.sqlite"), "https://host/records"]
 
 
 def test_where_the_users_own_records_are(tmp_path, monkeypatch):
@@ -169,6 +130,8 @@ def test_where_the_users_own_records_are(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert own_location() == tmp_path / "home/.local/share/chameleon/records.sqlite"
+    monkeypatch.setenv("CHAMELEON_RECORDS", str(tmp_path / "elsewhere"))
+    assert default_place() == str(tmp_path / "elsewhere")
     monkeypatch.setenv("CHAMELEON_RECORDS", "none")
     assert default_place() == str(own_location()), "commands work on it all the same"
 
@@ -176,40 +139,3 @@ def test_where_the_users_own_records_are(tmp_path, monkeypatch):
 def test_no_folder_is_bound_by_its_databases(tmp_path):
     plain, sharing = pipeline(tmp_path), pipeline(tmp_path, records="there.sqlite")
     assert plain.digest == sharing.digest
-
-
-def test_mistakes_are_named(tmp_path):
-    with pytest.raises(PipelineError, match="'none' stands alone"):
-        pipeline(tmp_path, records=["none", "there"])
-    with pytest.raises(PipelineError, match="unknown record database 'redis'"):
-        pipeline(tmp_path, records={"name": "redis"})
-    with pytest.raises(PipelineError, match="unknown option 'loction'"):
-        pipeline(tmp_path, records={"name": "files", "loction": "x"})
-    with pytest.raises(PipelineError, match="must name a record database"):
-        pipeline(tmp_path, records=3)
-
-
-class OtherPlaces:
-    """A second plugin whose database is meant by a place alone."""
-
-    @hookimpl
-    def chameleon_record_databases(self):
-        [record] = hooks.chameleon_record_databases()
-        return [attrs.evolve(record, name="others")]
-
-
-@pytest.mark.parametrize(
-    ("plugins", "told"), [((), "none"), ((hooks, OtherPlaces()), "files, others")]
-)
-def test_a_place_alone_means_the_one_database_that_takes_places(tmp_path, plugins, told):
-    registry = synthetic_registry(*plugins)
-    document = synthetic_document(tmp_path / "run")
-    with pytest.raises(PipelineError, match=f"and {told} of the installed ones take places"):
-        from_dict({**document, "records": "there"}, registry=registry)
-
-
-def test_without_the_package_nothing_is_shared(tmp_path, monkeypatch):
-    monkeypatch.setenv("CHAMELEON_RECORDS", "")
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(dump_yaml(synthetic_document(tmp_path / "run")))
-    assert load_pipeline(file, registry=synthetic_registry(), sharing=True).records is None

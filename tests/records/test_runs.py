@@ -81,17 +81,6 @@ def test_what_a_scheduler_had_left_alone_is_left_alone(run, measured, place):
     assert len(measured("two")) <= 0.05 * len(measured("one"))
 
 
-def test_seconds_that_records_took_count_towards_the_wall_clock(run, measured, place, tmp_path):
-    run("one", records=place)
-    database = opened(place)
-    (key,) = database.keys()
-    taken = [attrs.evolve(one, spent_seconds=10.0) for one in database.records(key)]
-    slow = str(tmp_path / "slow.sqlite")
-    opened(slow).add({key: taken})
-    run("two", records=slow, budget={"wall_time": "199s", "batch_size": 4}, seed=2)
-    assert measured("two") == []
-
-
 def test_other_conditions_share_nothing(run, measured, place, plugin):
     run("one", records=place)
     run("two", records=place, target="elsewhere")
@@ -150,43 +139,10 @@ def test_an_interrupted_run_has_added_what_it_measured(place, stop_after, tmp_pa
     assert len(records) >= 6
 
 
-def test_fresh_measures_anew_and_adds(run, measured, place):
-    run("one", records=place, seed=1)
-    run("one", records=place, seed=2, fresh=True)
-    assert len(measured("one")) == 40
-    ((_, records),) = contents(opened(place)).items()
-    assert len(records) > 20
-
-
-def test_a_run_begun_without_records_stays_as_it_is(run, measured, place, tmp_path):
-    run("one", records=place, seed=1)
-    budget = {"measurements": 8, "batch_size": 4}
-    run("two", seed=2, budget=budget)
-    assert "record" not in run("two", seed=2, records=place).operators[0].origins
-    assert len(measured("two")) == 20
-
-
 def test_without_records_a_run_is_what_it_was(run, tmp_path, place):
     run("plain", seed=1)
     run("empty", seed=1, records=place)
     assert stored(tmp_path / "plain") == stored(tmp_path / "empty")
-
-
-def test_the_nearest_shapes_best_is_measured_first(run, measured, place, tmp_path):
-    run("one", records=place, operators=[[50, 50], [50, 20]], seed=1)
-    best = {}
-    database = opened(place)
-    for key in database.keys():  # noqa: SIM118 - no mapping
-        records = [one for one in database.records(key) if one.measurement.ok]
-        fastest = min(records, key=lambda one: one.measurement.cost)
-        best[tuple(key.arguments["cardinalities"])] = fastest.measurement.config
-    run("two", records=place, operators=[[50, 48]], seed=2)
-    (two,) = stored(tmp_path / "two").values()
-    first = [config for config, origin in two.items() if origin == "suggestion"]
-    assert best[50, 50] in first
-    with read_store(tmp_path / "two") as store:
-        (suggested,) = store.fact("records")["suggested"].values()
-    assert tuple(suggested[-1]) == best[50, 50], "the nearest comes last, which is measured first"
 
 
 class Wrong(OddRunner):
@@ -264,19 +220,6 @@ def test_records_none_of_which_succeeded_do_not_count(run, measured, place):
     assert result.operators[0].tuned_seconds
 
 
-def test_records_that_do_not_fit_are_left_out(run, measured, place):
-    run("one", records=place, operators=[[9, 9]], budget={"measurements": 1})
-    (key,) = opened(place).keys()
-    lies = str(place).replace("records", "lies")
-    of_another = attrs.evolve(record_of((1, 2)), knobs={"knob0": 5, "knob1": 5})
-    wrong = [record_of((9, 9)), record_of((1,)), record_of((2**31 - 1, 0)), of_another]
-    opened(lies).add({key: [*wrong, record_of((4, 4))]})
-    with capture_logs() as logs:
-        result = run("two", records=lies, operators=[[9, 9]])
-    assert result.operators[0].origins["record"] == 1
-    assert [one["records"] for one in logs if "do not fit" in one["event"]] == [4]
-
-
 def test_two_databases_are_one_and_the_first_is_added_to(run, measured, place, tmp_path):
     other = str(tmp_path / "folder")
     run("one", records=place, operators=[[50, 50]])
@@ -285,16 +228,6 @@ def test_two_databases_are_one_and_the_first_is_added_to(run, measured, place, t
     assert len(measured("three")) == 20
     assert len(opened(place).keys()) == 2
     assert len(opened(other).keys()) == 1
-
-
-def test_a_database_that_cannot_be_used_is_said_and_the_run_goes_on(run, measured, tmp_path):
-    (tmp_path / "bad.sqlite").write_bytes(b"no database at all" * 100)
-    with capture_logs() as logs:
-        run("one", records=str(tmp_path / "bad.sqlite"))
-    assert len(measured("one")) == 20
-    (said,) = (one for one in logs if one["event"] == "records_not_shared")
-    assert "not a SQLite file" in said["problem"]
-    assert said["hint"]
 
 
 def test_keys_depend_on_what_a_result_does_and_on_nothing_else():

@@ -6,8 +6,6 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, DesignSpace, Factorization
 from chameleon_core.space.fixed import fixed_space
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def test_values_are_knobs_in_their_order():
@@ -110,47 +108,6 @@ def test_first_guesses_come_first():
     assert space.first_guesses.tolist() == [[2], [0]]
 
 
-@settings(max_examples=30)
-@given(cards=st.lists(st.integers(2, 5), min_size=2, max_size=4), data=st.data())
-def test_a_fixed_space_is_the_part_that_holds_the_values(cards, data):
-    values = {f"knob{i}": list(range(card)) for i, card in enumerate(cards)}
-    names = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=len(cards)))
-    fix = {name: data.draw(st.sampled_from(values[name])) for name in names}
-    where = [lambda knob0, knob1: (knob0 + knob1) % 2 == 0]
-    whole = cc.design_space(values, where=where)
-    expected = [
-        row
-        for row in whole.everything.tolist()
-        if all(whole.decode(row)[name] == value for name, value in fix.items())
-    ]
-    if not expected:
-        with pytest.raises(ConfigError, match="no legal configuration has"):
-            cc.design_space(values, where=where, fix=fix)
-        return
-    part = cc.design_space(values, where=where, fix=fix)
-    assert part.everything.tolist() == expected
-    assert part.fingerprint == whole.fingerprint
-    rng = np.random.default_rng(0)
-    assert part.legal(part.mutate(part.sample(16, rng), rng)).all()
-    assert part.legal(whole.everything).sum() == len(expected)
-
-
-def test_a_fixed_knob_holds_where_it_applies():
-    whole = DesignSpace(
-        [
-            Choice(name="algorithm", options=("direct", "tiled")),
-            Choice(name="tile", options=(1, 2, 4), when=("algorithm", (1,))),
-        ]
-    )
-    part = fixed_space(whole, {1: 2})
-    assert [whole.decode(row) for row in part.everything] == [
-        {"algorithm": "direct", "tile": 1},
-        {"algorithm": "tiled", "tile": 4},
-    ]
-    assert part.why_illegal((1, 1)) == "it does not hold the fixed values {'tile': 4}"
-    assert part.why_illegal((0, 1)) == "a knob that does not apply is set"
-
-
 def test_a_fixed_space_guesses_costs_as_the_whole_one():
     """A predictor that was trained with the guess would read other columns without it."""
 
@@ -161,12 +118,6 @@ def test_a_fixed_space_guesses_costs_as_the_whole_one():
     assert fixed_space(DesignSpace([tiles], guessed_cost=cost), {0: 1}).guessed_cost is cost
 
 
-def test_a_large_fixed_space_draws_only_what_holds():
-    values = {f"knob{i}": list(range(16)) for i in range(9)}
-    part = cc.design_space(values, fix={"knob0": 3, "knob1": 5})
-    rows = part.sample(64, np.random.default_rng(0))
-    assert part.everything is None
-    assert len(rows) == 64
-    assert (rows[:, :2] == (3, 5)).all()
-    assert (part.mutate(rows, np.random.default_rng(1))[:, :2] == (3, 5)).all()
-    assert len(cc.design_space(values, fix={f"knob{i}": i for i in range(8)}).everything) == 16
+def test_values_may_be_fixed():
+    space = cc.design_space(tile=[1, 2, 4], unroll=[0, 16], fix={"tile": 2})
+    assert [space.decode(row)["tile"] for row in space.everything] == [2, 2]

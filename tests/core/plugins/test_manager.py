@@ -288,53 +288,10 @@ def operators(*classes: Any, **changes: Any) -> Any:
     return plugin("operators", [OperatorRecord(arguments=cls, **values) for cls in classes])
 
 
-def test_an_operator_s_name_is_one_distribution_s_alone():
-    ours = KINDS["operators"].distribution
-    registry = load(("a-dist", operators(Other, Arguments)), (ours, operators(Other)))
-    assert registry.find("operators", "conv2d").distribution == ours
-    assert registry.classes("operators") == {"conv2d": Other, "mine": Arguments}
-    assert [str(error) for error in registry.errors] == [
-        (
-            f"plugin 'plugin-0' of 'a-dist' registers the operator 'conv2d', as '{ours}' does; "
-            "records of measurements hold the name, so it must be another one"
-        )
-    ]
-    registry = load(("a-dist", operators(Arguments)), ("b-dist", operators(Arguments, Other)))
-    assert registry.names("operators") == ("conv2d",)
-    assert [error.distribution for error in registry.errors] == ["a-dist", "b-dist"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "changes", "message"),
-    [
-        (int, {"name": "mine"}, "the arguments <class 'int'>, which must be an attrs class"),
-        (attrs.frozen(Idle), {}, "which must have a method 'task(name, target)'"),
-        (Arguments, {"name": "yours"}, "whose 'kind' must be 'yours' too, not 'mine'"),
-        (Arguments, {"factory": "module"}, "the factory 'module', which must be like"),
-        (Arguments, {"api_version": API_VERSION + 1}, "upgrade chameleon-tuner-core"),
-        (NoOptions, {}, "registers an operator named ''"),
-    ],
-)
-def test_rubbish_of_operators_is_remembered(arguments, changes, message):
-    (error,) = load(operators(arguments, **changes)).errors
-    assert error.message.startswith("registers ")
-    assert message in error.message
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"operators": "conv2d"}, "the operators 'conv2d', which must be a tuple of texts"),
-        ({"operators": ()}, "no operators, of which it must name one at least"),
-        ({"targets": ()}, "no targets, of which it must name one at least"),
-        ({"targets": ["llvm"]}, "the targets ['llvm'], which must be a tuple of texts"),
-    ],
-)
-def test_rubbish_of_templates_is_remembered(changes, message):
-    values = {"operators": ("conv2d",), "targets": ("llvm",), **changes}
-    template = TemplateRecord(name="mine", summary="", factory="a:B", **values)
-    (error,) = load(plugin("templates", [template])).errors
-    assert error.message == f"registers the template 'mine' with {message}"
+def templates(**changes: Any) -> Any:
+    """A plugin that registers a template."""
+    values = {"summary": "", "factory": "a:B", "operators": ("conv2d",), "targets": ("llvm",)}
+    return plugin("templates", [TemplateRecord(name="mine", **{**values, **changes})])
 
 
 def instructions(*names: str, **changes: Any) -> Any:
@@ -343,31 +300,58 @@ def instructions(*names: str, **changes: Any) -> Any:
     return plugin("instructions", [InstructionRecord(name=name, **values) for name in names])
 
 
-def test_an_instruction_s_name_is_one_distribution_s_alone():
-    ours = KINDS["instructions"].distribution
-    registry = load(("a-dist", instructions("fma", "dot")), (ours, instructions("fma")))
-    assert registry.names("instructions") == ("dot", "fma")
-    assert registry.find("instructions", "fma").distribution == ours
+@pytest.mark.parametrize(
+    ("noun", "made", "shared", "own"),
+    [
+        ("operator", operators, Other, Arguments),
+        ("instruction", instructions, "conv2d", "mine"),
+    ],
+)
+def test_a_name_that_records_hold_is_one_distribution_s_alone(noun, made, shared, own):
+    kind = f"{noun}s"
+    ours = KINDS[kind].distribution
+    registry = load(("a-dist", made(shared, own)), (ours, made(shared)))
+    assert registry.find(kind, "conv2d").distribution == ours
+    assert registry.names(kind) == ("conv2d", "mine")
     assert [str(error) for error in registry.errors] == [
         (
-            f"plugin 'plugin-0' of 'a-dist' registers the instruction 'fma', as '{ours}' does; "
+            f"plugin 'plugin-0' of 'a-dist' registers the {noun} 'conv2d', as '{ours}' does; "
             "records of measurements hold the name, so it must be another one"
         )
     ]
+    registry = load(("a-dist", made(own)), ("b-dist", made(own, shared)))
+    assert registry.names(kind) == ("conv2d",)
+    assert [error.distribution for error in registry.errors] == ["a-dist", "b-dist"]
+
+
+def test_operators_have_the_classes_of_their_arguments():
+    registry = load(operators(Other, Arguments))
+    assert registry.classes("operators") == {"conv2d": Other, "mine": Arguments}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("rubbish", "message"),
     [
-        ({"architecture": None}, "the architecture None, which must be a text"),
-        ({"features": "avx2"}, "the features 'avx2', which must be a tuple of texts"),
-        ({"factory": "module"}, "the factory 'module', which must be like 'module:Class'"),
-        ({"api_version": 0}, "the API version 0, which must be a positive integer"),
+        (operators(int, name="mine"), "the arguments <class 'int'>, which must be an attrs class"),
+        (operators(attrs.frozen(Idle)), "which must have a method 'task(name, target)'"),
+        (operators(Arguments, name="yours"), "whose 'kind' must be 'yours' too, not 'mine'"),
+        (operators(Arguments, factory="module"), "the factory 'module', which must be like"),
+        (operators(Arguments, api_version=API_VERSION + 1), "upgrade chameleon-tuner-core"),
+        (operators(NoOptions), "registers an operator named ''"),
+        (templates(operators="conv2d"), "the operators 'conv2d', which must be a tuple of texts"),
+        (templates(operators=()), "no operators, of which it must name one at least"),
+        (templates(targets=()), "no targets, of which it must name one at least"),
+        (templates(targets=["llvm"]), "the targets ['llvm'], which must be a tuple of texts"),
+        (instructions("mine", architecture=None), "the architecture None, which must be a text"),
+        (instructions("mine", features="avx2"), "the features 'avx2', which must be a tuple of"),
+        (instructions("mine", factory="module"), "the factory 'module', which must be like"),
+        (instructions("mine", api_version=0), "the API version 0, which must be a positive"),
     ],
 )
-def test_rubbish_of_instructions_is_remembered(changes, message):
-    (error,) = load(instructions("mine", **changes)).errors
-    assert error.message == f"registers the instruction 'mine' with {message}"
+def test_rubbish_of_tvm_s_kinds_is_remembered(rubbish, message):
+    (error,) = load(rubbish).errors
+    assert error.message.startswith("registers ")
+    assert message in error.message
 
 
 PLACERS = Kind(

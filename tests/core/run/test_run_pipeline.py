@@ -153,14 +153,6 @@ def test_a_run_that_continues_is_no_longer_finished(pipeline, tmp_path):
         assert store.fact("finished") is None
 
 
-def test_a_smaller_budget_measures_nothing(pipeline, log_lines):
-    run_pipeline(pipeline())
-    before = measured(log_lines())
-    result = run_pipeline(pipeline(budget={"measurements": 3, "batch_size": 4}))
-    assert measured(log_lines()) == before
-    assert [operator.measurements for operator in result.operators] == [20, 20]
-
-
 def test_a_network_budget_is_shared(pipeline):
     budget = {"measurements": 20, "batch_size": 4, "scope": "network"}
     result = run_pipeline(pipeline(budget=budget))

@@ -49,6 +49,8 @@ def test_legal_is_what_is_legal_in_the_whole_and_holds_the_values(fixed):
     assert [part.why_illegal(row) is None for row in rows.tolist()] == expected.tolist()
     assert part.everything.tolist() == rows[expected].tolist()
     assert part.fingerprint == whole.fingerprint
+    rng = np.random.default_rng(0)
+    assert part.legal(part.mutate(part.sample(16, rng), rng)).all()
 
 
 def test_guesses_hold_the_values_too():

@@ -120,17 +120,6 @@ def test_a_transaction_is_seen_by_others_at_its_end(store, rows, path):
         assert reader.measured == 7
 
 
-def test_what_was_written_before_an_interruption_is_kept(store, rows, path):
-    def interrupted():
-        store.add(rows[0], 5, measured(5), knobs={}, spending=Spending())
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), store.transaction():
-        interrupted()
-    with RecordStore(path, read_only=True) as reader:
-        assert reader.measured == 6
-
-
 def test_a_file_of_an_earlier_version_has_no_origins_until_it_is_written(store, rows, path):
     store.close()
     old = sqlite3.connect(path)

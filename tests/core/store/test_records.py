@@ -5,7 +5,6 @@ import sqlite3
 
 import attrs
 import pytest
-from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import NUMBERS, FailureKind, Measurement, Spending
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store import RecordStore, StoredComparison
@@ -132,30 +131,6 @@ def test_facts_spending_and_comparisons(tmp_path):
         )
         store.set_comparison(row, comparison)
         assert store.comparison(row) == comparison
-
-
-def test_reading_while_another_writes(tmp_path):
-    with RecordStore(tmp_path / "r.sqlite") as writer:
-        row = writer.add_task(TASK, "a", "f").id
-        with RecordStore(tmp_path / "r.sqlite", read_only=True) as reader:
-            add(writer, row, Measurement(config=(1,), seconds=(1.0,)))
-            assert len(reader.measurements(row)) == 1
-            with pytest.raises(RunFolderError, match="read-only"):
-                reader.set_fact("seconds", 1.0)
-
-
-def test_another_file_and_a_newer_version(tmp_path):
-    (tmp_path / "text").write_text("no database, but long enough to be looked at" * 20)
-    with pytest.raises(RunFolderError, match="not a SQLite file"):
-        RecordStore(tmp_path / "text")
-    with pytest.raises(RunFolderError, match="cannot open"):
-        RecordStore(tmp_path / "none", read_only=True)
-    connection = sqlite3.connect(tmp_path / "newer")
-    connection.execute("PRAGMA user_version=99")
-    connection.close()
-    with pytest.raises(RunFolderError, match="newer version") as caught:
-        RecordStore(tmp_path / "newer")
-    assert caught.value.hint
 
 
 FULL = """

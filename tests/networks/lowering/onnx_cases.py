@@ -324,6 +324,10 @@ FOUND: dict[str, Callable[[], Model]] = {
     "scattered into more": lambda: one(
         "ScatterElements", [_r(4, 5, 3), _i(4, 2, 3, 2), _r(2, 3, 2)], reduction="add"
     ),
+    "largest scattered": lambda: one(
+        "ScatterND", [_r(3, 4, 2), [[1, -1], [0, 2], [1, 3]], _r(3, 2)], reduction="max"
+    ),
+    "divided by zero": lambda: one("Div", [_r(5)], np.zeros((), np.float32)),
     "recurrent in 64 bits": lambda: one(
         "GRU",
         [_r(2, 1, 3).astype("d")],

@@ -23,18 +23,18 @@ _SO_FAR = (
     "fingerprint",
     "task",
 )
-"""What is told of an operator before the final comparison."""
+"""Keys of an operator's result that are shown before the final comparison."""
 
 
 @click.command("best", epilog="Example: chameleon best runs/net")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
-    """Show the best configuration of every operator in folder RUN.
+    """Show the best configuration of every operator in the run folder RUN.
 
-    In a finished run it is the one that won the final comparison, in another one the fastest
-    measured so far. Each time has its origin: the comparison at the end, or the search. The time of
-    a network comes first.
+    In a finished run, it is the winner of the final comparison. In a run that has not finished, it
+    is the fastest configuration so far. Each time has its source: the comparison at the end, or the
+    search. If the model is a network, its time comes first.
     """
     with RunView(folder) as run:
         network, operators = run.network, _operators(run)
@@ -50,7 +50,7 @@ def command(folder: Path, as_json: bool) -> None:
 
 
 def _operators(run: RunView) -> list[dict[str, Any]]:
-    """Per operator the decoded configuration with its costs."""
+    """For each operator, its best configuration and times as JSON values."""
     unmeasured = () if run.result is None else run.result.network.unmeasured
     instead = {task.name: task.kernel for task in unmeasured}
     lines = []

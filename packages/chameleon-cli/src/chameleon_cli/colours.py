@@ -1,7 +1,7 @@
-"""Whether what is printed is in colours: what the environment asks for, else what the stream is.
+"""Whether output is in colours: as the environment asks, or else if the stream is a terminal.
 
-``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count if they
-are not empty; the first wins. Rich reads them itself.
+``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count if they are
+not empty. If both are set, ``NO_COLOR`` wins. The library rich reads these variables itself.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TextIO
 
 
 def asked_for() -> bool | None:
-    """The colours that the environment asks for, or None if it says nothing."""
+    """Whether the environment asks for colours; None if neither variable is set."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
 def in_colours(stream: TextIO) -> bool:
-    """Whether to write to a stream in colours."""
+    """Whether output to a stream is in colours."""
     asked = asked_for()
     return stream.isatty() if asked is None else asked

@@ -1,4 +1,4 @@
-"""``chameleon env``: what results depend on, found without importing any of it."""
+"""``chameleon env``: versions and settings that results depend on, found without imports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGES = (
     "onnx",
     "ray",
 )
-"""Third-party packages whose versions change what a run gives."""
+"""Third-party packages whose versions may change the results of a run."""
 
 VARIABLES = (
     "TVM_NUM_THREADS",
@@ -74,7 +74,7 @@ def command(as_json: bool) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """The environment as JSON values: sizes in bytes, versions as texts, null if unknown."""
+    """Describe the environment as JSON values: sizes in bytes, null for unknown values."""
     registry = default_registry()
     processor = this_processor()
     ours = sorted({*installed(FIRST_PARTY), *registry.distributions})
@@ -104,7 +104,7 @@ def _instructions(processor: Processor | None) -> list[str]:
 
 
 def _caches() -> list[dict[str, Any]]:
-    """The caches of the first core, as Linux lists them; nothing elsewhere."""
+    """The caches of the first core, as Linux lists them; empty on other systems."""
     units = {"K": 1024, "M": 1024**2, "G": 1024**3}
     caches = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):

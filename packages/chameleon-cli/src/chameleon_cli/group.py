@@ -1,4 +1,4 @@
-"""A click group that imports a command when it is called, and takes commands from plugins."""
+"""A click group that imports a command only when it is called, and gets commands from plugins."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class BuiltIn:
     """A command of this package.
 
     Attributes:
-        summary: one line for ``--help``.
-        factory: ``"module:function"``, a click command.
-        logs: whether it logs; structlog is slow to import, so the others go without.
+        summary: a line about the command for ``--help``.
+        factory: the click command as ``"module:function"``.
+        logs: whether the command logs. Other commands do not import structlog, which is slow to
+            import.
     """
 
     summary: str
@@ -31,11 +32,11 @@ class BuiltIn:
 
 
 class LazyGroup(click.Group):
-    """Knows the names and summaries of its commands without importing them.
+    """A click group that knows the names and summaries of its commands without importing them.
 
     Args:
-        built_in: the package's own commands by name. They come before plugins', so that no
-            plugin can take the place of ``run``.
+        built_in: the commands of this package by name. They come before plugins' commands, so that
+            no plugin can replace a command such as ``run``.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class LazyGroup(click.Group):
         self._built_in = dict(built_in or {})
 
     def logs(self, name: str | None) -> bool:
-        """Whether a command logs; a plugin's may."""
+        """Whether a command may log. Commands of plugins may."""
         return name is not None and (name not in self._built_in or self._built_in[name].logs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -78,12 +79,12 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offer names and summaries; click's own imports every command for that."""
+        """Complete the names of commands, with summaries, without importing the commands."""
         summaries = self._summaries().items()
         items = [
             CompletionItem(key, help=text) for key, text in summaries if key.startswith(incomplete)
         ]
-        # Options come from click's commands that are no groups.
+        # The base class `Command` completes options without importing commands.
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(
@@ -91,7 +92,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """List names and summaries; click's own imports every command for that."""
+        """List the names and summaries of commands, without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._summaries().items()))
 
@@ -105,6 +106,7 @@ class LazyGroup(click.Group):
             return self._built_in[name].factory
         if name.rpartition(":")[2] not in default_registry().names("commands"):
             return None
-        # The project's own documentation names its commands; others have a name in full.
+        # A short name means this project's command; plugins' commands of the same name need the
+        # full name.
         factory: str = default_registry().record("commands", name, author=CORE).factory
         return factory

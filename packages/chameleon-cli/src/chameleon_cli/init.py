@@ -1,4 +1,4 @@
-"""``chameleon init``: write a commented pipeline, or a package with a small plugin."""
+"""``chameleon init``: writes a commented pipeline, or a package with a small plugin."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ model:
         kernel: 3
         padding: 1
         layout: NHWC"""
-"""An example of a model, if none lies beside the pipeline."""
+"""An example of a model, if the pipeline's folder has none."""
 
 _PRESET = """
 # Where the stages below come from, unless they are chosen here.
@@ -90,12 +90,13 @@ _OUTPUT = """
 
 
 def template(registry: Registry, stem: str, model: PresetRecord | None = None) -> str:
-    """The commented pipeline.
+    """The text of the commented pipeline.
 
     Args:
-        registry: names what can be chosen.
-        stem: the pipeline file's name without its suffix.
-        model: a model with the stages that it is tuned with; an example of operators if None.
+        registry: the registry of plugins whose names the comments list.
+        stem: the name of the pipeline file without its suffix.
+        model: a model, with the stages that suit it. If None, the pipeline has an example of an
+            operator.
     """
     presets = registry.names("presets")
     default = _default(registry)
@@ -129,7 +130,7 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
 
 
 def _default(registry: Registry) -> PresetRecord | None:
-    """The preset that applies if none is named; Chameleon's own, whoever has one as well."""
+    """Chameleon's own preset ``default``, or None if it is not installed."""
     if DEFAULT_PRESET not in registry.names("presets"):
         return None
     preset: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
@@ -137,12 +138,15 @@ def _default(registry: Registry) -> PresetRecord | None:
 
 
 def _line(key: str, value: Any) -> str:
-    """A key with its value on one line."""
+    """A key with its value as YAML on one line."""
     return dump_yaml({key: value}, in_one_line=True).strip().removeprefix("{").removesuffix("}")
 
 
 def _section(key: str, value: Any, reason: str | None, names: Sequence[str], *, fixed: bool) -> str:
-    """A key below its reason and above what else there is; commented out if it is the default."""
+    """A key with the reason for its value before it, and the other possible names after it.
+
+    The key is commented out if it has its default value.
+    """
     used = {_name(entry) for entry in (value if isinstance(value, list) else [value])}
     others = [name for name in names if name not in used]
     lines = [
@@ -179,14 +183,14 @@ def _comment(text: str) -> str:
 def command(
     file: Path | None, folder: Path | None, force: bool, model: str | None, kind: str | None
 ) -> None:
-    """Write a commented pipeline to FILE (pipeline.yaml), for the model that lies beside it.
+    """Write a commented pipeline to FILE (pipeline.yaml), for the model in the same folder.
 
-    A model is an ONNX file, a program of torch.export (.pt2), or a Python file. Its function
-    returns a torch module and its example inputs. If there is none, the pipeline tunes a
-    convolution as an example.
+    A model is an ONNX file, a program of torch.export (.pt2), or a Python file. The Python file has
+    a function that returns a torch module and its example inputs. If the folder has no model, the
+    pipeline tunes a convolution as an example.
 
-    With --plugin KIND NAME [FOLDER] write a package with a plugin of that kind, which can be
-    installed and changed; its tests pass.
+    With --plugin KIND NAME [FOLDER], write a package with a plugin of that kind. You can install
+    the package and change it, and its tests pass.
     """
     if kind is not None:
         if model is not None:
@@ -237,7 +241,7 @@ def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _writing(place: Path, *, taken: str, denied: str) -> Iterator[None]:
-    """Turn errors into ours, with the next step if the place is taken or cannot be written."""
+    """Turn errors of writing into a ``ConfigError`` with the next step: ``taken`` or ``denied``."""
     try:
         yield
     except FileExistsError as error:
@@ -248,7 +252,7 @@ def _writing(place: Path, *, taken: str, denied: str) -> Iterator[None]:
 
 
 def _subject(models: Sequence[PresetRecord]) -> str:
-    """The model that a pipeline tunes, in words."""
+    """The model that a pipeline tunes, as words of a message."""
     if not models:
         return "a convolution, as an example of a model"
     (first, *others) = models
@@ -257,7 +261,7 @@ def _subject(models: Sequence[PresetRecord]) -> str:
 
 _SUFFIX = ".template"
 _PLACE = "module"
-"""The folder in the templates that gets the import package's name."""
+"""The folder in the templates that is renamed to the import package."""
 
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 """A distribution's name (PEP 508)."""
@@ -267,15 +271,16 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
     """Write the package of a new plugin.
 
     Args:
-        kind: a kind, in the singular or as ``chameleon plugins`` lists it.
-        name: of the plugin, and of its distribution.
-        folder: where to; one named after the plugin, in the working folder, if None.
+        kind: the kind of the plugin, in the singular or as ``chameleon plugins`` lists it.
+        name: the name of the plugin, and of its distribution.
+        folder: the folder to write. If None, a folder in the working folder, named after the
+            plugin.
 
     Returns:
-        The folder, and the words of a command that checks the plugin there.
+        The folder, and a command line that checks the plugin.
 
     Raises:
-        ConfigError: there is no such kind, the name can be none, or the folder exists.
+        ConfigError: the kind does not exist, the name is not possible, or the folder exists.
     """
     about = kind_of(kind)
     module = _module_of(name, about)
@@ -295,11 +300,11 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
 
 
 def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
-    """The texts of a kind's package, by their paths in it.
+    """The template texts of a kind's package, by their paths in the package.
 
     Args:
-        kind: what the plugin is.
-        module: the name of its import package.
+        kind: the kind of the plugin.
+        module: the name of the plugin's import package.
     """
     root = resources.files("chameleon_cli") / "scaffold"
     layers = ["common", *(["stage"] if kind.name in STAGE_KINDS else []), kind.name]
@@ -324,7 +329,7 @@ def _walk(
 
 
 def _module_of(name: str, kind: Kind) -> str:
-    """The import package of a new plugin's name, which must not be taken."""
+    """The import package for a new plugin's name. Raises an error if the name is taken."""
     if not _DISTRIBUTION.fullmatch(name):
         raise ConfigError(
             f"'{name}' can be no distribution's name",
@@ -353,7 +358,7 @@ def _module_of(name: str, kind: Kind) -> str:
 
 
 def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
-    """The values of the names in templates."""
+    """The values of the placeholders in templates."""
     folder = resources.files("chameleon_cli") / "scaffold" / kind.name
     about: dict[str, Any] = tomllib.loads((folder / "about.toml").read_text(encoding="utf-8"))
     files = {path.name for path in templates(kind, module)}
@@ -387,7 +392,7 @@ def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
 
 
 def _ours(short: str) -> str:
-    """One of this project's distributions, in a range that this version is the least of."""
+    """The requirement of one of this project's distributions, up to the next major version."""
     name = f"{CORE.removesuffix('core')}{short}"
     version = versions([CORE])[CORE]
     if version is None:

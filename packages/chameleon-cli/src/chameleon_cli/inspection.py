@@ -1,7 +1,7 @@
-"""The faults of a pipeline that can be seen before it runs, each with its place.
+"""Checks a pipeline before it runs, and lists its faults with their places.
 
-The target is resolved, the code of every stage is imported, and the model is read. It is tried as a
-run tries it before anything is measured.
+The checks resolve the target and import the code of every stage. They also read the model and try
+it, as a run does before it measures anything.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ Result = TypeVar("Result")
 def inspect_pipeline(
     pipeline: ResolvedPipeline, path: str | Path, overrides: Iterable[str] = ()
 ) -> None:
-    """Check everything that a pipeline names: target, stages, model, and what they need.
+    """Check all that a pipeline names: its target, stages and model, and what these need.
 
     Args:
-        pipeline: as ``load_pipeline`` returned it.
-        path: its file, as errors name it.
-        overrides: assignments that it was read with.
+        pipeline: the pipeline that ``load_pipeline`` returned.
+        path: the pipeline file, as errors should name it.
+        overrides: the assignments with which the file was loaded.
 
     Raises:
-        PipelineError: lists all problems, one per line. Its exit code is theirs if they share one.
+        PipelineError: the pipeline has faults. The message has one line for each. If all faults
+            have the same exit code, the error has it too.
     """
     known = default_registry()
     root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)
@@ -55,10 +56,10 @@ def inspect_pipeline(
 
 
 def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
-    """The operators of a pipeline's model, and which of them cannot be compiled.
+    """List the operators of a pipeline's model, and whether each can be compiled.
 
     Raises:
-        ConfigError: it is no network, or cannot be read.
+        ConfigError: the model is no network, or cannot be read.
     """
     contract = contract_of(pipeline.model)
     with contract.call("look for the model"):
@@ -74,14 +75,14 @@ def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
 
 
 def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> None:
-    """Print operators.
+    """Print operators, and whether each can be compiled.
 
     Args:
-        operators: of a network.
-        as_json: as JSON instead of a table.
+        operators: the operators of a network.
+        as_json: whether to print JSON instead of a table.
 
     Raises:
-        ConfigError: some cannot be compiled.
+        ConfigError: some operators cannot be compiled.
     """
     if as_json:
         click.echo(json.dumps({"operators": [attrs.asdict(one) for one in operators]}))
@@ -102,10 +103,10 @@ def _supported(operator: OperatorCoverage) -> str:
 
 
 class _Inspection:
-    """Collects what is wrong with one pipeline.
+    """Collects the faults of one pipeline.
 
     Args:
-        root: what was written, with what its presets say.
+        root: the pipeline as nodes, with the keys of its presets.
     """
 
     def __init__(self, root: Node) -> None:
@@ -113,8 +114,9 @@ class _Inspection:
         self._found: list[tuple[Problem, ChameleonError]] = []
 
     def look_at(self, pipeline: ResolvedPipeline) -> None:
-        """Try what costs no more than imports, and the model if all of that is well."""
-        # First: TVM is faster to import where torch, which a stage may need, is not there yet.
+        """Run all checks that need only imports; if they find no fault, try the model."""
+        # The target comes first, because TVM is faster to import before torch, which a stage may
+        # need.
         target = self._try("target", partial(target_of, pipeline))
         for key in STAGES:
             for spec in _with_members(getattr(pipeline, key)):
@@ -130,7 +132,7 @@ class _Inspection:
             self._try("fix" if pipeline.fix else "space", partial(spaces_of, pipeline, tasks))
 
     def raise_problems(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise an error with all faults, if there are any."""
         if not self._found:
             return
         hints = dict.fromkeys(error.hint for _, error in self._found if error.hint)
@@ -157,10 +159,10 @@ def _look_for_source(pipeline: ResolvedPipeline) -> None:
 
 
 def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
-    """The model's tasks, if a run would take it up to its first measurement.
+    """The model's tasks, after the checks that a run makes before its first measurement.
 
     Raises:
-        ChameleonError: the run would refuse it.
+        ChameleonError: a run would refuse the model.
     """
     frontend, contract = frontend_of(pipeline), contract_of(pipeline.model)
     if getattr(load_factory(pipeline.runner.factory), "measures_hardware", True):
@@ -172,7 +174,7 @@ def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
 
 
 class _NoTrials(Trials):
-    """Measures nothing, so that a frontend settles on what it takes without measurements."""
+    """Measures nothing, so that a frontend makes the choice that it makes without measurements."""
 
     measures_hardware = False
 
@@ -180,11 +182,11 @@ class _NoTrials(Trials):
         self.target = target
 
     def best_seconds(self, task: Task, guesses: int, *, seconds_to_beat: float = math.inf) -> None:
-        """No time, whatever the task."""
+        """Return None, because nothing is measured."""
 
 
 def _with_members(spec: StageSpec) -> Iterator[StageSpec]:
-    """A stage, and those that its options name."""
+    """A stage, and the stages that are its options."""
     yield spec
     for field in attrs.fields(type(spec.options)):
         if "stages" in field.metadata:

@@ -1,4 +1,4 @@
-"""Standard error as JSON lines, for programs that read it."""
+"""Writes standard error as JSON lines, for programs that read it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TextIO
 
 
 class JsonLines(io.TextIOBase):
-    """Writes each line that it is given as one JSON object.
+    """Writes each line of text as one JSON object.
 
     Args:
-        stream: where the objects go.
+        stream: the stream to which the objects are written.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -22,7 +22,7 @@ class JsonLines(io.TextIOBase):
         self._rest = ""
 
     def write(self, text: str) -> int:
-        """Take text; every line of it that is complete is written, at level ``info``."""
+        """Write each complete line of ``text`` as an object with the level ``info``."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             if line.strip():
@@ -30,12 +30,12 @@ class JsonLines(io.TextIOBase):
         return len(text)
 
     def say(self, level: str, event: str, **more: Any) -> None:
-        """Write one object with the time in UTC.
+        """Write one object, with the present time in UTC.
 
         Args:
-            level: as log lines have it, such as ``error``.
-            event: what there is to say.
-            more: JSON values; those that are None are left out.
+            level: the level of the log, such as ``error``.
+            event: the message.
+            more: further fields as JSON values. Fields with the value None are left out.
         """
         now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
         fields = {name: value for name, value in more.items() if value is not None}
@@ -44,7 +44,7 @@ class JsonLines(io.TextIOBase):
         self.stream.flush()
 
     def finish(self) -> None:
-        """Write what never got the end of its line."""
+        """Write the rest of the text, even if it is no complete line."""
         if self._rest:
             self.write("\n")
 
@@ -59,7 +59,7 @@ class JsonLines(io.TextIOBase):
 
 
 def json_lines() -> JsonLines | None:
-    """Standard error, if it is written as JSON lines."""
+    """The object that writes standard error as JSON lines, or None if no such object is in use."""
     return sys.stderr if isinstance(sys.stderr, JsonLines) else None
 
 
@@ -70,7 +70,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Write standard error as it was before ``begin``."""
+    """Write standard error as before ``begin`` again."""
     lines = json_lines()
     if lines is not None:
         lines.finish()

@@ -1,4 +1,4 @@
-"""Kinds of plugins as people write them."""
+"""Kinds of plugins, by the names that users write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from chameleon_core.words import did_you_mean
 
 
 def kind_named(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind | None:
-    """The kind that somebody means: ``cost-model``, ``cost_models`` or ``cost model``; or None.
+    """The kind that a user means by ``cost-model``, ``cost_models`` or ``cost model``, or None.
 
     Args:
-        text: as it was written.
-        kinds: those that there are, by name.
+        text: the name as the user wrote it.
+        kinds: the kinds of plugins by name.
     """
     spelt = {kind.noun.replace(" ", "-"): kind for kind in kinds.values()}
     spelt |= {singular_of(kind): kind for kind in kinds.values()}
@@ -23,10 +23,10 @@ def kind_named(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind | None:
 
 
 def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
-    """The same of a text that has to name one.
+    """The kind that a user means (``kind_named``); raises an error for an unknown name.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: no kind has this name.
     """
     kind = kind_named(text, kinds)
     if kind is None:
@@ -39,7 +39,7 @@ def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
 
 
 def singular_of(kind: Kind) -> str:
-    """The word of commands for one plugin of a kind, such as ``cost-model``."""
+    """The name of one plugin of a kind in commands, such as ``cost-model``."""
     return kind.name.removesuffix("s").replace("_", "-")
 
 

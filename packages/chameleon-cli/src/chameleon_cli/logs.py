@@ -1,4 +1,4 @@
-"""The setup of logs. Libraries only log; this module says how (stderr, for people)."""
+"""Sets up logging for commands: libraries only log, and this module writes the lines to stderr."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from chameleon_system.imports import without
 from chameleon_cli.colours import in_colours
 from chameleon_cli.json_lines import json_lines
 
-# Its tracebacks are plain here, and rich's take longer to import than all of structlog.
+# Tracebacks are plain, so rich is not needed. It takes longer to import than structlog.
 with without("rich"):
     import structlog
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
 def configure(*, debug: bool = False, verbose: bool = False) -> None:
-    """Send structlog's lines to stderr: warnings, with ``verbose`` more, with ``debug`` all.
+    """Send structlog's lines to stderr: warnings and errors by default.
 
-    They are JSON if stderr is.
+    With ``verbose``, messages of level ``info`` are shown too, and with ``debug`` all messages. If
+    stderr is written as JSON lines, so are these lines.
     """
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     structlog.configure(
@@ -30,7 +31,7 @@ def configure(*, debug: bool = False, verbose: bool = False) -> None:
             *(_for_people() if json_lines() is None else _FOR_PROGRAMS),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # Looked up for each logger, so that whoever replaces stderr later gets the lines.
+        # stderr is looked up for each logger, because it may be replaced later.
         logger_factory=lambda *_: structlog.PrintLogger(
             getattr(json_lines(), "stream", sys.stderr)
         ),
@@ -55,7 +56,7 @@ _FOR_PROGRAMS: tuple[Processor, ...] = (
 
 
 def _in_one_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace an exception's traceback, which only ``--debug`` shows, by what it says."""
+    """Replace a traceback, which only ``--debug`` shows, by the exception's type and message."""
     if event.pop("exc_info", None):
         error = sys.exc_info()[1]
         event["error"] = f"{type(error).__name__}: {error}"

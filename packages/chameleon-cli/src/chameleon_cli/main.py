@@ -1,4 +1,4 @@
-"""Entry point of ``chameleon``: the command group, and errors as sentences with exit codes."""
+"""The entry point of ``chameleon``: the group of commands, and errors with exit codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
-    """Add plugins before any command is looked for: it may be one of theirs."""
+    """Add plugins before a command is looked up, because it may be theirs."""
     del option
     if not paths or context.resilient_parsing:
         return
@@ -121,7 +121,7 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
 
         logs.configure(debug=debugging(), verbose=verbose)
 
-    # For a command that knows only later whether it logs.
+    # A command may call this later, if it knows only then whether it logs.
     context.obj = start_logs
     group = context.command
     if isinstance(group, LazyGroup) and group.logs(context.invoked_subcommand):
@@ -129,15 +129,15 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
 
 
 def debugging() -> bool:
-    """Whether tracebacks are wanted."""
+    """Whether to show tracebacks."""
     return os.environ.get(_DEBUG, "") not in {"", "0"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the code that says how it went.
+    """Run the command line, and exit the process with its exit code.
 
     Args:
-        arguments: what follows the command's name; the process's own if None.
+        arguments: the words after the command's name; if None, those of this process.
     """
     sys.exit(run(arguments))
 
@@ -180,13 +180,13 @@ def _code_of(code: object) -> int:
 
 @attrs.frozen(kw_only=True)
 class _Told:
-    """The words about an error.
+    """The message about an error.
 
     Attributes:
-        text: what is wrong.
-        code: the exit code.
-        hint: what to do about it, one line each, or None.
-        traceback: where it comes from, if that is wanted.
+        text: the text of the message.
+        code: the exit code of the command.
+        hint: the next step for the user, with one line for each, or None.
+        traceback: the traceback, or None if the user did not ask for it.
     """
 
     text: str
@@ -195,7 +195,7 @@ class _Told:
     traceback: str | None = None
 
     def show(self) -> None:
-        """Say it on stderr: the sentence first, and after the hint where it comes from."""
+        """Write the message to stderr: the text, the hint, and the traceback."""
         lines = json_lines.json_lines()
         if lines is not None:
             more = {"hint": self.hint, "exit_code": self.code, "traceback": self.traceback}
@@ -215,7 +215,8 @@ def _told(error: BaseException) -> _Told:
     if isinstance(error, click.ClickException):
         return _Told(text=_usage(error), code=error.exit_code, traceback=trace)
     if isinstance(error, ChameleonError):
-        # Every line of a pipeline's errors begins with its place, as a compiler's do.
+        # Every line of a pipeline's errors begins with a file and a line, as in a compiler's
+        # messages.
         prefix = "" if isinstance(error, PipelineError) else "error: "
         return _Told(
             text=f"{prefix}{error}", code=error.exit_code, hint=error.hint, traceback=trace
@@ -230,7 +231,7 @@ def _told(error: BaseException) -> _Told:
 
 
 def _usage(error: click.ClickException) -> str:
-    """Click's words about a wrong command line, with the usage of the command."""
+    """The message of click about a wrong command line, with the usage of the command."""
     said = io.StringIO()
     error.show(said)
     return said.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-"""Models that lie beside a pipeline file, as frontends tell them."""
+"""Finds models in the folder of a pipeline file, with the help of frontends."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Detector = Callable[[Path, str], Iterator[PresetRecord]]
 
 
 def models_beside(registry: Registry, folder: Path) -> list[PresetRecord]:
-    """The models in a folder, those of the file that changed last first.
+    """The models in a folder; models of the file that changed last come first.
 
     Args:
-        registry: has the frontends.
-        folder: the pipeline's.
+        registry: the registry with the frontends.
+        folder: the folder of the pipeline file.
     """
     try:
         files = [entry for entry in folder.iterdir() if entry.is_file()]
         files.sort(key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))
-    except OSError:  # whoever writes the pipeline there says what is wrong
+    except OSError:  # writing the pipeline reports the error
         return []
     detectors = _detectors(registry)
     return [model for file in files for model in _models_of(detectors, folder, file.name)]
@@ -34,12 +34,13 @@ def chosen_model(registry: Registry, folder: Path, source: str) -> PresetRecord:
     """The model that a user names.
 
     Args:
-        registry: has the frontends.
-        folder: the pipeline's.
-        source: a file, and after a colon a function in it; relative to the working folder.
+        registry: the registry with the frontends.
+        folder: the folder of the pipeline file.
+        source: a file relative to the working folder, perhaps followed by a colon and the name of a
+            function in it.
 
     Raises:
-        ConfigError: there is no such file, or no frontend knows a model in it.
+        ConfigError: the file does not exist, or no frontend finds a model in it.
     """
     name, colon, function = source.partition(":")
     if not Path(name).is_file():
@@ -62,11 +63,14 @@ def chosen_model(registry: Registry, folder: Path, source: str) -> PresetRecord:
 
 
 def is_model(registry: Registry, source: str) -> bool:
-    """Whether a frontend knows models in files such as one that a user names, which may be missing.
+    """Whether a frontend knows models in files with this name.
+
+    The file need not exist.
 
     Args:
-        registry: has the frontends.
-        source: as for ``chosen_model``.
+        registry: the registry with the frontends.
+        source: a file relative to the working folder, perhaps followed by a colon and the name of a
+            function in it.
     """
     return bool(_models_of(_detectors(registry), Path(), source.partition(":")[0]))
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they mean for the command line to be given again."""
+"""Options that several commands share, and the command line that continues a run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from chameleon_core.plugins import given
 
 
 def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
-    """Add plugins to those of this process and of all that it starts from now on.
+    """Add plugins to those of this process and of all processes that it starts from now on.
 
     Args:
-        paths: each a module with hooks, a package with a module ``hooks``, or the folder of a
-            distribution that names its hooks in ``pyproject.toml``.
+        paths: the paths of the plugins. Each is a module with hooks, a package with a module
+            ``hooks``, or the folder of a distribution that names its hooks in ``pyproject.toml``.
 
     Returns:
-        All that are given by now.
+        All plugins that were added so far.
 
     Raises:
-        ConfigError: a path is none of these, or its module would be mixed up with another one.
+        ConfigError: a path is no plugin, or another module has the name of the plugin's module.
     """
     absolute = [str(Path(path).expanduser().resolve()) for path in paths]
     known = dict.fromkeys([*given.given_paths(), *absolute])
@@ -40,7 +40,7 @@ def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
 
 
 def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlugin, str]]:
-    """Which of some plugins take the place of an installed one, and of which distribution."""
+    """The plugins that replace an installed one, each with the installed plugin's distribution."""
     return [
         (plugin, distribution)
         for distribution, module in given.announced()
@@ -50,9 +50,10 @@ def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlug
 
 
 def _check_import(plugin: given.GivenPlugin) -> None:
-    """Refuse a name that means another module already: Python's own, or an installed one.
+    """Raise an error if a plugin has the name of another module.
 
-    Its folder comes first from now on, and everything else would import it instead of the other.
+    The plugin's folder is first in the import path. So imports of the other module, from Python's
+    library or an installed package, would get the plugin instead.
     """
     top = plugin.module.partition(".")[0]
     if top in sys.stdlib_module_names:
@@ -82,10 +83,10 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def set_option(example: str) -> Option:
-    """``--set``, as ``overrides``: assignments that are stronger than a file.
+    """The option ``--set`` (argument ``overrides``): assignments that override a file.
 
     Args:
-        example: such as ``budget.measurements=64``.
+        example: an example of an assignment, such as ``budget.measurements=64``.
     """
     return click.option(
         "--set",
@@ -97,10 +98,10 @@ def set_option(example: str) -> Option:
 
 
 def output_option(what: str) -> Option:
-    """``-o`` or ``--output``, a folder that replaces the one a file names.
+    """The option ``-o`` or ``--output``: a folder instead of the one that a file names.
 
     Args:
-        what: the folder is, such as ``The run folder``.
+        what: a noun for the folder, such as ``The run folder``.
     """
     return click.option(
         "-o",
@@ -115,22 +116,22 @@ trust_option = click.option(
     is_flag=True,
     help="Run the code that the folder names or carries; only if it is yours or you read it.",
 )
-"""``--trust-source``: of what a folder says, code is run as well."""
+"""The option ``--trust-source``: code that a folder contains or names may be run."""
 
 
 def given_again(
     command: str, file: Path, overrides: tuple[str, ...], output: Path | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The command line that continues what one with these options began.
+    """The command line that continues a run or suite that was started with these options.
 
     Args:
-        command: its name, several words if it is one of a group.
-        file: what it reads.
-        overrides: of ``--set``.
-        output: of ``--output``.
+        command: the name of the command; several words for a command of a group.
+        file: the file that the command reads.
+        overrides: the values of ``--set``.
+        output: the value of ``--output``, or None.
 
     Returns:
-        The command line, and the overrides with the output's folder among them.
+        The command line, and the overrides with an assignment for the output's folder.
     """
     plugins = [word for path in given.given_paths() for word in ("--plugin", path)]
     words = ["chameleon", *plugins, *command.split(), str(file)]

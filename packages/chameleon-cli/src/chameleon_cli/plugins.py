@@ -1,4 +1,4 @@
-"""``chameleon plugins``: what is installed, its options, what failed to load, and checks of it."""
+"""``chameleon plugins``: lists installed plugins, options and load errors, and checks plugins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIST = "list"
 
 
 class _Plugins(click.Group):
-    """Lists if no other command is named: ``plugins``, ``plugins explorers``."""
+    """A group whose default command is ``list``, as in ``plugins`` and ``plugins explorers``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -38,9 +38,9 @@ class _Plugins(click.Group):
 
 @click.group("plugins", epilog="Example: chameleon plugins explorers --options", cls=_Plugins)
 def command() -> None:
-    """List what is installed, all of it or one KIND, as in `chameleon plugins explorers`.
+    """List installed plugins: all, or those of one KIND, as in `chameleon plugins explorers`.
 
-    `chameleon plugins check NAME` checks that one of them does what it must.
+    `chameleon plugins check NAME` checks that a plugin does what its kind must do.
     """
 
 
@@ -49,7 +49,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
 def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
-    """List what is installed, all of it or one KIND (explorers, say)."""
+    """List installed plugins: all, or those of one KIND, such as explorers."""
     registry = default_registry()
     kinds = [*registry.kinds] if kind is None else [kind_of(kind, registry.kinds).name]
     if as_json:
@@ -61,7 +61,7 @@ def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
 
 
 def options_of(record: Any) -> list[dict[str, Any]]:
-    """The options of a record: name, type as text, default as JSON values (null: required)."""
+    """The options of a record as JSON values: name, type, default, help and ``required``."""
     operator = isinstance(record, OperatorRecord)
     options = record.arguments if operator else getattr(record, "options", None)
     if options is None:
@@ -140,8 +140,8 @@ _KIT = "chameleon-tuner-testing"
 def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> None:
     """Check that the plugin NAME does what its kind must do.
 
-    NAME is what a pipeline calls it, or KIND:NAME if plugins of several kinds have the name, as
-    in explorers:random. Exit code 3 if a check fails.
+    NAME is the plugin's name in a pipeline. If plugins of several kinds have the name, write
+    KIND:NAME, as in explorers:random. The exit code is 3 if a check fails.
     """
     registry = default_registry()
     entry = find(registry, name)
@@ -181,17 +181,17 @@ def check(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> No
 
 
 def find(registry: Registry, name: str) -> Registration:
-    """The entry that a name means, of whatever kind.
+    """The registered plugin that a name means, of any kind.
 
     Args:
-        registry: what is installed.
-        name: ``name``, ``kind:name``, ``distribution:name`` or ``kind:distribution:name``; the
-            kind as ``kind_named`` takes it.
+        registry: the registry of plugins.
+        name: ``name``, ``kind:name``, ``distribution:name`` or ``kind:distribution:name``. The kind
+            may have all forms that ``kind_named`` accepts.
 
     Raises:
-        UnknownNameError: there is no such plugin.
-        ConfigError: plugins of several kinds have the name.
-        AmbiguousNameError: two distributions have one.
+        UnknownNameError: no plugin has this name.
+        ConfigError: plugins of several kinds have this name.
+        AmbiguousNameError: two distributions have a plugin of this kind and name.
     """
     first, _, rest = name.partition(":")
     kind = kind_named(first, registry.kinds) if rest else None
@@ -223,10 +223,10 @@ def find(registry: Registry, name: str) -> Registration:
 
 
 def _suite(kind: Kind) -> Any:
-    """The conformance suite of a kind.
+    """The suite of conformance checks for a kind of plugin.
 
     Raises:
-        PluginError: the distribution with the checks is not installed.
+        PluginError: the distribution with the suites is not installed.
     """
     try:
         return load_factory(kind.conformance)
@@ -240,7 +240,7 @@ def _suite(kind: Kind) -> Any:
 
 
 def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
-    """The subject of the checks, as attributes of the suite."""
+    """The attributes that a suite needs to try the plugin in a pipeline; empty without one."""
     if pipeline is None:
         return {}
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: live bars on a terminal, one plain line a batch elsewhere."""
+"""The progress of a run on stderr: bars on a terminal, or else one line for each batch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class ProgressListener(Protocol):
-    """A listener that holds something open while a run lasts."""
+    """A listener of events that shows progress, until it is closed."""
 
     def close(self) -> None:
-        """Give the terminal back; safe to call twice."""
+        """Stop the display, and leave the terminal as before. A second call does nothing."""
 
 
 def progress_for(stream: TextIO) -> ProgressListener:
-    """The display that suits a stream."""
+    """The display for a stream: bars for a terminal, lines for other streams."""
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
 
 
 class _Progress(ABC):
-    """The common part of displays: measurements, their rate, and the words of a line."""
+    """The common part of both displays: measurements, their rate, and the words of a line."""
 
     def __init__(self) -> None:
         self._rate = Rate()
@@ -40,7 +40,7 @@ class _Progress(ABC):
 
     @abstractmethod
     def _say(self, line: str) -> None:
-        """Show a line that stays."""
+        """Show a line that stays on the screen."""
 
     @hookimpl
     def chameleon_check_started(self, event: events.CheckStarted) -> None:  # noqa: ARG002 - a hook's
@@ -54,24 +54,24 @@ class _Progress(ABC):
         self._say(f"checked in {event.seconds:.1f} s: {checked}")
 
     def _begin(self, event: events.RunStarted) -> None:
-        """Take over what the budget leaves."""
+        """Set the rate and the limits from the budget."""
         self._rate = Rate(event.seconds_left)
-        # Where all tasks spend one budget, others may take what one leaves.
+        # If all tasks share one budget, other tasks may use measurements that a task does not need.
         limits = [task.target_measurements or 0 for task in event.tasks]
         total = event.total_measurements
         self._shared = total is None or sum(limits) > total
 
     def _tell_choice(self, choice: Mapping[str, Any] | None) -> None:
-        """Tell what the frontend chose before it named the tasks."""
+        """Show the choice that the frontend made before it named the tasks."""
         if choice is not None:
             self._say(f"chosen first: {choice.get('summary', dict(choice))}")
 
 
 class PlainProgress(_Progress):
-    """One line a batch, for logs and pipes.
+    """Shows one line for each batch, for logs and pipes.
 
     Args:
-        stream: where the lines go.
+        stream: the stream to which the lines are written.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -86,7 +86,7 @@ class PlainProgress(_Progress):
         self._tell_ended()
 
     def _tell_ended(self) -> None:
-        """Tell of the tasks that have ended, those with the same reason in one line."""
+        """Show the tasks that have ended. Tasks with the same reason share a line."""
         ended, self._ended = self._ended, {}
         for reason, names in ended.items():
             tasks = counted(len(names), "task") if names[3:] else ", ".join(names)
@@ -140,7 +140,7 @@ class PlainProgress(_Progress):
 
     @hookimpl
     def chameleon_comparison_progressed(self, event: events.ComparisonProgressed) -> None:
-        """See ``EventHooks``; a line is for a step that is complete."""
+        """See ``EventHooks``. A line is shown only for a complete step."""
         if event.done == event.of:
             self._say(f"{event.task}: {_progressed(event)}")
 
@@ -151,10 +151,10 @@ class PlainProgress(_Progress):
 
 
 class LiveProgress(_Progress):
-    """One bar a task and one for all, redrawn in place.
+    """Shows a bar for each task and a bar for all tasks, which are redrawn in place.
 
     Args:
-        stream: a terminal.
+        stream: the terminal's stream.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -259,7 +259,7 @@ class LiveProgress(_Progress):
 
 
 def _budget(event: events.RunStarted, stored: int) -> str:
-    """The end of the run, as ``400 measurements``, and what it needs not measure."""
+    """The limit of a run as text, such as ``400 measurements``, and the measurements so far."""
     already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
         left = max(0, event.total_measurements - stored)
@@ -271,12 +271,12 @@ def _budget(event: events.RunStarted, stored: int) -> str:
 
 
 def _bar(limit: int | None, measured: int) -> int | None:
-    """The end of a bar; None if nobody knows."""
+    """The end of a bar, or None if the number of measurements has no limit."""
     return None if limit is None else max(limit, measured)
 
 
 def _unused(task: events.TaskSummary) -> int:
-    """Measurements that the budget allowed a task and that it will not make."""
+    """Number of measurements that the budget allowed a task, but that it will not make."""
     return max(0, (task.target_measurements or 0) - task.measured)
 
 
@@ -288,7 +288,7 @@ def _comparing(event: events.ComparisonStarted) -> str:
 
 
 def _progressed(event: events.ComparisonProgressed) -> str:
-    """How far a comparison is, as ``built 3 of 7``."""
+    """The progress of a comparison as text, such as ``built 3 of 7``."""
     rounds = " rounds" if event.step == "timed" else ""
     return f"{event.step} {event.done} of {event.of}{rounds}"
 
@@ -300,11 +300,12 @@ def _best(task: events.TaskSummary) -> str:
 
 
 class Rate:
-    """Candidates per second over the last ones, and what they say about the time left.
+    """The number of measurements per second, and the time that is left at this rate.
 
     Args:
-        seconds_left: when the budget's wall-clock ends the run at the latest, or None.
-        window: how many candidates the rate is taken over.
+        seconds_left: the seconds until the budget's wall-clock time ends the run, or None for no
+            limit.
+        window: the number of last measurements over which the rate is computed.
     """
 
     def __init__(self, seconds_left: float | None = None, window: int = 256) -> None:
@@ -312,20 +313,21 @@ class Rate:
         self._end = None if seconds_left is None else self._times[0] + seconds_left
 
     def tick(self) -> None:
-        """One more was measured."""
+        """Count one more measurement."""
         self._times.append(time.monotonic())
 
     @property
     def per_second(self) -> float:
-        """Candidates per second; 0 before the first."""
+        """Measurements per second; 0 before the first measurement."""
         span = self._times[-1] - self._times[0]
         return (len(self._times) - 1) / span if span > 0 else 0.0
 
     def left(self, count: int | None) -> str:
-        """The time that so many more take, or that the budget leaves, as ``3:20``.
+        """The time that ``count`` measurements take, or that the budget leaves, such as ``3:20``.
 
         Args:
-            count: None if only the wall-clock ends the run.
+            count: the number of measurements that are left. None if only the wall-clock time ends
+                the run.
         """
         if not self.per_second or (count is None and self._end is None):
             return "-"

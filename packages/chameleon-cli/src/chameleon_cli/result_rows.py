@@ -1,4 +1,4 @@
-"""A result in rows and lines, for the terminal and for the page of a run."""
+"""A result as rows and lines, for the terminal and for the page of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chameleon_core.words import in_seconds
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
-    """A network as JSON values; None if the model is none.
+    """A network's result as JSON values; None if the model is no network.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
@@ -37,7 +37,7 @@ def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
 
 
 def network_sentence(summary: NetworkSummary) -> str:
-    """A network's time in words, or why it has none.
+    """A network's time in a sentence, or the reason why it has none.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
@@ -62,7 +62,7 @@ def network_sentence(summary: NetworkSummary) -> str:
 
 
 def _beside(summary: NetworkSummary) -> str:
-    """The times of other ways to run it, in parentheses."""
+    """The times of rivals and of the untuned network, in parentheses; or an empty string."""
     result = summary.result
     others = {**result.like_rivals, "untuned": result.untuned_seconds}
     texts = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
@@ -70,12 +70,12 @@ def _beside(summary: NetworkSummary) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A kernel's time in three digits, which is all that timings are good for."""
+    """A kernel's time as text with three digits, because timings are not more accurate."""
     return in_seconds(seconds, "#.3g")
 
 
 def failures(failed: Mapping[str, int]) -> str:
-    """Failures by kind, as ``build_error 3, crash 1``."""
+    """Failures by kind as text, such as ``build_error 3, crash 1``."""
     return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items())) or "0"
 
 
@@ -92,7 +92,7 @@ OPERATOR_HEADER = (
 
 
 def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
-    """One row per operator, as in ``OPERATOR_HEADER``."""
+    """A row for each operator, with the columns of ``OPERATOR_HEADER``."""
     return [
         (
             operator.name,
@@ -109,7 +109,10 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
 
 
 def operator_legend(operators: Sequence[OperatorResult]) -> str:
-    """The meaning of the columns that the rows fill, and the largest error."""
+    """Lines that explain the columns ``vendor`` and ``ratio``, and name the largest error.
+
+    Lines that do not apply are left out.
+    """
     vendors = sorted(
         {variant.name for operator in operators for variant in operator.variants if variant.vendor}
     )
@@ -131,7 +134,7 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
 
 
 def network_lines(network: NetworkResult) -> list[str]:
-    """The network's result in words; nothing if there is none."""
+    """The network's result as lines of text; empty if no network was delivered."""
     if network.failure is not None or network.folder is None:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
@@ -159,11 +162,11 @@ def network_lines(network: NetworkResult) -> list[str]:
 
 KERNEL_HEADER = ("kernel", "calls", "time", "share")
 _SHOWN = 0.01
-"""Kernels that take a smaller share of the network are shown as one."""
+"""Kernels with a smaller share of the network's time are shown in one row together."""
 
 
 def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """The time of a network by kernel, one row each, as in ``KERNEL_HEADER``."""
+    """A row for each kernel of a network with its time, with the columns of ``KERNEL_HEADER``."""
     total = sum(kernel.seconds for kernel in network.kernels)
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
@@ -182,10 +185,11 @@ RIVAL_HEADER = ("one inference", "precision", "median", "times ours", "error")
 
 
 def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
-    """The network and its rivals with the precision of each, as in ``RIVAL_HEADER``.
+    """The network and its rivals with their precisions, with the columns of ``RIVAL_HEADER``.
 
-    Those in the network's precision come first, then those in float32, then the reduced ones. If
-    all comparisons were in float32, there is none: the network's line says it all.
+    Rivals in the network's precision come first, then those in float32, then those in reduced
+    precision. The table is empty if no rival computes in reduced precision, because the network's
+    line has all times then.
     """
     ours = network.latency_seconds
     if not network.rivals_reduced or ours is None:
@@ -210,13 +214,13 @@ FRONT_HEADER = ("operators in", "seconds", "error", "")
 def front_rows(
     network: NetworkResult, shown: Callable[[float], str] = duration
 ) -> list[tuple[str, ...]]:
-    """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``.
+    """The choices of dtypes, one row each, with the columns of ``FRONT_HEADER``.
 
-    If there are buckets of shapes, the first column says which.
+    If the network has buckets of shapes, the name of the bucket is an additional first column.
 
     Args:
-        network: the result.
-        shown: writes seconds; a page has room for more digits than the terminal.
+        network: the result of the network.
+        shown: a function that formats seconds. A page has room for more digits than the terminal.
     """
     return [
         (
@@ -234,9 +238,9 @@ BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 
 def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """One inference in each bucket of shapes, as in ``BUCKET_HEADER``.
+    """A row for each bucket of shapes with one inference, with the columns of ``BUCKET_HEADER``.
 
-    If types were chosen, the last column has the precision of each.
+    If dtypes were chosen, an additional last column has the bucket's precision.
     """
     rows: list[tuple[str, ...]] = []
     for bucket in network.buckets:
@@ -262,9 +266,9 @@ def _remark(kernel: KernelTime, unmeasured: Collection[str]) -> str:
 
 
 def network_remarks(network: NetworkResult) -> list[str]:
-    """How a network was verified, and what else there is to know beside its times, a line each."""
+    """Lines about a network's verification, unmeasured operators, memory and missing rivals."""
     own = network.own_precision
-    # A frontend that finds no framework here compares with the network as TVM compiles it anyway.
+    # Without a framework, the frontend compares with the network that TVM compiles without tuning.
     reference = "TVM without tuning" if network.reference == "untuned" else network.reference
     verified = [reference and f"compared with {reference}", network.conditioning]
     if own is not None and own.reference:
@@ -284,7 +288,7 @@ def network_remarks(network: NetworkResult) -> list[str]:
 
 
 def _footprint_lines(network: NetworkResult) -> list[str]:
-    """How soon a network answers and what it takes beside time; no line if that is not known."""
+    """A line about a network's first answer, memory and disk space; none if they are unknown."""
     own = network.footprint.get("network", Footprint())
     if own.first_answer_seconds is None:
         return []
@@ -304,10 +308,10 @@ def _megabytes(size: int | None) -> str:
 
 
 def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
-    """All rivals: those in the network's precision, those in float32, then the reduced ones.
+    """All rivals: those in the network's precision, then those in float32, then reduced ones.
 
-    The fastest of each group comes first; none that computes less exactly comes before one that
-    does not, whatever their seconds.
+    Within each group, rivals that compute in float32 come before all others; among these, faster
+    ones come first.
     """
     times = dict(result.rivals_reduced)
     for name, seconds in result.rivals.items():

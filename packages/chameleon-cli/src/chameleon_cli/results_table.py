@@ -1,4 +1,4 @@
-"""Tables for people: rich on a terminal, aligned plain text anywhere else."""
+"""Tables for users: by the library rich on a terminal, as aligned plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chameleon_cli.colours import in_colours
 
 
 def print_network(network: NetworkResult) -> None:
-    """Print where the time of a network goes, and what became of it."""
+    """Print the times of a network's kernels, its buckets, choices and rivals, and its result."""
     if network.kernels:
         sys.stdout.write("\n")
         print_table(result_rows.KERNEL_HEADER, result_rows.kernel_rows(network))
@@ -36,14 +36,14 @@ def print_network(network: NetworkResult) -> None:
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, file: TextIO | None = None
 ) -> None:
-    """Print a table; the first column is text, the others are numbers."""
+    """Print a table. The first column is left-aligned, the others are right-aligned."""
     file = file or sys.stdout
     if file.isatty():
         from rich.console import Console  # noqa: PLC0415 - 60 ms that --json need not wait for
         from rich.markup import escape  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
 
-        # Where the terminal is narrow, names are folded; numbers stay whole.
+        # In a narrow terminal, names are wrapped and numbers are not.
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column(header[0], overflow="fold", min_width=12)
         for name in header[1:]:

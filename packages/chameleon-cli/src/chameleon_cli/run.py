@@ -1,4 +1,4 @@
-"""``chameleon run``: tunes what a pipeline file says, and continues what was begun."""
+"""``chameleon run``: tunes the model of a pipeline file, or continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def command(  # noqa: PLR0917 - click passes them by name
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Tune what PIPELINE says; the same command again continues an interrupted run.
+    """Tune the model of PIPELINE. The same command continues an interrupted run.
 
-    Every measurement is on disk the moment it arrives. Ctrl-C stops in order, a second one at
-    once.
+    Every measurement is on disk as soon as it arrives. The first Ctrl-C stops the run in order, a
+    second one at once.
     """
     again, overrides = given_again("run", pipeline, overrides, output)
     with results_alone():
@@ -84,7 +84,7 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
 
 
 def _print(result: RunResult) -> None:
-    # Before all else: whoever reads one line only should read this one.
+    # This line comes first, because it matters most.
     if result.slower is not None:
         click.echo(f"{result.slower}\n")
     summary = summary_lines(result)
@@ -109,7 +109,7 @@ def _print(result: RunResult) -> None:
                     f"{variant.failure}",
                     err=True,
                 )
-        # Of a delivered network it is told above what it has in their place.
+        # For a delivered network, the lines above say which kernels it has instead.
         if operator.tuned_seconds is None and not result.network.delivered:
             none = (
                 "no configuration gave a valid result" if operator.measurements else "not measured"

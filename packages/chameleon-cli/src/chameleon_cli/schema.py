@@ -1,4 +1,4 @@
-"""``chameleon schema``: what editors complete and check pipeline files with."""
+"""``chameleon schema``: prints the JSON Schema with which editors check pipeline files."""
 
 from __future__ import annotations
 

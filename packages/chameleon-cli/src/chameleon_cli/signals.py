@@ -1,4 +1,4 @@
-"""Signals ask a run to stop: the first one in order, the second at once."""
+"""Signals that stop a run: the first one in order, the second one at once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop.interruption import Interruption
 
 HARD_STOP_SECONDS = 5.0
-"""How long the workers may take to go after the second signal."""
+"""Seconds that the workers may take to end after the second signal."""
 
 
 @contextlib.contextmanager
 def signals(interruption: Interruption) -> Iterator[None]:
-    """Listen to SIGINT and SIGTERM while the context lasts. Main thread only.
+    """Handle SIGINT and SIGTERM while the context is open. Call it in the main thread only.
 
     Args:
-        interruption: is asked to stop.
+        interruption: the request to stop, which the first signal makes.
     """
     leaving = threading.Lock()
 
     def leave() -> None:
-        with leaving:  # never let go of
+        with leaving:  # never released
             if interruption.hard is not None:
                 stopper = threading.Thread(target=interruption.hard, name="stop", daemon=True)
                 stopper.start()
@@ -36,9 +36,9 @@ def signals(interruption: Interruption) -> Iterator[None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         if interruption.requested:
             leave()
-        # Before anything is said: whoever reads it may send the second signal at once.
+        # The request comes before the message, because the user may send the second signal at once.
         interruption.request()
-        # Not through sys.stderr: the main thread may be amid a write to it.
+        # The signal may interrupt a write to sys.stderr, so it is not used.
         if interruption.cut_short:
             os.write(2, b"\nstopping\n")
             raise KeyboardInterrupt
@@ -56,10 +56,10 @@ def signals(interruption: Interruption) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watched(numbers: Collection[int], leave: Callable[[], None]) -> Iterator[None]:
-    """Exit at the second signal even while the main thread is in a library's code.
+    """Exit at the second signal, even while the main thread runs a library's code.
 
-    Handlers run in the main thread, between two instructions of Python: a compiler may keep it
-    from there for many seconds.
+    Python runs signal handlers in the main thread, between two instructions of Python. A compiler
+    may keep the main thread busy for many seconds.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

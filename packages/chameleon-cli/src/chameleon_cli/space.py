@@ -1,4 +1,4 @@
-"""``chameleon space``: what there is to choose for each operator, before anything is measured."""
+"""``chameleon space``: shows the design space of each operator, before anything is measured."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
 
 _MANY = 10**6
-"""Numbers from it on are told by three digits."""
+"""Numbers from this one on are shown with three digits."""
 
 _SHOWN = 8
-"""Values of a knob that are shown; JSON has all of them."""
+"""Number of a knob's values that are shown; the JSON has all of them."""
 
 
 @click.command("space", epilog="Example: chameleon space pipeline.yaml --set space=sketch")
@@ -53,10 +53,10 @@ def command(  # noqa: PLR0917 - click passes them by name
     guesses: int,
     as_json: bool,
 ) -> None:
-    """Show the design space of each operator of PIPELINE; nothing is built or measured.
+    """Show the design space of each operator of PIPELINE. Nothing is built or measured.
 
-    The size counts index vectors, legal or not. The share of legal ones is that of random index
-    vectors whose knobs that do not apply are left aside.
+    The size counts all index vectors, legal or not. The share of legal ones is estimated from
+    random index vectors. In these vectors, knobs that do not apply are set to their first value.
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
@@ -115,28 +115,28 @@ def _print(operator: dict[str, Any]) -> None:
 
 
 def count_in_words(size: int) -> str:
-    """A number of index vectors, which may be larger than floating-point numbers are."""
+    """A number of index vectors as text. It may be too large for a float."""
     return str(size) if size < _MANY else f"{Decimal(size):.3g}"
 
 
 def _word(value: Any) -> str:
-    """A knob's value; the factors of a loop's extent, outermost first, are told as 8x4."""
+    """A knob's value as text. The factors of a loop's extent are joined, as in 8x4."""
     return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 @attrs.frozen(kw_only=True)
 class LegalShare:
-    """How many index vectors are legal configurations.
+    """The share of index vectors that are legal configurations.
 
-    Knobs that do not apply are first set to their first choice, as the space itself does where it
-    draws: otherwise most vectors of a space with alternatives would differ from a legal one in
-    choices that mean nothing.
+    Knobs that do not apply are first set to their first value, as in the space's own sampling.
+    Otherwise most vectors would be illegal only because of knobs without a meaning.
 
     Attributes:
-        share: legal ones over those looked at.
-        samples: how many were looked at.
-        exact: whether these were all of them; drawn evenly if not.
-        configurations: how many legal ones there are, if the space can list them.
+        share: the number of legal vectors divided by the number of tested vectors.
+        samples: the number of tested vectors.
+        exact: whether all vectors of the space were tested. If not, they were drawn uniformly.
+        configurations: the number of legal configurations, or None if the space is too large to
+            list them.
     """
 
     share: float
@@ -146,12 +146,12 @@ class LegalShare:
 
 
 def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> LegalShare:
-    """The share of legal index vectors.
+    """Compute or estimate the share of legal index vectors.
 
     Args:
-        space: any.
-        samples: index vectors that are looked at, at most; all if there are no more.
-        rng: draws them.
+        space: the design space.
+        samples: the largest number of index vectors to test. Smaller spaces are tested as a whole.
+        rng: the random generator that draws the vectors.
     """
     exact = space.size <= samples
     rows: Configs
@@ -170,11 +170,11 @@ def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> L
 
 
 def describe_knob(space: DesignSpace, knob: Knob) -> dict[str, Any]:
-    """A knob as JSON values: its name, all its values, and where it applies.
+    """A knob as JSON values: its name, all its values, and the condition under which it applies.
 
     Args:
-        space: the one that it belongs to.
-        knob: one of the space's.
+        space: the design space of the knob.
+        knob: a knob of the space.
     """
     when = None
     if knob.when is not None:
@@ -188,15 +188,16 @@ def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int)
     """A design space as JSON values.
 
     Args:
-        space: any.
-        samples: index vectors that are looked at for the share of legal ones.
-        guesses: first guesses that are decoded, at most.
-        seed: of the index vectors that are drawn.
+        space: the design space.
+        samples: the largest number of index vectors to test for the share of legal ones.
+        guesses: the largest number of first guesses whose values are returned.
+        seed: the seed with which index vectors are drawn.
 
     Returns:
-        ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`) and ``knobs``
-        (see ``describe_knob``). ``constraints`` are the reasons why configurations are refused;
-        ``first_guesses`` counts the guesses, and ``guesses`` has the values of the first of them.
+        ``size`` (number of index vectors, legal or not), ``fingerprint``, ``legal`` (the fields of
+        ``LegalShare``) and ``knobs`` (as ``describe_knob`` returns them). ``constraints`` are the
+        reasons why configurations may be illegal. ``first_guesses`` is the number of first guesses,
+        and ``guesses`` has the knob values of the first ones.
     """
     return {
         "size": space.size,
@@ -213,7 +214,7 @@ def shown_values(space: DesignSpace, config: list[int]) -> dict[str, Any]:
     """The values of the knobs that apply in a configuration, by name.
 
     Args:
-        space: of the configuration.
+        space: the design space of the configuration.
         config: knob indices.
     """
     (active,) = space.active(np.asarray([config]))

@@ -1,4 +1,4 @@
-"""``chameleon status``: how far a run is, while it runs or afterwards."""
+"""``chameleon status``: shows the state of a run, while it runs or afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chameleon_cli.results_table import print_table
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
-    """Show how far the run in folder RUN is."""
+    """Show the state of the run in folder RUN: measurements, failures and best times."""
     with RunView(folder) as run:
         network = run.network
         value = {"run": str(run.folder), **describe(run)}
@@ -27,7 +27,7 @@ def command(folder: Path, as_json: bool) -> None:
         click.echo(json.dumps({**value, "network": network_json(network)}))
         return
 
-    # What a program tunes by asking and telling has no target.
+    # An ask-and-tell search has no target.
     target = "" if value["target"] is None else f", {value['target']}"
     click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s{target}")
     if value["because"]:
@@ -60,10 +60,10 @@ def command(folder: Path, as_json: bool) -> None:
 
 
 def describe(run: RunView) -> dict[str, Any]:
-    """State, seconds and tasks of a run as JSON values.
+    """The state, seconds and operators of a run as JSON values.
 
-    An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison if there
-    was one, and ``seconds_from`` says which.
+    ``best_seconds`` of an operator is its best time in the search. ``seconds`` is from the
+    comparison if there was one, and ``seconds_from`` names the source of this time.
     """
     final = {operator.stored.id: operator for operator in run.operators}
     operators = []

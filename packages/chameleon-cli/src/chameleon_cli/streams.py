@@ -1,4 +1,4 @@
-"""Keeps stdout for results, and outlives who reads stdout and stderr."""
+"""Keeps stdout for results, and lets commands go on if no process reads their output."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STDOUT, _STDERR = 1, 2
 
 @contextlib.contextmanager
 def results_alone() -> Iterator[None]:
-    """Send to stderr whatever is printed to stdout meanwhile.
+    """Send to stderr all that is printed to stdout while the context is open.
 
-    Includes output of Python code, of libraries that write to the file descriptor, and of child
-    processes that inherit it. A command prints its own text afterwards.
+    This includes output of Python code, of libraries that write to the file descriptor, and of
+    child processes that inherit it. A command prints its own results after the context.
     """
     sys.stdout.flush()
     with contextlib.ExitStack() as restored:
@@ -31,7 +31,7 @@ def results_alone() -> Iterator[None]:
 
 
 class _OutlivingStream:
-    """Writes to a stream until nobody reads it, and to nowhere after that."""
+    """Writes to a stream; if its reader has gone, further output is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -53,7 +53,7 @@ class _OutlivingStream:
             self._leave()
 
     def _leave(self) -> None:
-        # What the stream has still in its buffer goes there, too.
+        # The rest of the stream's buffer is dropped too.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -61,7 +61,7 @@ class _OutlivingStream:
 
 @contextlib.contextmanager
 def outliving_readers() -> Iterator[None]:
-    """Let a command go on if whoever read its output has gone, as after ``| head``."""
+    """Let a command go on if the reader of its output has gone, as in ``| head``."""
     with contextlib.ExitStack() as restored:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)

@@ -1,4 +1,4 @@
-"""``chameleon validate``: check a pipeline and print what it expands to."""
+"""``chameleon validate``: checks a pipeline, and prints it with all defaults."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def command(
     coverage: bool,
     as_json: bool,
 ) -> None:
-    """Check PIPELINE and print it with presets expanded and every default written out.
+    """Check PIPELINE, and print it with presets expanded and every default written out.
 
     Chameleon resolves the target, imports the stages, and tries the model as a run does before it
-    measures. It reads a network, compiles it without tuning, and compares it once with its
-    framework.
+    measures. It reads a network, compiles it without tuning, and compares its outputs once with
+    those of its framework.
 
-    With --coverage Chameleon reads the network, but compiles nothing. It shows how often each
-    operator occurs, and everything that cannot be compiled. PIPELINE may be the model itself, as
-    net.onnx, net.pt2 or net.py:function.
+    With --coverage, Chameleon reads the network, but compiles nothing. It shows how often each
+    operator occurs, and everything that cannot be compiled. PIPELINE may then also be the model
+    itself, such as net.onnx, net.pt2 or net.py:function.
     """
     if coverage:
         start_logs()
@@ -64,7 +64,7 @@ def command(
         resolved = load_pipeline(pipeline, overrides)
         if not quick:
             start_logs()
-            # Imported here, with NumPy: a mistake in the file is told without.
+            # The import brings NumPy, which faults of the file itself do not need.
             from chameleon_cli.inspection import inspect_pipeline  # noqa: PLC0415
 
             inspect_pipeline(resolved, pipeline, overrides)
@@ -84,7 +84,7 @@ def command(
 
 
 def _of_model(source: str, overrides: tuple[str, ...]) -> ResolvedPipeline | None:
-    """A pipeline of a model that a user names; None if the name is that of a pipeline."""
+    """A pipeline for a model that a user names, or None if the name is a pipeline's."""
     registry = default_registry()
     if not is_model(registry, source):
         return None

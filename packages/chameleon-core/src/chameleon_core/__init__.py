@@ -1,6 +1,7 @@
 """Chameleon's core: design spaces, contracts, plugins, pipelines and the tuning loop.
 
-Exports the interface for programs and imports it when it is asked for (docs/python.md).
+The package exports Chameleon's Python interface (docs/python.md). Each name is imported when a
+program first uses it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that there are, also those that were not asked for yet."""
+    """The names in this package, also exported names that are not imported yet."""
     return sorted({*globals(), *__all__})
 
 

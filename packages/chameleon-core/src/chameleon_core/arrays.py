@@ -1,4 +1,4 @@
-"""Arrays that operators and networks take and give."""
+"""The type of the arrays that operators and networks take and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The type that networks are computed in if nothing names another one."""
+"""The default dtype of a network's computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One root error with a hint, and the exit code each kind of error ends a command with."""
+"""The root class of Chameleon's errors, its subclasses, and the exit codes of commands."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ExitCode(IntEnum):
 
 
 class ChameleonError(Exception):
-    """Root of every error a user is meant to read.
+    """Root class of all errors that are written for users.
 
     Attributes:
-        hint: what to do next, as a sentence, or None.
-        exit_code: what the command line exits with when this error ends a command.
+        hint: the next step for the user, as a sentence, or None if there is no advice.
+        exit_code: the exit code of a command that ends with this error.
     """
 
     exit_code = ExitCode.INTERNAL
@@ -32,7 +32,7 @@ class ChameleonError(Exception):
         super().__init__(message)
         self.hint = hint
         if hint is not None:
-            # A traceback shows notes, which is all that programs see of an error they let pass.
+            # A traceback shows notes, so that users of the Python interface see the hint, too.
             self.add_note(hint)
 
 
@@ -43,28 +43,31 @@ class ConfigError(ChameleonError):
 
 
 class PluginError(ChameleonError):
-    """A plugin is missing, broken, ambiguous or breaks its contract."""
+    """A plugin is missing, broken or ambiguous, or it breaks its contract."""
 
     exit_code = ExitCode.PLUGIN
 
 
 class TargetError(ChameleonError):
-    """The target or the device cannot do what is asked."""
+    """The target or the device cannot run the requested work."""
 
     exit_code = ExitCode.DEVICE
 
 
 class DeviceLostError(ChameleonError):
-    """A device cannot be reached, now; the runner tries elsewhere, and this one again later."""
+    """A device cannot be reached at the moment.
+
+    The runner uses other devices, and tries this device again later.
+    """
 
     exit_code = ExitCode.DEVICE
 
 
 class RunFolderError(ChameleonError):
-    """The run folder cannot be used: locked, read-only, full, or of another pipeline."""
+    """The run folder cannot be used: it is locked, read-only, full, or of another pipeline."""
 
     exit_code = ExitCode.USAGE
 
 
 class InvalidConfigurationError(ChameleonError):
-    """A configuration names no program; the runner turns it into a measurement, not a crash."""
+    """A configuration names no program. The runner records it as a failed measurement."""

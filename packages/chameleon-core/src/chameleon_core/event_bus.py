@@ -1,4 +1,4 @@
-"""Tells every listener what happened, the event log among them; one that fails is switched off."""
+"""Passes each event to all listeners, such as the event log. A listener that fails is removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 def hook_of(event: type) -> str:
-    """The hook of a class of events: ``chameleon_run_started`` of ``RunStarted``."""
+    """The name of the hook for a class of events: ``chameleon_run_started`` for ``RunStarted``."""
     return "_".join([PROJECT, *re.findall("[A-Z][a-z]+", event.__name__)]).lower()
 
 
@@ -29,8 +29,8 @@ class EventBus:
     """Broadcasts events to the implementations of ``EventHooks``.
 
     Args:
-        listeners: objects or modules with ``@hookimpl`` functions named as in ``EventHooks``;
-            one that is named twice is told once.
+        listeners: objects or modules with ``@hookimpl`` functions named as in ``EventHooks``. A
+            listener that occurs twice gets each event once.
     """
 
     def __init__(self, listeners: Iterable[object] = ()) -> None:
@@ -54,9 +54,13 @@ class EventBus:
                     log.error(said, listener=listener)
 
     def publish(self, event: Event) -> None:
-        """Tell every listener, in order of registration but for ``tryfirst`` and ``trylast``."""
+        """Pass an event to every listener.
+
+        Listeners are called in order of registration, unless they have ``tryfirst`` or ``trylast``.
+        """
         caller = getattr(self._manager.hook, hook_of(type(event)))
-        # Each implementation is called on its own: pluggy's own call ends at the first error.
+        # Each implementation is called separately, because pluggy's own call ends at the first
+        # error.
         for implementation in sorted(caller.get_hookimpls(), key=order_of):
             if refused_event_hook(implementation):
                 continue
@@ -72,12 +76,12 @@ class EventBus:
 
 
 def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str] = ()) -> object:
-    """A listener that calls one function with every event.
+    """Make a listener that calls one function with every event.
 
     Args:
         tell: the function.
-        name: what the log calls it if it fails.
-        but: hooks of events that it does not pass on.
+        name: the listener's name in the log if it fails.
+        but: names of the hooks whose events are not passed on.
     """
 
     def hook_named(hook: str) -> Callable[[object, Event], None]:
@@ -93,12 +97,15 @@ def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str]
 
 
 def event_log(path: Path) -> object:
-    """A listener that appends every event to a file but measurements and steps of comparisons.
+    """A listener that appends events to a file, one JSON object per line.
+
+    It leaves out measurements, which are in the store, and steps of comparisons, which only the
+    display needs.
 
     The store has the former; the latter are for those who wait.
 
     Args:
-        path: the file; an earlier process's lines stay.
+        path: the file; lines of earlier processes stay.
     """
 
     def append(event: Event) -> None:

@@ -16,13 +16,14 @@ class TaskSummary:
 
     Attributes:
         name: the task's name.
-        flop: floating-point operations of one evaluation.
-        measured: number of measured configurations, failures included, in this process and earlier
-            ones.
+        flop: floating-point operations of one execution of the task's operator.
+        measured: number of measured configurations, failures included, in this process and in
+            earlier processes.
         failed: number of failures by kind.
-        best_seconds: lowest cost so far in seconds, or None if nothing succeeded.
-        target_measurements: the number of measurements at which the budget ends the task; None for
-            no such limit.
+        best_seconds: the fastest configuration's time so far in seconds, or None if no
+            configuration succeeded.
+        target_measurements: the number of measurements at which the budget ends the task, or None
+            if the budget has no such limit.
     """
 
     name: str
@@ -34,13 +35,13 @@ class TaskSummary:
 
     @property
     def gflops(self) -> float | None:
-        """Speed of the best configuration in GFLOP/s."""
+        """Speed of the best configuration in GFLOP/s, or None if no configuration succeeded."""
         return self.flop / self.best_seconds / 1e9 if self.best_seconds else None
 
 
 @attrs.frozen(kw_only=True)
 class CheckStarted:
-    """The check before tuning begins: it tries once whether the network can be delivered.
+    """The check before tuning begins: Chameleon tries once whether it can deliver the network.
 
     Attributes:
         folder: the run folder.
@@ -51,11 +52,11 @@ class CheckStarted:
 
 @attrs.frozen(kw_only=True)
 class CheckFinished:
-    """The check before tuning has ended: the network can be delivered.
+    """The check before tuning has ended, and Chameleon can deliver the network.
 
     Attributes:
         seconds: wall-clock time of the check in seconds.
-        found: the answer of ``Frontend.check``.
+        found: the mapping that ``Frontend.check`` returned.
     """
 
     seconds: float
@@ -71,11 +72,14 @@ class RunStarted:
         seed: the run's seed.
         tasks: the tasks, with the measurements that the store already holds.
         batch_size: configurations per round.
-        total_measurements: the number of measurements at which the budget ends the run; None for no
-            such limit.
-        seconds_left: wall-clock time in seconds that the budget leaves, or None for no limit.
-        settled: the frontend's choice before it named the tasks (``Frontend.decide``), or None.
-        versions: versions of the distributions that took part so far; None for those not installed.
+        total_measurements: the number of measurements at which the budget ends the run, or None if
+            the budget has no such limit.
+        seconds_left: wall-clock time in seconds that the budget leaves, or None if it has no such
+            limit.
+        settled: the frontend's choice before it named the tasks (``Frontend.decide``), or None if
+            it had no choice.
+        versions: versions of the distributions that took part in the run so far, by name. A version
+            is None if the distribution is not installed.
     """
 
     folder: str
@@ -94,15 +98,15 @@ class BatchProposed:
 
     Attributes:
         task: the task's name.
-        round: number of the task's batch, from 0.
-        count: configurations in the batch.
-        stored: number of these configurations that the store already answers.
-        steps: search steps that the explorer took for the batch.
-        converged: the step after which the best predicted score rose no more (Chameleon, figures 2
-            and 7).
-        score: that score, or None if no trained cost model guided the search.
-        origins: number of configurations by ``loop.round.batch.Origin``, the stage that proposed
-            them.
+        round: the number of the task's batch, from 0.
+        count: the number of configurations in the batch.
+        stored: the number of these configurations whose measurements the store already holds.
+        steps: the number of search steps that the explorer took for the batch.
+        converged: the search step after which the best predicted score rose no more (Chameleon,
+            figures 2 and 7).
+        score: the best predicted score, or None if no trained cost model guided the search.
+        origins: the number of configurations by the stage that proposed them
+            (``loop.round.batch.Origin``).
     """
 
     task: str
@@ -121,12 +125,13 @@ class Measured:
 
     Attributes:
         task: the task's name.
-        config: knob indices.
+        config: the index of each knob's value.
         seconds: the configuration's time in seconds, or None for a failure.
-        failure: the kind of failure, or None.
-        spent: the seconds that the task has taken so far, or None if the run does not count them.
-        origin: the stage that proposed the configuration, an ``Origin``, or None if no record says
-            it.
+        failure: the kind of failure, or None if the configuration succeeded.
+        spent: the seconds that each part of the task's search has taken so far, or None if the run
+            does not count them.
+        origin: the stage that proposed the configuration, an ``Origin``, or None if no record names
+            the stage.
     """
 
     task: str
@@ -142,11 +147,12 @@ class BatchMeasured:
     """All configurations of a batch are measured.
 
     Attributes:
-        task: the task after the batch.
-        round: number of the task's batch, from 0.
-        count: configurations in the batch.
+        task: the task's progress after the batch.
+        round: the number of the task's batch, from 0.
+        count: the number of configurations in the batch.
         seconds: wall-clock time of the batch's measurements in seconds.
-        spent: the seconds that the task has taken, learning from the batch included, or None.
+        spent: the seconds that each part of the task's search has taken so far, with learning from
+            this batch. None if the run does not count them.
     """
 
     task: TaskSummary
@@ -163,8 +169,8 @@ class BestImproved:
     Attributes:
         task: the task's name.
         seconds: the configuration's time in seconds.
-        gflops: its speed in GFLOP/s.
-        measured: number of measured configurations, this one included.
+        gflops: the configuration's speed in GFLOP/s.
+        measured: the task's number of measured configurations so far, with this configuration.
         knobs: the value of each knob by its name.
     """
 
@@ -177,11 +183,11 @@ class BestImproved:
 
 @attrs.frozen(kw_only=True)
 class TaskFinished:
-    """The task gets no further batch.
+    """A task gets no further batch.
 
     Attributes:
-        task: the task at its end.
-        reason: the reason, as a short sentence.
+        task: the task's progress at its end.
+        reason: the reason why the search ended, as a short sentence.
     """
 
     task: TaskSummary
@@ -190,14 +196,14 @@ class TaskFinished:
 
 @attrs.frozen(kw_only=True)
 class ComparisonStarted:
-    """A final comparison of a task with its baselines, or of a network with its rivals, begins.
+    """A final comparison begins: of a task with its baselines, or of a network with its rivals.
 
     Attributes:
         task: the task's name, or ``the network``.
-        finalists: number of configurations in the comparison.
-        rivals: number of baseline variants in the comparison.
+        finalists: the number of the run's configurations in the comparison.
+        rivals: the number of variants of baselines in the comparison.
         place: the task's number in the run, from 1.
-        of: number of the run's tasks.
+        of: the number of tasks in the run.
     """
 
     task: str
@@ -213,10 +219,11 @@ class ComparisonProgressed:
 
     Attributes:
         task: the task's name, or ``the network``.
-        step: ``built`` and ``checked`` count contenders; ``timed`` counts rounds, in each of which
-            every contender runs once.
-        done: number of contenders or rounds that are done.
-        of: number of contenders, or the largest number of rounds; a comparison may end early.
+        step: the name of the step. ``built`` and ``checked`` count contenders; ``timed`` counts
+            rounds, in each of which every contender runs once.
+        done: the number of contenders or rounds that are done.
+        of: the number of contenders, or the largest number of rounds. A comparison may end before
+            that number of rounds.
     """
 
     task: str
@@ -231,7 +238,7 @@ class RunFinished:
 
     Attributes:
         folder: the run folder.
-        seconds: wall-clock time of the run in seconds, all processes together.
+        seconds: wall-clock time of the run in seconds, summed over all its processes.
         result: the content of ``chameleon run --json``.
     """
 

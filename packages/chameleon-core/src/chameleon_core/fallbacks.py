@@ -1,4 +1,4 @@
-"""Fallbacks from errors that nobody expected: logged with their trace, and errors in tests."""
+"""Fallbacks after unexpected errors: logged with their traceback, and raised in tests."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import structlog
 
 STRICT = "CHAMELEON_STRICT"
-"""Environment variable; if it is set, what nobody expected ends what was done."""
+"""Environment variable. If it is set, an unexpected error is raised, instead of logged."""
 
 log = structlog.get_logger()
 
 
 def fall_back(event: str, error: Exception, **words: Any) -> None:
-    """Log what is done without, with the trace of the error that made it necessary.
+    """Log an unexpected error with its traceback, before the caller does without the failed part.
 
     Args:
-        event: the log's event.
-        error: that nobody expected, which is being handled.
-        words: what else the log says.
+        event: the message of the log entry, which says what the caller does without.
+        error: the unexpected error, which is being handled.
+        words: further fields of the log entry.
 
     Raises:
         Exception: the error, if ``CHAMELEON_STRICT`` is set.

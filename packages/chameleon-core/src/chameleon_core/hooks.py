@@ -13,7 +13,7 @@ _record = recorder("chameleon_core")
 
 @hookimpl
 def chameleon_schedulers() -> Iterable[PluginRecord]:
-    """The schedulers of core."""
+    """The schedulers of ``chameleon-core``."""
     turns = "one batch each in turn"
     gradient = "the next batch to the task that saves most of the network's latency (Ansor)"
     yield _record("round-robin", turns, "schedulers.gradient:RoundRobin")

@@ -1,4 +1,4 @@
-"""Measurements: times in seconds or a typed failure, and the seconds that a task took."""
+"""Measurements: times in seconds or a kind of failure, and the seconds of a task's search."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Spending:
-    """Wall-clock of one task in seconds, summed over every process that worked on it.
+    """Wall-clock time of one task's search in seconds, summed over all processes of the run.
 
-    Work that a resumed run only repeats to get back to where it was is not counted again.
+    A resumed run repeats the search up to its interruption. This repeated work does not count
+    again.
 
     Attributes:
-        search: in explorer, sampler and synthesizer, cost-model predictions included.
-        model: in fitting the cost model and in ``observe`` of the other stages.
-        measure: waiting for the runner.
-        build: building, summed over measurements; with several workers more than ``measure``.
-        run: checking and timing, summed over measurements.
+        search: seconds in explorer, sampler and synthesizer, with predictions of the cost model.
+        model: seconds in fitting the cost model and in ``observe`` of the other stages.
+        measure: seconds of waiting for the runner.
+        build: seconds of building, summed over measurements. With several workers, the sum may
+            exceed ``measure``.
+        run: seconds of checking and timing, summed over measurements.
     """
 
     search: float = 0.0
@@ -35,11 +37,14 @@ class Spending:
 
     @property
     def total(self) -> float:
-        """Wall-clock of the task in seconds (``build`` and ``run`` are part of ``measure``)."""
+        """Wall-clock time of the search in seconds: ``search``, ``model`` and ``measure``.
+
+        ``build`` and ``run`` are not added, because ``measure`` covers them.
+        """
         return self.search + self.model + self.measure
 
     def plus(self, **seconds: float) -> Spending:
-        """The same with some seconds added."""
+        """A copy with seconds added to the named parts."""
         return attrs.evolve(
             self, **{name: getattr(self, name) + value for name, value in seconds.items()}
         )
@@ -51,14 +56,14 @@ class Spending:
 _BATCHES = 2
 
 _FEWEST = 16
-"""Fewer configurations say too little: where one in six of a space works, as many in a row fail by
-chance once in 18 runs (``(5 / 6) ** 16``)."""
+"""Fewest failures that are no coincidence. If one in six configurations of a space works, this many
+in a row fail by chance in one of 18 runs (``(5 / 6) ** 16``)."""
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
 class FailureKind(StrEnum):
-    """Why a configuration has no time."""
+    """The kind of failure of a configuration that has no time."""
 
     INVALID = "invalid"
     BUILD_ERROR = "build_error"
@@ -72,7 +77,7 @@ class FailureKind(StrEnum):
 
 
 def _number(default: float | None) -> Any:
-    """A field that stores, record databases, tables and data frames have as a column."""
+    """A numeric field that becomes a column of stores, record databases, tables and data frames."""
     return attrs.field(default=default, metadata={"number": True})
 
 
@@ -81,14 +86,14 @@ class Measurement:
     """The outcome of building, checking and timing one configuration.
 
     Attributes:
-        config: knob indices, one per knob of the space.
-        seconds: one mean kernel time per repeat, in seconds; empty if it failed.
-        failure: the kind of failure, or None.
-        message: the failure in words; empty if there is none.
-        max_relative_error: largest difference from the reference output over the reference's
-            largest magnitude; None if outputs were not compared.
-        build_seconds: wall-clock spent building, in seconds.
-        run_seconds: wall-clock spent checking and timing, in seconds.
+        config: the index of each knob's value, one per knob of the space.
+        seconds: the mean kernel time of each repeat, in seconds; empty if the configuration failed.
+        failure: the kind of failure, or None if the configuration succeeded.
+        message: the description of the failure; empty if the configuration succeeded.
+        max_relative_error: the largest difference from the reference's output, divided by the
+            reference's largest magnitude. None if outputs were not compared.
+        build_seconds: the wall-clock time of building, in seconds.
+        run_seconds: the wall-clock time of checking and timing, in seconds.
     """
 
     config: tuple[int, ...]
@@ -105,7 +110,7 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
-        """Whether the configuration was built, checked and timed."""
+        """Whether the configuration was built, checked and timed without a failure."""
         return self.failure is None
 
     @cached_property
@@ -117,16 +122,17 @@ class Measurement:
 NUMBERS: Mapping[str, float | None] = {
     field.name: field.default for field in attrs.fields(Measurement) if "number" in field.metadata
 }
-"""The numbers of a measurement beside its times, with their defaults: finite, not negative."""
+"""Names and defaults of a measurement's numbers, without its times. The numbers are finite and not
+negative."""
 
 
 def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:
-    """How many measurements failed in which way, in order of the first of each."""
+    """The number of failures of each kind, in the order in which the kinds first occurred."""
     return dict(Counter(m.failure.value for m in measurements if m.failure is not None))
 
 
 def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
-    """The first failure of the most frequent kind, in words; None if nothing failed."""
+    """Kind and message of the first failure of the most frequent kind; None if nothing failed."""
     failed = failures_by_kind(measurements)
     if not failed:
         return None
@@ -135,31 +141,31 @@ def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
 
 
 def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int | None:
-    """How many measurements have to fail alike before it is no coincidence; None for never.
+    """The number of equal failures after which a search ends, or None for no such end.
 
-    A target that this machine cannot run, a reference that is wrong, a missing compiler: every
-    configuration fails, in the same words. The budget would buy nothing but repetitions.
+    A target that the machine cannot run, a wrong reference or a missing compiler makes every
+    configuration fail with the same message. Further measurements would only repeat the failure.
 
     Args:
-        wanted: what the budget says.
-        batch_size: configurations per batch.
+        wanted: the value of ``same_failure`` in the pipeline's budget.
+        batch_size: the number of configurations per batch.
     """
     return max(_BATCHES * batch_size, _FEWEST) if wanted == "auto" else wanted
 
 
 def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | None:
-    """The failure that measurements share, in words.
+    """The failure that all measurements share, as its kind and message.
 
-    Two failures are the same if their kinds are and their words are; sizes, times and addresses
-    in them may differ.
+    Two failures are the same if they have the same kind and the same message. Numbers in the
+    messages, such as sizes, times and addresses, may differ.
 
     Args:
-        measurements: of one task, or of several.
-        at_least: as many measurements there have to be.
+        measurements: the measurements of one task, or of several tasks.
+        at_least: the smallest number of measurements for which a failure is returned.
 
     Returns:
-        The kind and message of the first; None if one is valid, fails otherwise, or there are too
-        few.
+        The kind and message of the first failure. None if a measurement succeeded, if the failures
+        differ, or if there are fewer than ``at_least`` measurements.
     """
     if len(measurements) < max(1, at_least):
         return None

@@ -1,4 +1,4 @@
-"""The network's result, and its rivals: like is held against like, no precisions are mixed."""
+"""The result of a network, compared with rivals that compute in the same precision."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from chameleon_core.dtypes import FLOAT32
 
 @attrs.frozen(kw_only=True)
 class RivalTime:
-    """One inference by something else.
+    """The time of one inference by a rival: another framework or runtime.
 
     Attributes:
-        asked: the precision that was asked of it; ``as-it-comes`` for the one it likes.
-        precision: what it computes in, as it says.
-        seconds: of one inference.
-        max_relative_error: of its outputs against float32; None if it was not measured.
+        asked: the precision that was requested of the rival; ``as-it-comes`` for its default
+            precision.
+        precision: the precision that the rival reports.
+        seconds: the time of one inference in seconds.
+        max_relative_error: the error of its outputs against those in float32; None if the error was
+            not measured.
     """
 
     asked: str
@@ -35,10 +37,10 @@ class KernelTime:
     """A kernel of a network, and the time that it takes.
 
     Attributes:
-        name: of the kernel; that of a tuned kernel is its task's.
-        tuned: whether it is a task's.
-        calls: in one inference.
-        seconds: of all of them.
+        name: the kernel's name. A tuned kernel has the name of its task.
+        tuned: whether the kernel belongs to a task.
+        calls: the number of calls in one inference.
+        seconds: the time of all these calls together, in seconds.
     """
 
     name: str
@@ -52,10 +54,10 @@ class Unmeasured:
     """An operator whose kernel in the network was never timed.
 
     Attributes:
-        name: the task's.
-        kernel: ``first guess``, ``configuration predicted to be best``, ``another guess`` or
-            ``default schedule``.
-        because: the reason.
+        name: the name of the operator's task.
+        kernel: the kernel's origin: ``first guess``, ``configuration predicted to be best``,
+            ``another guess`` or ``default schedule``.
+        because: the reason why the kernel was not timed.
     """
 
     name: str
@@ -65,14 +67,15 @@ class Unmeasured:
 
 @attrs.frozen(kw_only=True)
 class FrontPoint:
-    """Types that there were to choose.
+    """One choice of a dtype for each operator of a network, with its time and error.
 
     Attributes:
-        types: how many operators are in each.
-        seconds: of the operators as measured alone.
-        error: of the outputs as simulated.
-        delivered: whether the network is delivered so.
-        bucket: name of its bucket; None if there is one shape.
+        types: the number of operators in each dtype, by dtype.
+        seconds: the sum of the operators' times, as measured separately, in seconds. It includes an
+            estimate for conversions between dtypes.
+        error: the error of the network's outputs, from a simulation of these dtypes.
+        delivered: whether the delivered network has these dtypes.
+        bucket: the name of the bucket of shapes; None if the network has a single shape.
     """
 
     types: Mapping[str, int]
@@ -84,12 +87,13 @@ class FrontPoint:
 
 @attrs.frozen(kw_only=True)
 class Footprint:
-    """Memory, time and disk that a process with a network takes, None if that is not known.
+    """Memory, time and disk space of a process that runs a network. Unknown values are None.
 
     Attributes:
-        memory_bytes: of the process.
-        first_answer_seconds: from the start of a new process to its first answer.
-        disk_bytes: of the files that loading needs.
+        memory_bytes: the memory of the process, in bytes.
+        first_answer_seconds: the time from the start of a new process to its first answer, in
+            seconds.
+        disk_bytes: the size of the files that loading needs, in bytes.
     """
 
     memory_bytes: int | None = None
@@ -99,17 +103,19 @@ class Footprint:
 
 @attrs.frozen(kw_only=True)
 class LayoutResult:
-    """The layout of the images in a network.
+    """The layout of the images in a network, and the reason for its choice.
 
     Attributes:
-        summary: the layout and what speaks for it, as a sentence.
-        layout: its name; empty if buckets have different ones.
-        reason: why.
-        seconds: by layout, of all occurrences of the measured convolutions in one inference.
-        measured: distinct convolutions that were measured.
-        share: of the work of the network's convolutions that these do.
-        wall_seconds: that the choice took.
-        buckets: the layout of each bucket by name; empty if there is one shape.
+        summary: the layout and the reason for it, as a sentence.
+        layout: the layout's name; empty if buckets have different layouts.
+        reason: the reason for the choice.
+        seconds: for each layout, the time of all occurrences of the measured convolutions in one
+            inference, in seconds.
+        measured: the number of distinct convolutions that were measured.
+        share: the share of the measured convolutions in the work of all convolutions, from 0 to 1.
+        wall_seconds: the wall-clock time of the choice, in seconds.
+        buckets: the layout of each bucket of shapes, by its name; empty if the network has a single
+            shape.
     """
 
     summary: str
@@ -124,14 +130,14 @@ class LayoutResult:
 
 @attrs.frozen(kw_only=True)
 class OwnPrecision:
-    """A network in half precision against its framework's answers in that.
+    """The comparison of a half-precision network with its framework in the same precision.
 
     Attributes:
-        dtype: the precision.
-        reference: the framework; None if it cannot run the network, and nothing was compared.
-        tolerance: the largest error that is allowed.
-        max_relative_error: of its outputs.
-        problem: why the network is not delivered, or None.
+        dtype: the dtype, in which the network itself is written.
+        reference: the framework; None if it cannot run the network, so that nothing was compared.
+        tolerance: the largest allowed error of the outputs; None if nothing was compared.
+        max_relative_error: the error of the network's outputs; None if nothing was compared.
+        problem: the reason why the network is not delivered, or None if it may be delivered.
     """
 
     dtype: str
@@ -143,22 +149,25 @@ class OwnPrecision:
 
 @attrs.frozen(kw_only=True)
 class InferenceResult:
-    """One inference, and whatever else runs the same. Times are in seconds.
+    """One inference of a network, and of the rivals that run it. Times are in seconds.
 
     Attributes:
-        latency_seconds: of the compiled network, or None if it was not timed.
-        untuned_seconds: of the network as compiled without a tuner, or None.
-        rivals: of whatever else runs it here, as its framework has the network.
-        rivals_precision: what those of them compute in that do not in float32, by name.
-        rivals_reduced: whatever else runs it in another precision, by name, with what was
-            ``asked`` of it, the ``precision`` that it says, ``seconds`` and
-            ``max_relative_error``.
-        precision: what it computes in, in words.
-        precisions: the types of ``precision`` without what it computes in without being asked.
-        max_relative_error: of its outputs, or None if nothing was compiled.
-        reference: what its outputs were compared with.
-        conditioning: that the reference's own rounding is large, as a sentence, or None.
-        own_precision: how it agrees with a framework in half precision; None for other networks.
+        latency_seconds: the time of the compiled network, or None if it was not timed.
+        untuned_seconds: the time of the network as compiled without a tuner, or None if it was not
+            timed.
+        rivals: the time of each rival by name, for the network in its original precision.
+        rivals_precision: the dtype of each of these rivals that does not compute in float32, by
+            name.
+        rivals_reduced: the times, dtypes and errors of rivals in other precisions, by name.
+        precision: a description of the dtypes in which the network computes.
+        precisions: the dtypes that were chosen for the network, without the dtype of the other
+            operators.
+        max_relative_error: the error of the network's outputs, or None if nothing was compiled.
+        reference: the framework with whose outputs the network's were compared.
+        conditioning: a sentence that the reference's own rounding errors are large, or None if they
+            are not.
+        own_precision: the comparison with a framework in half precision; None if the network is not
+            in half precision.
     """
 
     latency_seconds: float | None = None
@@ -175,42 +184,48 @@ class InferenceResult:
 
     @property
     def like_rivals(self) -> Mapping[str, float]:
-        """Seconds of the rivals in its own precision; of those in float32 without any."""
+        """The time of each rival in the network's own precision, in seconds.
+
+        If there is no such rival, these are the rivals with the network in its original precision.
+        """
         reduced = self.rivals_reduced.items()
         like = {name: time.seconds for name, time in reduced if time.asked in self.precisions}
         return like or self.rivals
 
     @property
     def fastest_rival(self) -> tuple[str, float] | None:
-        """Name and seconds of the fastest rival that it is held against; None without any."""
+        """Name and seconds of the fastest of ``like_rivals``, or None without any rival."""
         return min(self.like_rivals.items(), key=lambda pair: pair[1], default=None)
 
     @property
     def ratio(self) -> float | None:
-        """The time of the fastest rival in the same precision over ours: below 1 it is faster."""
+        """The fastest rival's time over the network's: above 1, the network is faster.
+
+        The ratio is None if either was not timed.
+        """
         rival = self.fastest_rival
         return rival[1] / self.latency_seconds if rival and self.latency_seconds else None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``run --json`` prints, without most of the keys that have no value."""
-        # That of `attrs` keeps tuples, which JSON has not.
+        """The object that ``chameleon run --json`` prints, without most of the empty keys."""
+        # `attrs.asdict` keeps tuples, but `attr.asdict` makes lists, as in JSON.
         return {**attr.asdict(self, filter=_told), "ratio": self.ratio}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of ``to_json``; keys that it does not know are left out."""
+        """Read a result from the output of ``to_json``; unknown keys are ignored."""
         return cattrs.structure(_with_precisions(value), cls)
 
 
 @attrs.frozen(kw_only=True)
 class BucketResult(InferenceResult):
-    """A network in one of its buckets of shapes.
+    """The result of a network for one of its buckets of shapes.
 
     Attributes:
-        name: of the bucket.
-        shapes: of its inputs, by name.
-        seconds: wall-clock that compiling and verifying it took.
-        layout: of the images in it.
+        name: the name of the bucket.
+        shapes: the shape of each input in this bucket, by the input's name.
+        seconds: the wall-clock time of compiling and verifying the bucket, in seconds.
+        layout: the layout of the images in the bucket.
     """
 
     name: str
@@ -221,24 +236,27 @@ class BucketResult(InferenceResult):
 
 @attrs.frozen(kw_only=True)
 class NetworkResult(InferenceResult):
-    """The network that the tasks are parts of, compiled. Times are in seconds.
+    """The result of the compiled network that the tasks belong to. Times are in seconds.
 
     Attributes:
-        precision_summary: why it computes in its ``precision``; empty if there was no choice.
-        front: the types that there were to choose among, by falling seconds; of all buckets.
-        delivered_seconds: wall-clock from the start of the run until the verified network was in
-            its folder, before comparisons began; None if none was delivered.
-        delivery_seconds: wall-clock of each step of that after the operators were compared.
-        kernels: where its time goes, the slowest first; empty if that is not known.
-        unmeasured: operators whose kernel in it was never timed.
-        left_out: reasons why it was not compared with other runtimes, by their names.
-        footprint: what its process takes (``network``), and those of its rivals, by name.
-        layout: of the images in it; None if the frontend says none.
-        buckets: of a network that was compiled for several shapes each of them. Times and kernels
-            of the network are sums then: of one inference in each bucket. Empty if there is one
-            shape.
-        folder: where the compiled network is, or None if none was delivered.
-        failure: why none was delivered, as a sentence, or None.
+        precision_summary: the reason for the network's ``precision``; empty if there was no choice.
+        front: the choices of dtypes that no other choice beats in time and error, slowest first,
+            for all buckets.
+        delivered_seconds: the wall-clock time from the start of the run until its folder held the
+            verified network, before comparisons began. None if no network was delivered.
+        delivery_seconds: the wall-clock time of each step of the delivery, by its name.
+        kernels: the times of the network's kernels, slowest first; empty if they are not known.
+        unmeasured: the operators whose kernel in the network was never timed.
+        left_out: for each runtime with which the network was not compared, the reason, by the
+            runtime's name.
+        footprint: memory, time and disk space of the network's process (under ``network``), and of
+            its rivals, by name.
+        layout: the layout of the images in the network; None if the frontend reports no layout.
+        buckets: the result of each bucket, if the network was compiled for several buckets of
+            shapes; otherwise empty. With buckets, times and kernels of the network are sums over
+            one inference in each bucket.
+        folder: the folder of the compiled network, or None if no network was delivered.
+        failure: the reason why no network was delivered, as a sentence, or None.
     """
 
     precision_summary: str = ""
@@ -256,11 +274,11 @@ class NetworkResult(InferenceResult):
 
     @property
     def delivered(self) -> bool:
-        """Whether a verified network is in its folder."""
+        """Whether the folder holds a verified network."""
         return self.folder is not None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """The same, with its precision only if that was chosen or is not float32."""
+        """The result as JSON, with its precision only if it was chosen or is not float32."""
         values = super().to_json() | {"buckets": [bucket.to_json() for bucket in self.buckets]}
         plain = self.precision == FLOAT32 and not self.precision_summary
         absent = {"precision": plain, "precisions": plain, "buckets": not self.buckets}
@@ -269,16 +287,16 @@ class NetworkResult(InferenceResult):
 
 
 _ALWAYS = {"latency_seconds", "untuned_seconds", "rivals", "max_relative_error"}
-"""Keys that results have always had, null or empty if there is nothing."""
+"""Keys that are always in the JSON of a result, null or empty if they have no value."""
 
 
 def _told(attribute: attrs.Attribute[Any], value: Any) -> bool:
-    """Whether a key is in JSON."""
+    """Whether a key is in JSON: it always is, or its value is not empty."""
     return attribute.name in _ALWAYS or value not in (None, "", (), {})
 
 
 def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as JSON; folders of earlier versions say precisions in words alone."""
+    """Add ``precisions`` to a result of an earlier version, which has only their description."""
     words = value.get("precision", FLOAT32).partition(", the rest")[0]
     buckets = [_with_precisions(bucket) for bucket in value.get("buckets", ())]
     return {"precisions": re.findall(r"\b(?!and\b)\w+", words), **value, "buckets": buckets}
@@ -286,13 +304,15 @@ def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class OperatorCoverage:
-    """An operator of a model, and whether it can be compiled.
+    """An operator of a model, and whether Chameleon can compile it.
 
     Attributes:
-        name: of the operator.
-        occurrences: in the model.
-        assumed: how many of these nothing is known of but the operator's name.
-        missing: why it cannot be compiled, each reason with a sentence about what would do.
+        name: the operator's name.
+        occurrences: the number of occurrences in the model.
+        assumed: the number of occurrences of which only the operator's name is known, so that only
+            the name was checked.
+        missing: the reasons why the operator cannot be compiled, each with a sentence about the
+            next step.
     """
 
     name: str

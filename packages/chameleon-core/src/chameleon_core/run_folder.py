@@ -1,4 +1,4 @@
-"""The folder of a run: one process at a time, one pipeline from its first measurement on."""
+"""The folder of a run, which one process uses at a time, and which belongs to one pipeline."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ REPORT = "report.html"
 LOCK = ".lock"
 
 FAILED = "failed"
-"""Name of the fact that says, in a sentence, which error ended the last process of a run."""
+"""Key under which a run's store keeps the message of the error that ended its last process."""
 
 _LONGEST_NAME = 60
-"""Letters of a task's name in that of a folder."""
+"""Largest number of letters of a task's name in the name of its folder."""
 
 _MADE_BY_A_RUN = (
     PIPELINE,
@@ -54,14 +54,15 @@ _MADE_BY_A_RUN = (
 
 
 class RunFolder:
-    """An opened run folder, locked for this process until it is closed.
+    """An open run folder, which is locked for this process until it is closed.
 
     Args:
-        path: the folder; made when missing.
-        fresh: move what an earlier run left into a folder ``earlier-<n>`` and start anew.
+        path: the folder, which is made if it does not exist.
+        fresh: whether to move the files of an earlier run into a folder ``earlier-<n>``, and start
+            a new run.
 
     Raises:
-        RunFolderError: it cannot be made or written, or another process holds it.
+        RunFolderError: the folder cannot be made or written, or another process uses it.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -82,20 +83,22 @@ class RunFolder:
 
     @property
     def events(self) -> Path:
-        """The event log."""
+        """The path of the event log."""
         return self.path / EVENTS
 
     def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
-        """Make sure the folder's records are a pipeline's, and write its resolved form.
+        """Check that the folder's measurements belong to a pipeline, and store the pipeline.
 
-        A folder is bound to what its measurements depend on; without measurements, to nothing.
+        A folder with measurements belongs to the parts of the pipeline that they depend on. A
+        folder without measurements belongs to no pipeline.
 
         Args:
-            pipeline: the pipeline about to run here.
-            text: the resolved pipeline as YAML.
+            pipeline: the pipeline that is about to run in the folder.
+            text: the expanded pipeline as YAML.
 
         Raises:
-            RunFolderError: the measurements are another pipeline's; says what differs.
+            RunFolderError: the measurements belong to another pipeline. The message names the
+                differences.
         """
         owner = self.store.fact("pipeline")
         differs = None if owner is None else difference(owner["document"], pipeline)
@@ -112,10 +115,11 @@ class RunFolder:
         self.write(PIPELINE, text)
 
     def claim_target(self, target: str) -> None:
-        """Make sure the folder's records are for a resolved target.
+        """Check that the folder's measurements are for a resolved target, and store the target.
 
         Raises:
-            RunFolderError: they are for another one (``native`` on another machine, say).
+            RunFolderError: the measurements are for another target. This happens, for example, if
+                the target ``native`` is resolved on another machine.
         """
         owner = self.store.fact("target")
         if owner is not None and owner != target and self.store.measured:
@@ -128,7 +132,7 @@ class RunFolder:
         self.store.set_fact("target", target)
 
     def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
-        """The result of the same pipeline with the same budget, if it ended here, or None."""
+        """The stored result, if the run ended with the same pipeline and budget; otherwise None."""
         fact = self.store.fact("finished")
         if fact is None or _in_full(fact["identity"]) != _identity(pipeline):
             return None
@@ -136,7 +140,7 @@ class RunFolder:
         return result
 
     def finish(self, pipeline: ResolvedPipeline, result: Mapping[str, Any] | None) -> None:
-        """Keep the result of a run that ended, or None for one that begins."""
+        """Store the result of a run that ended. With None, the run counts as unfinished again."""
         fact = None if result is None else {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", fact)
         self._begun = result is None
@@ -146,21 +150,21 @@ class RunFolder:
     def keep_versions(
         self, pipeline: ResolvedPipeline, described: Mapping[str, Any], *, at_end: bool = False
     ) -> Versions:
-        """Keep the versions of what took part until now, and say which ones have changed.
+        """Store the versions of all distributions that took part, and log which ones have changed.
 
         Args:
-            pipeline: the run's.
-            described: what the run's runner says of itself; its ``versions`` are those that
-                workers and devices have.
-            at_end: whether to look up what was imported as well. Stages import libraries when they
-                need them, and looking takes half a second, which nobody should wait for at the
-                start.
+            pipeline: the pipeline of the run.
+            described: the runner's description of itself. Its ``versions`` are those in workers and
+                on devices.
+            at_end: whether the run ends, so that the versions of all imported libraries are looked
+                up too. This takes half a second, and stages import some libraries only when they
+                need them.
         """
         stored: Versions = self.store.fact("versions") or {}
         elsewhere = described.get("versions")
         own = distributions_of(pipeline)
         others = {*stored, *(imported() if at_end else ())}.difference(own)
-        # What took part before and is installed no more took part all the same.
+        # A distribution that took part before counts even if it is no longer installed.
         more = {name: text for name, text in versions(sorted(others)).items() if text is not None}
         now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **more, **versions(own)}
         changed = changes(stored, now)
@@ -175,12 +179,12 @@ class RunFolder:
         return took_part
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file as a whole: a reader sees the old text or the new one."""
+        """Replace a file as a whole: a reader sees either the old text or the new one."""
         with _sentences(self.path):
             write_whole(self.path / name, text)
 
     def close(self) -> None:
-        """Close the store and let others in; safe to call twice."""
+        """Close the store and unlock the folder. A second call does nothing."""
         self.store.close()
         self._unlock()
 
@@ -193,14 +197,14 @@ class RunFolder:
         self.close()
 
     def _keep_failure(self, error: Exception) -> None:
-        """Keep what ended a run that had begun; who asked it to stop wants to continue it."""
+        """Store the error that ended a run. A request to stop is no error."""
         if not isinstance(error, ChameleonError):
             why = f"{type(error).__name__}: {error}"
         elif error.exit_code is ExitCode.INTERRUPTED:
             return
         else:
             why = str(error)
-        # Where the disk is full there is no room for this either, and the error itself is told.
+        # On a full disk this write fails too; the user sees the original error.
         with contextlib.suppress(ChameleonError):
             self.store.set_fact(FAILED, why)
 
@@ -221,16 +225,16 @@ class RunFolder:
 
 
 def listing_folder(task: Task) -> str:
-    """Name of the folder of a task's listings."""
+    """The name of the folder with a task's listings."""
     name = re.sub(r"[^\w.-]+", "_", task.name)[:_LONGEST_NAME]
     return f"{name}-{task.key[:8]}"
 
 
 def read_store(path: Path) -> RecordStore:
-    """The records of a run folder, to be read only, even while it is being written.
+    """Open the record store of a run folder for reading, even while a run writes it.
 
     Raises:
-        RunFolderError: there is no run in this folder.
+        RunFolderError: the folder holds no run.
     """
     if not (path / RECORDS).is_file():
         raise RunFolderError(
@@ -241,19 +245,19 @@ def read_store(path: Path) -> RecordStore:
 
 
 def _identity(pipeline: ResolvedPipeline) -> Any:
-    """The facts that must stay the same for a finished run to be finished still, as JSON values."""
+    """The facts that must not change for a finished run to count as finished, as JSON values."""
     described = {"digest": pipeline.digest, "budget": attrs.asdict(pipeline.budget)}
     return json.loads(json.dumps(described))
 
 
 def _in_full(identity: Mapping[str, Any]) -> Any:
-    """An earlier version's facts, with the limits that it did not know at their defaults."""
+    """The facts of an earlier Chameleon, with default values for limits that it did not have."""
     defaults = json.loads(json.dumps(attrs.asdict(Budget())))
     return {**identity, "budget": {**defaults, **identity["budget"]}}
 
 
 def _locked(path: Path) -> int:
-    """A descriptor that holds the lock; the kernel lets go of it when the process ends."""
+    """A file descriptor that holds the lock. The kernel releases the lock when the process ends."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _flock(lock)
@@ -267,14 +271,17 @@ def _locked(path: Path) -> int:
     except OSError:
         os.close(lock)
         raise
-    with contextlib.suppress(OSError):  # the number is for people; the lock does not need it
+    with contextlib.suppress(OSError):  # the number is only for error messages
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()}\n".encode())
     return lock
 
 
 def _flock(lock: int, *, tries: int = 10, pause: float = 0.02) -> None:
-    """Take the lock; asked a few times, since ``chameleon status`` holds it for a moment."""
+    """Take the lock.
+
+    It is tried several times, because ``chameleon status`` holds the lock for a moment.
+    """
     for left in reversed(range(tries)):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

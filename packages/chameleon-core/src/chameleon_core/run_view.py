@@ -1,4 +1,4 @@
-"""A run folder to be read: how far the run is, its results, and the source of each time."""
+"""Reads a run folder: the state of the run, its results, and the source of each time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from chameleon_core.loop.start.frontend import was_checked
 from chameleon_core.measurement import Measurement
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.run_folder import FAILED, LOCK, read_store
-from chameleon_core.stages.jobs import TUNED
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 
 
 class RunState(StrEnum):
-    """How far a run is."""
+    """The state of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -33,10 +32,10 @@ class RunState(StrEnum):
 
 
 class TimeSource(StrEnum):
-    """The origin of a time.
+    """Whether a time is from the search or from the comparison at the end.
 
-    A search times many candidates, and its lowest time is partly luck. A comparison times them
-    anew, in turns with what they are compared with.
+    A search times many candidates, so its lowest time is partly luck. A comparison times the
+    fastest ones again, in turns with the baselines.
     """
 
     SEARCH = "search"
@@ -45,11 +44,12 @@ class TimeSource(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class RunStatus:
-    """How far a run is, and why it is no further.
+    """The state of a run, and the reason if the run failed.
 
     Attributes:
         state: the state.
-        because: of a failed run the reason, which may be a whole sentence; else empty.
+        because: the reason why the run failed, which may be a whole sentence; empty in other
+            states.
     """
 
     state: RunState
@@ -57,7 +57,7 @@ class RunStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether no process works on the run."""
+        """Whether no process works on the run at present."""
         return self.state is not RunState.RUNNING
 
 
@@ -66,8 +66,9 @@ class OperatorTime:
     """The time of an operator's best configuration.
 
     Attributes:
-        measurement: it was taken by; its repeats are what an interval is made of.
-        source: whether that was the search or the comparison at the end.
+        measurement: the measurement of the configuration; its repeats show how much the time
+            varies.
+        source: whether the measurement is from the search or from the comparison at the end.
     """
 
     measurement: Measurement
@@ -81,12 +82,12 @@ class OperatorTime:
 
 @attrs.frozen(kw_only=True)
 class ViewedOperator:
-    """An operator of a run.
+    """An operator of a run, with its result and measurements.
 
     Attributes:
-        store: the run's records.
-        stored: the row of its task.
-        result: what the run says of it, final or as far as it is.
+        store: the run's record store.
+        stored: the row of the operator's task in the store.
+        result: the operator's result; if the run has not ended, its present state.
     """
 
     store: RecordStore
@@ -95,20 +96,18 @@ class ViewedOperator:
 
     @property
     def measurements(self) -> list[Measurement]:
-        """Its measurements, in order of arrival."""
+        """All measurements of the operator, in order of arrival."""
         return self.store.measurements(self.stored.id)
 
     @property
     def time(self) -> OperatorTime | None:
-        """The time of its best configuration; None if no configuration has one."""
+        """The time of the operator's best configuration, or None if none succeeded."""
         comparison = self.store.comparison(self.stored.id)
         if self.result.tuned_seconds is not None and comparison is not None:
             # A comparison of an earlier, shorter run stays in the folder until another is made.
-            for contender, measurement in zip(
-                comparison.contenders, comparison.measurements, strict=True
-            ):
-                ours = contender.name == TUNED and contender.config == self.result.config
-                if ours and measurement.ok and measurement.cost == self.result.tuned_seconds:
+            for config, measurement in comparison.tuned:
+                delivered = config == self.result.config and measurement.ok
+                if delivered and measurement.cost == self.result.tuned_seconds:
                     return OperatorTime(measurement=measurement, source=TimeSource.COMPARISON)
         for measurement in self.measurements:
             if measurement.ok and measurement.config == self.result.config:
@@ -118,15 +117,16 @@ class ViewedOperator:
 
 @attrs.frozen(kw_only=True)
 class NetworkSummary:
-    """A network's time and its origin.
+    """The time of a network, and the source of the time.
 
     Attributes:
-        seconds: of one inference. Before it was timed, the sum of its operators' known best times,
-            as often as each occurs; None if nothing has a time.
-        source: the comparison for one inference that was timed, the search for a sum.
-        measured: operators that have a time.
-        operators: how many there are, alternatives in other types left out.
-        result: what became of it; empty before the run's end.
+        seconds: the time of one inference in seconds. If the network was not timed, the sum over
+            its operators of their best time in the search, each times its number of occurrences.
+            None if nothing has a time.
+        source: the comparison if the network was timed, the search if ``seconds`` is a sum.
+        measured: the number of operators that have a time.
+        operators: the number of operators, without alternatives in other dtypes.
+        result: the network's result; empty before the end of the run.
     """
 
     seconds: float | None
@@ -137,17 +137,17 @@ class NetworkSummary:
 
 
 class RunView:
-    """A run folder, opened to be read, even while a process writes it.
+    """Reads a run folder, even while a process writes it. A context manager.
 
     Args:
-        folder: the run folder.
+        folder: the run folder, as an absolute path.
 
     Attributes:
         folder: the same, absolute.
-        store: its records.
+        store: the record store of the run.
 
     Raises:
-        RunFolderError: there is no run in it, or its records cannot be read.
+        RunFolderError: the folder holds no run, or its records cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -167,30 +167,31 @@ class RunView:
 
     @property
     def target(self) -> str:
-        """The resolved target, or empty."""
+        """The resolved target, or an empty string if the run has not resolved it yet."""
         return str(self.store.fact("target") or "")
 
     @property
     def runner(self) -> dict[str, Any]:
-        """The runner's description of itself."""
+        """The runner's description of itself, empty if the runner has not started yet."""
         return dict(self.store.fact("runner") or {})
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """Versions of the distributions that took part."""
+        """Versions of the distributions that took part in the run, by name."""
         return dict(self.store.fact("versions") or {})
 
     @property
     def seconds(self) -> float:
-        """Wall-clock of all its processes in seconds."""
+        """Wall-clock time in seconds, summed over all processes of the run."""
         return float(self.store.fact("seconds") or 0.0)
 
     @property
     def standing(self) -> RunStatus:
-        """How far the run is.
+        """The state of the run, and the reason if it failed.
 
-        A run has failed if an error ended it, or if it ended and ``chameleon run`` would exit with
-        ``NO_VALID_RESULT``. One that was killed, or asked to stop, is interrupted.
+        A run has failed if an error ended it. It has also failed if it ended without a valid
+        result, so that ``chameleon run`` exits with ``NO_VALID_RESULT``. A run that was killed or
+        asked to stop counts as interrupted.
         """
         if _is_locked(self.folder):
             return RunStatus(state=RunState.RUNNING)
@@ -211,7 +212,7 @@ class RunView:
 
     @cached_property
     def searched(self) -> tuple[ViewedOperator, ...]:
-        """The operators as the search alone knows them."""
+        """The operators with their results from the search, without comparisons."""
         store = self.store
         return tuple(
             ViewedOperator(store=store, stored=stored, result=interim_result(store, stored))
@@ -220,7 +221,7 @@ class RunView:
 
     @cached_property
     def operators(self) -> tuple[ViewedOperator, ...]:
-        """The operators with their final results; of a run that has not ended, ``searched``."""
+        """The operators with their final results; before the end of the run, ``searched``."""
         if self.result is None:
             return self.searched
         rows = {(row.task.key, row.space, row.fingerprint): row for row in self.store.tasks()}
@@ -235,7 +236,7 @@ class RunView:
 
     @property
     def network(self) -> NetworkSummary | None:
-        """The network that the operators are parts of; None if there is none."""
+        """A summary of the operators' network, or None if the model is no network."""
         network = NetworkResult() if self.result is None else self.result.network
         delivered = network.folder is not None or network.failure is not None
         if not (delivered or was_checked(self.store)):
@@ -264,7 +265,7 @@ def _no_valid_result(result: RunResult) -> str:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether a process works on the run; the lock is held for no longer than it takes to ask."""
+    """Whether a process works on the run. The test holds the lock for a moment."""
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:

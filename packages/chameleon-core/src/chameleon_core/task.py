@@ -1,4 +1,4 @@
-"""A task: one tensor operator on one target, as plain data that any process can rebuild."""
+"""A task: one tensor operator on one target, as plain data."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ class Task:
     """One tensor operator to tune.
 
     A task is data, not code: ``operator`` and ``arguments`` are JSON values. The package that
-    understands them rebuilds the operator, in a worker process or years later.
+    registers the operator rebuilds it from these values, in any process and at any later time.
 
     Attributes:
-        name: for people; unique within a run.
-        operator: the operator's kind, such as ``conv2d`` or ``primfunc``.
+        name: the name of the task in messages, unique within a run.
+        operator: the kind of the operator, such as ``conv2d`` or ``primfunc``.
         arguments: JSON values that define the operator completely (shapes, layouts, dtypes).
-        target: the resolved target in canonical form; records hold for this target alone.
-        flop: floating-point operations of one evaluation, counted on the mathematical
-            definition (direct convolution), so that GFLOP/s of any algorithm compare.
+        target: the resolved target in canonical form. Records apply only to the same target.
+        flop: the number of floating-point operations of one execution. It counts the operator's
+            mathematical definition (for a convolution, the direct algorithm), so that GFLOP/s of
+            all algorithms can be compared.
         weight: how often the operator occurs in the network.
-        location: where the data lies that the arguments name by its digest, such as a recorded
-            table; empty for tasks that need none. No part of the identity: a moved file is the
-            same work.
-        alternative_of: name of the run's task that computes the same in the types that the network
-            has anyway; empty for such a task. Alternatives have a share of the budget of their
-            own.
+        location: the place of a file that the arguments name by its digest, such as a recorded
+            table. Empty for tasks without such a file. The place is not part of the task's
+            identity, so the file may be moved.
+        alternative_of: for an alternative (a task that computes an operator in another dtype than
+            the network's), the name of the task that it would replace. Empty for other tasks.
+            Alternatives have a separate share of the budget.
     """
 
     name: str
@@ -44,12 +45,12 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Identity of the work: a digest of operator, arguments and target, not of the name."""
+        """A digest of operator, arguments and target, which identifies the task."""
         text = json.dumps([self.operator, self.arguments, self.target], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def to_json(self) -> dict[str, Any]:
-        """The task as JSON values; ``Task(**value)`` is its inverse."""
+        """The task as JSON values. ``Task(**value)`` makes the task again."""
         values = {**attrs.asdict(self, recurse=False), "arguments": dict(self.arguments)}
         if not self.alternative_of:
             del values["alternative_of"]

@@ -1,7 +1,7 @@
-"""Code that files name or carry, which is run only if the user trusts them.
+"""Refuses code that files contain or name, unless the user trusts the files.
 
-Run folders and files with tasks may come from strangers. They are data, and what reads them refuses
-the code in them unless it is told ``trust_source``.
+Run folders and files with tasks may come from other people. Commands treat them as data, and run
+code in them only with ``--trust-source``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from chameleon_core.task import Task
 
 
 def sources_in(options: Any) -> Iterator[str]:
-    """The texts of checked options that name code: fields whose metadata say ``source``.
+    """The names of code in checked options: values of fields with ``source`` in their metadata.
 
     Args:
-        options: an instance of an attrs class, or what such a one consists of.
+        options: an instance of an attrs class, or a mapping, list or value in one.
     """
     if attrs.has(type(options)):
         for field in attrs.fields(type(options)):
@@ -38,15 +38,15 @@ def sources_in(options: Any) -> Iterator[str]:
 
 
 def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
-    """Refuse options of a file that name code.
+    """Raise an error if options of a file name code, and the user does not trust the file.
 
     Args:
         file: the file or folder that they were read from.
-        options: see ``sources_in``.
-        trust_source: whether the user trusts it.
+        options: options, as for ``sources_in``.
+        trust_source: whether the user trusts the file.
 
     Raises:
-        ConfigError: they name some, and the user does not.
+        ConfigError: the options name code, and the user does not trust the file.
     """
     named = dict.fromkeys(sources_in(options))
     if named and not trust_source:
@@ -57,15 +57,15 @@ def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
 
 
 def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> None:
-    """Refuse tasks of a file that carry code.
+    """Raise an error if tasks of a file contain code, and the user does not trust the file.
 
     Args:
         file: the file or folder that they were read from.
-        tasks: all of them.
-        trust_source: whether the user trusts it.
+        tasks: all tasks of the file.
+        trust_source: whether the user trusts the file.
 
     Raises:
-        ConfigError: one carries some, and the user does not.
+        ConfigError: a task contains code, and the user does not trust the file.
     """
     named = [] if trust_source else [task for task in tasks if _carries_code(task.operator)]
     if named:
@@ -81,4 +81,4 @@ def _carries_code(operator: str) -> bool:
     try:
         return bool(default_registry().record("operators", operator).carries_code)
     except UnknownNameError:
-        return False  # nothing makes such a task computable
+        return False  # no plugin can compute such a task

@@ -1,4 +1,4 @@
-"""Versions of the distributions that took part in a run, whoever wrote them."""
+"""Versions of the distributions that took part in a run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.given import canonical, given_plugins
 
 Versions = dict[str, str | None]
-"""Versions by distribution; None if one is in this process without being installed."""
+"""Versions by distribution; None for a distribution that is used without being installed."""
 
 
 def distributions_of(pipeline: ResolvedPipeline) -> list[str]:
-    """The distributions that bring the stages of a pipeline, and this one."""
+    """The distributions that register the stages of a pipeline, and ``chameleon-tuner-core``."""
     return sorted({CORE, *(stage.distribution for stage in stages_of(pipeline))} - {""})
 
 
 def stages_of(value: Any) -> Iterator[StageSpec]:
-    """Every stage in a pipeline, those among the options of others included."""
+    """All stages of a pipeline, also those that are options of other stages."""
     if isinstance(value, StageSpec):
         yield value
         yield from stages_of(value.options)
@@ -42,19 +42,19 @@ def versions(distributions: Iterable[str]) -> Versions:
 
 
 def installed(distributions: Iterable[str]) -> dict[str, str]:
-    """The versions of those distributions that are installed; nothing is imported."""
+    """The version of each distribution that is installed. Nothing is imported."""
     return {name: version for name in distributions if (version := _version(name)) is not None}
 
 
 def imported() -> list[str]:
-    """The distributions of everything that this process has imported so far."""
+    """The distributions of all modules that this process has imported so far."""
     brings = _brings()
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
     return sorted({owner for name in names for owner in brings.get(name, ())})
 
 
 def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
-    """Versions that changed, as ``2.0 -> 2.1`` by distribution."""
+    """The changed versions by distribution, each as a string such as ``2.0 -> 2.1``."""
     return {
         name: f"{before[name]} -> {version}"
         for name, version in now.items()
@@ -65,7 +65,7 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 @functools.cache
 def _version(name: str) -> str | None:
     if any(canonical(plugin.distribution) == canonical(name) for plugin in given_plugins()):
-        return None  # what is installed under this name takes no part
+        return None  # the installed distribution of this name is not used
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -74,5 +74,5 @@ def _version(name: str) -> str | None:
 
 @functools.cache
 def _brings() -> Mapping[str, list[str]]:
-    # Reads the file lists of all that is installed: once per process.
+    # This reads the file lists of all installed distributions, so it is called once per process.
     return metadata.packages_distributions()

@@ -1,4 +1,5 @@
-"""Record databases: what one machine has measured, another one like it does not measure again.
+"""Record databases: measurements of one machine that runs on another machine of its kind can reuse.
 
-A pipeline's ``records`` names one or several; ``chameleon records`` shows, merges and prunes them.
+The key ``records`` of a pipeline names one or more databases. ``chameleon records`` shows, merges
+and prunes them.
 """

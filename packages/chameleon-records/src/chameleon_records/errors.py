@@ -1,4 +1,4 @@
-"""The error of every database: what is wrong with it, and what to do."""
+"""The error that all record databases raise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from chameleon_core.errors import ChameleonError, ExitCode
 
 
 class RecordsError(ChameleonError):
-    """A record database cannot be read or written as it is asked."""
+    """A record database cannot be read or written as requested."""
 
     exit_code = ExitCode.USAGE

@@ -1,8 +1,8 @@
-"""Records as lines of JSON: the one format in which they travel (docs/records.md).
+"""Records as lines of JSON, the format of exported files and folders (docs/records.md).
 
-A file has a header, a line for each key, and below it a line for each of its records. The last line
-says how many records there are, so a reader notices a file that is cut off. Everything is checked
-as it is read, since anybody may have written it. A line is data; nothing in it is ever run or
+A file has a header, and a line for each key, followed by a line for each of its records. The last
+line has the number of records, so a reader notices an incomplete file. Everything is checked while
+it is read, because anybody may have written the file. Lines are data; nothing in them is run or
 imported.
 """
 
@@ -19,7 +19,7 @@ from chameleon_core.stages import Record, RecordKey
 from chameleon_records.errors import RecordsError
 
 VERSION = 1
-"""The version of the format. A newer one is refused."""
+"""The version of the format. Files of a newer version are refused."""
 
 NAME = "chameleon-records"
 
@@ -34,7 +34,7 @@ _DEEPEST = 60
 
 
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
-    """Records as a file, the same for the same records whatever their order."""
+    """Records as the content of a file. The order of the records does not matter."""
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
     for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
         if of_key:
@@ -44,14 +44,15 @@ def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
 
 
 def load(content: bytes, place: str) -> Records:
-    """The inverse of ``dump``.
+    """Read records from the content of a file that ``dump`` wrote.
 
     Args:
-        content: of a file.
-        place: where it is, for messages.
+        content: the content of the file.
+        place: the place of the file, for messages.
 
     Raises:
-        RecordsError: it is none, of a newer version, cut off, or holds what no record can be.
+        RecordsError: the content is no file of records, is of a newer version, is incomplete, or
+            has an invalid record.
     """
     lines = _lines(content, place)
     header = next(lines, None)
@@ -88,10 +89,10 @@ def load(content: bytes, place: str) -> Records:
 
 
 def check_version(version: object, place: str) -> None:
-    """Refuse what a newer version has written.
+    """Raise an error if a file was written by a newer version.
 
     Raises:
-        RecordsError: it did, or nobody can tell.
+        RecordsError: the version is newer, or is no version.
     """
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
         raise RecordsError(
@@ -101,7 +102,7 @@ def check_version(version: object, place: str) -> None:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """A record as JSON values; what has its default is left out."""
+    """A record as JSON values. Empty values are left out."""
     measured = record.measurement
     values: dict[str, Any] = {
         "config": list(measured.config),
@@ -117,22 +118,23 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def normal(record: Record) -> Record:
-    """A record as it is once it was written and read: ranks are of what is kept.
+    """A record as it would be after writing and reading it. Databases rank records in this form.
 
     Raises:
-        TypeError: it has what is no JSON value.
-        ValueError: it is no record.
+        TypeError: the record has a value that JSON cannot hold.
+        ValueError: the record is not valid.
     """
     return record_from_json(json.loads(_text(record_to_json(record))))
 
 
 def record_from_json(value: Mapping[str, Any]) -> Record:
-    """The inverse of ``record_to_json``.
+    """Read a record from the output of ``record_to_json``.
 
     Raises:
-        KeyError: something is missing.
-        TypeError: something is of another type.
-        ValueError: it is no record: no time, a time that is none, an unknown failure.
+        KeyError: a value is missing.
+        TypeError: a value has another type.
+        ValueError: the record is not valid: it has neither times nor a failure, an invalid time, or
+            an unknown failure.
     """
     repeats = _typed(value.get("seconds", []), list, "list")
     seconds = tuple(_number(repeat, "a time") for repeat in repeats)
@@ -155,12 +157,12 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
 
 
 def key_from_json(value: Any) -> RecordKey:
-    """The inverse of ``RecordKey.to_json``.
+    """Read a key from the output of ``RecordKey.to_json``.
 
     Raises:
-        KeyError: something is missing.
-        TypeError: something is of another type.
-        ValueError: it is nested too deeply, or has a number that is none.
+        KeyError: a value is missing.
+        TypeError: a value has another type.
+        ValueError: the key is nested too deeply, or has a number that is not finite.
     """
     fields = _mapping(value)
     names = ("operator", "target", "space", "fingerprint")
@@ -171,11 +173,11 @@ def key_from_json(value: Any) -> RecordKey:
 
 
 def config_of(value: Any) -> tuple[int, ...]:
-    """Knob indices.
+    """Read the knob indices of a configuration.
 
     Raises:
-        TypeError: they are none.
-        ValueError: they are below 0, or more than a design space has.
+        TypeError: the value is no list of integers.
+        ValueError: an index is negative or too large, or there are too many indices.
     """
     config = tuple(_typed(value, list, "list"))
     if any(isinstance(index, bool) or not isinstance(index, int) for index in config):
@@ -186,7 +188,7 @@ def config_of(value: Any) -> tuple[int, ...]:
 
 
 def printable(text: str) -> str:
-    """A message without what would control a terminal, and not longer than one reads."""
+    """A message without control characters, cut to 2000 characters."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
     return text[:_LONGEST_MESSAGE]
 

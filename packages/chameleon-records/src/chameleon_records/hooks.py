@@ -1,4 +1,4 @@
-"""Registers the databases and the command of this package."""
+"""Registers the record database and the command of this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chameleon_records.options import FilesOptions
 
 @hookimpl
 def chameleon_record_databases() -> Iterable[PluginRecord]:
-    """Files, folders and URLs, told apart by what is written."""
+    """The database ``files``: the form of the location decides between file, folder and URL."""
     yield PluginRecord(
         name="files",
         summary="a SQLite file, a folder on a share, an exported file, or a URL to read from",
@@ -23,7 +23,7 @@ def chameleon_record_databases() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Showing, merging and pruning databases."""
+    """The command ``chameleon records``."""
     summary = "Add to record databases; merge, list, export and prune them."
     factory = "chameleon_records.commands.group:command"
     yield CommandRecord(name="records", summary=summary, factory=factory)

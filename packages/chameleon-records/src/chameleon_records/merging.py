@@ -1,4 +1,4 @@
-"""Records of several sources as one: of each configuration the record of the lowest rank."""
+"""Merges records of several sources: of each configuration, the lowest-ranked record stays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Config = tuple[int, ...]
 class Table:
     """Records by key and configuration.
 
-    Merging is idempotent, commutative and associative: it takes minima of a total order.
+    Records may be merged repeatedly and in any order, with the same result, because the record with
+    the lowest rank always stays.
     """
 
     def __init__(self, tables: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
@@ -24,7 +25,7 @@ class Table:
             self.merge(records)
 
     def merge(self, added: Mapping[RecordKey, Sequence[Record]]) -> Records:
-        """Take records over; what of them changed the table."""
+        """Add records, and return those that changed the table."""
         changed: Records = {}
         for key, records in added.items():
             known = self._records.setdefault(key, {})
@@ -36,15 +37,15 @@ class Table:
         return changed
 
     def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
-        """The keys with records, by digest; of the family of one alone if it is given."""
+        """The keys that have records, sorted by digest. With ``like``, only keys of its family."""
         keys = (key for key, records in self._records.items() if records)
         alike = (key for key in keys if like is None or key.family == like.family)
         return sorted(alike, key=lambda key: key.digest)
 
     def records(self, key: RecordKey) -> list[Record]:
-        """The records of a key, by configuration."""
+        """The records of a key, sorted by configuration."""
         return [record for _, record in sorted(self._records.get(key, {}).items())]
 
     def everything(self) -> Records:
-        """All of them."""
+        """All records, by key."""
         return {key: self.records(key) for key in self.keys()}

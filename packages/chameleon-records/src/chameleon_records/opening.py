@@ -1,4 +1,4 @@
-"""Opens the database behind what a user writes."""
+"""Opens the database at a location that a user names."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from chameleon_records.options import FilesOptions
 _URLS = ("http://", "https://")
 
 _FILES = (".sqlite", ".db")
-"""How names of files end that are not there yet; other names are folders'."""
+"""Suffixes of files that do not exist yet. A path with another suffix is a folder."""
 
 
 def opened_files(options: FilesOptions) -> PlacedRecords:
-    """The database of a pipeline's ``records``.
+    """Open the database that the key ``records`` of a pipeline names.
 
     Raises:
-        RecordsError: it cannot be read.
+        RecordsError: the database cannot be read.
     """
     return opened(str(own_location()) if options.location is None else options.location)
 
 
 def opened(location: str) -> PlacedRecords:
-    """The database at a place; one that is not there yet is empty.
+    """Open the database at a location. A location that does not exist yet is an empty database.
 
     Args:
         location: a URL, a folder, a SQLite file, or an exported file.
 
     Raises:
-        RecordsError: there is something else, or it cannot be read.
+        RecordsError: the location has no records, or cannot be read.
     """
     if location.startswith(_URLS):
         return http_records(location)
@@ -60,14 +60,14 @@ def opened(location: str) -> PlacedRecords:
 
 @contextlib.contextmanager
 def opened_at(place: str | None, *, to_read: bool = False) -> Iterator[PlacedRecords]:
-    """The database at a place, closed at the end; the one that runs use if nobody says.
+    """Open a database, and close it at the end of the context.
 
     Args:
-        place: its location, or None.
-        to_read: whether an empty place is refused.
+        place: the location of the database. If None, the database that runs use by default.
+        to_read: whether a location that does not exist is an error.
 
     Raises:
-        RecordsError: there is nothing to read, or it cannot be opened.
+        RecordsError: the location does not exist, or cannot be opened.
     """
     place = default_place() if place is None else place
     if to_read and "://" not in place and not Path(place).expanduser().exists():
@@ -80,7 +80,7 @@ def opened_at(place: str | None, *, to_read: bool = False) -> Iterator[PlacedRec
 
 
 def default_place() -> str:
-    """The place that commands work on if they are told none."""
+    """The location of the database that commands use by default."""
     named = os.environ.get(ENVIRONMENT, "")
     return str(own_location()) if named in {"", NONE, DEFAULT} else named
 
@@ -100,10 +100,10 @@ NAME = "records.sqlite"
 
 
 def own_location() -> Path:
-    """The user's database: ``$XDG_DATA_HOME/chameleon/records.sqlite``.
+    """The location of the user's own database: ``$XDG_DATA_HOME/chameleon/records.sqlite``.
 
-    Without the variable it is below ``~/.local/share``, as the XDG Base Directory Specification
-    has it, which wants relative paths ignored.
+    If the variable is not set or is a relative path, the folder is ``~/.local/share``, as the XDG
+    Base Directory Specification says.
     """
     home = os.environ.get("XDG_DATA_HOME", "")
     base = Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share"

@@ -1,4 +1,4 @@
-"""Options of the database ``files``; imports nothing heavy."""
+"""Options of the database ``files``. The module imports no large library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class FilesOptions:
     """Options of the record database ``files``.
 
     Attributes:
-        location: where it is; the user's own database if nobody says.
+        location: the location of the database; if None, the user's own database.
     """
 
     location: str | None = option(

@@ -1,4 +1,4 @@
-"""Chameleon's access to the operating system: processes, cores, the processor, whole files.
+"""Chameleon's access to the operating system: processes, cores, the processor, and files.
 
-Nothing here knows of tuning, and nothing else of Chameleon is imported.
+The package knows nothing of tuning, and imports no other package of Chameleon.
 """

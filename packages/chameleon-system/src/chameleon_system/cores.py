@@ -1,12 +1,12 @@
-"""Whether the cores that kernels run on are whole cores at this moment.
+"""Checks whether the cores that kernels run on are separate physical cores at the moment.
 
-A virtual machine's cores are threads of its host, which puts them where it likes. For seconds at a
-time two of them may be the two hardware threads of one physical core. A kernel that keeps both busy
-then takes 1.8 to 2 times as long, in every repeat, and the guest reads nothing of it. But it can be
-measured: the same computation on one core alone and on all of them at once takes equally long, or
-does not. And it can be helped: a host moves a virtual core that wakes up from a sleep, not one that
-is busy. So before a kernel is timed its cores are probed. If they hinder each other, all of them
-rest for some milliseconds.
+The cores of a virtual machine are threads of its host, which moves them between hardware threads.
+For seconds at a time, two of them may be the two hardware threads of one physical core. A kernel
+that keeps both busy then takes 1.8 to 2 times as long, in every repeat, and the virtual machine
+cannot read this anywhere. But the state can be measured: the same computation takes longer on all
+cores at once than on a single core. And it can be changed: a host moves a virtual core that wakes
+up from a sleep, but not a busy one. So the cores are probed before a kernel is timed. If they slow
+each other down, all of them sleep for some milliseconds.
 """
 
 from __future__ import annotations
@@ -24,48 +24,52 @@ from typing import Protocol, Self
 from chameleon_system.thread_limit import allowed_cores, usable_threads
 
 _LIMIT = 1.35
-"""Cores whose probes take more than this many times as long together share a physical core. Two
-threads of one core were measured to take 1.6 to 2 times as long, those of two cores 1.0 to 1.2."""
+"""If probes on all cores at once take more than this many times as long as a single one, cores
+share a physical core. Measured ratios were 1.6 to 2 on two threads of one core, and 1.0 to 1.2 on
+two cores."""
 
 _ITERATIONS = 400
-"""A probe is a key derivation of so many iterations. It takes 0.2 ms on a core of 2023, ten times
-what waking a thread takes."""
+"""Number of iterations of the key derivation that is a probe. It takes 0.2 ms on a core of 2023,
+ten times as long as waking a thread."""
 
 _RESTS = (0.001, 0.002, *[0.004] * 40)
-"""Seconds slept between probes, until one is good."""
+"""Seconds of sleep after each failed probe, until a probe succeeds."""
 
 _RARELY = 50
-"""Where rests do not help, as on a real core both threads of which were asked for, only one
-timing in so many is preceded by a probe."""
+"""If sleeping does not help, only one of this many timings is preceded by a probe. This happens if
+both threads of a physical core belong to the process."""
 
 
 def usable_cores() -> list[int]:
-    """Ids of the cores that this process computes on: no more than the time it is allowed fills."""
+    """Ids of the cores that this process computes on.
+
+    There are no more cores than its CPU quota can keep busy.
+    """
     return allowed_cores()[: usable_threads()]
 
 
 class Probe(Protocol):
-    """Runs the same short computation on some cores at once."""
+    """Runs the same short computation on some cores at once, and times it."""
 
     def seconds(self, count: int) -> float:
-        """The longest time it took on any of the first ``count`` cores, in seconds.
+        """The longest time of the computation on any of the first ``count`` cores, in seconds.
 
-        Infinity once it is closed, also by another thread while this one waits.
+        The time is infinity if the probe is closed, or if another thread closes it during the call.
         """
 
     def close(self) -> None:
-        """Give back what it holds. Safe to call twice."""
+        """Release the probe's threads. A second call does nothing."""
 
 
 def _compute() -> float:
-    """Seconds of a computation in registers, which runs without Python's global lock."""
+    """Time a computation in registers, in seconds. It runs without Python's global lock."""
     started = time.perf_counter()
     hashlib.pbkdf2_hmac("sha512", b"password", b"chameleon", _ITERATIONS)
     return time.perf_counter() - started
 
 
 class ThreadProbe:
-    """A sleeping thread of this process for each core, bound to it.
+    """A probe with one sleeping thread per core, which is bound to that core.
 
     Args:
         cores: ids of the cores.
@@ -87,7 +91,7 @@ class ThreadProbe:
         while True:
             asked.acquire()
             if self._closed:
-                # Whoever waits for this thread's answer must not wait for ever.
+                # Send an answer, so that no caller waits for ever.
                 self._answers.put(math.inf)
                 return
             self._answers.put(_compute())
@@ -107,12 +111,12 @@ class ThreadProbe:
 
 
 class CoreWatch:
-    """Waits until the cores that kernels run on do not hinder each other.
+    """Waits until the cores that kernels run on do not slow each other down.
 
     Args:
-        cores: ids of the cores that run a kernel; with fewer than two there is nothing to watch.
-        make_probe: makes what the cores are probed with.
-        rest: sleeps for a number of seconds.
+        cores: ids of the cores that run a kernel. With fewer than two, the watch never waits.
+        make_probe: a function that makes the probe for some cores.
+        rest: a function that sleeps for a number of seconds.
     """
 
     def __init__(
@@ -137,12 +141,12 @@ class CoreWatch:
         self.close()
 
     def wait(self) -> bool:
-        """Return when the cores are whole cores, or when waiting for it does not help.
+        """Return when the cores are separate physical cores, or when waiting does not help.
 
         Returns:
-            Whether the cores are whole cores, as far as is known.
+            Whether the cores are separate physical cores, as far as a probe can tell.
         """
-        if len(self._cores) < 2:  # noqa: PLR2004 - one core has nobody to share with
+        if len(self._cores) < 2:  # noqa: PLR2004 - a single core shares with no other
             return True
         if self._skip > 0:
             self._skip -= 1
@@ -156,7 +160,7 @@ class CoreWatch:
         return False
 
     def apart(self) -> bool:
-        """Whether a computation takes as long on all cores at once as on one, right now."""
+        """Whether a computation takes as long on all cores at once as on one, at the moment."""
         if len(self._cores) < 2:  # noqa: PLR2004
             return True
         if self._probe is None:
@@ -165,13 +169,13 @@ class CoreWatch:
         together = probe.seconds(len(self._cores))
         if together <= _LIMIT * self._alone:
             return True
-        # A core slows down as it gets warm, or for a neighbour: what counts is this moment.
+        # Heat and other cores change a core's speed, so its time alone is measured again.
         now = min(probe.seconds(1), probe.seconds(1))
         self._alone = min(self._alone, now) if self._alone > 0.0 else now
         together = min(together, probe.seconds(len(self._cores)))
         return together <= _LIMIT * now
 
     def close(self) -> None:
-        """End the threads of the probe. Safe to call twice."""
+        """End the threads of the probe. A second call does nothing."""
         if self._probe is not None:
             self._probe.close()

@@ -1,9 +1,9 @@
-"""How long others used the cores while something was timed, as the operating system counts it.
+"""How long other programs used the cores during a timing, as the operating system counts it.
 
-Two readings tell it, and take 20 microseconds together on two cores. ``/proc/stat`` says how long
-each core was busy, and how long the host of a virtual machine kept it for others. The time that
-this process and its worker used is subtracted. And a process knows how often it lost a core before
-one of its threads had done.
+Two readings of ``/proc/stat`` are compared, which takes 20 microseconds on two cores. The file has
+the time that each core was busy, and the time that the host of a virtual machine took from it. The
+time that this process and its worker computed is subtracted. In addition, a process can read how
+often one of its threads lost a core before its work was done.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ import attrs
 from chameleon_system.thread_limit import ROOT
 
 _BUSY = (0, 1, 2, 5, 6)
-"""Columns of ``/proc/stat``: user, nice, system, interrupts, and those that are put off."""
+"""Columns of ``/proc/stat`` for busy time: user, nice, system, interrupts and soft interrupts."""
 
 _STOLEN = 7
 
 
 @attrs.frozen(kw_only=True)
 class CoreTimes:
-    """Seconds of some cores since the machine started, summed over them.
+    """Times of some cores since the machine started, in seconds, summed over the cores.
 
     Attributes:
-        busy: they computed.
-        stolen: they would have, and their host ran something else.
+        busy: the time in which the cores computed.
+        stolen: the time in which the cores had work, but the host of the virtual machine ran
+            something else.
     """
 
     busy: float
@@ -39,11 +40,11 @@ class CoreTimes:
 
 
 def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
-    """Read the times of some cores; None if the system does not tell them of all.
+    """Read the times of some cores; None if the system does not report them for every core.
 
     Args:
-        cores: their ids.
-        root: the folder that ``proc`` is in.
+        cores: ids of the cores.
+        root: the folder that contains ``proc``.
     """
     try:
         lines = (root / "proc/stat").read_text(errors="replace").splitlines()
@@ -62,15 +63,17 @@ def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
 
 
 def involuntary_switches() -> int:
-    """How often a thread of this process lost its core before it had done."""
+    """How often threads of this process lost a core before their work was done."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def own_seconds(pid: int | None) -> float | None:
-    """Seconds that this process and another one have computed; None if that has ended.
+    """CPU time in seconds of this process and another one together.
+
+    The result is None if the other process has ended.
 
     Args:
-        pid: of the other one; None for one that has ended.
+        pid: the id of the other process, or None if it has ended.
     """
     if pid is None:
         return None
@@ -82,17 +85,18 @@ def own_seconds(pid: int | None) -> float | None:
 
 
 class CoreMeter:
-    """Adds up, over many intervals, how long others used some cores.
+    """Adds up, over many intervals, how long other programs used some cores.
 
     Args:
-        cores: their ids.
-        read: gives ``CoreTimes`` of them, or None.
-        now: wall-clock in seconds.
-        own: seconds that this process and another one have computed, or None if that has ended.
+        cores: ids of the cores.
+        read: a function that returns the ``CoreTimes`` of the cores, or None if they are unknown.
+        now: a function that returns the wall-clock time in seconds.
+        own: a function of a process id that returns the CPU time of this process and that process,
+            in seconds. It returns None if that process has ended.
 
     Attributes:
-        seconds: length of all intervals, times the number of cores.
-        stolen: seconds of that in which the host ran something else.
+        seconds: the length of all intervals in seconds, times the number of cores.
+        stolen: the part of ``seconds`` in which the host of the virtual machine ran something else.
     """
 
     def __init__(
@@ -113,15 +117,19 @@ class CoreMeter:
 
     @property
     def others(self) -> float:
-        """Seconds in which other processes used the cores; a count in ticks may be a little off."""
+        """The part of ``seconds`` in which other processes used the cores.
+
+        The system counts in ticks of the clock, so the value is not exact.
+        """
         return max(0.0, self._others)
 
     @contextlib.contextmanager
     def interval(self, timed: int | None) -> Iterator[None]:
-        """An interval in which another process runs on the cores, beside this one.
+        """A context that adds one interval, in which this process and another one use the cores.
 
         Args:
-            timed: its id. Nothing counts if it ends meanwhile, or has ended (None).
+            timed: the id of the other process. The interval is not added if this process ends
+                meanwhile, or has ended before (None).
         """
         before, began, own_before = self._read(self._cores), self._now(), self._own(timed)
         yield

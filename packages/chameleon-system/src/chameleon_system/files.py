@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, and names that are not taken."""
+"""Replacing of files and folders as a whole, and names that no file has yet."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import BinaryIO
 
 
 def user_cache_folder() -> Path:
-    """Chameleon's folder among the user's caches: ``$XDG_CACHE_HOME/chameleon``."""
+    """Chameleon's folder in the user's cache folder: ``$XDG_CACHE_HOME/chameleon``."""
     return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache", "chameleon")
 
 
 @contextmanager
 def replacing(file: Path) -> Iterator[BinaryIO]:
-    """A stream whose content takes the place of a file if the block ends without an error.
+    """A context with a stream whose content replaces a file if no error occurs.
 
-    A reader sees the old content or the new one, and never a part of it.
+    Another process that reads the file sees the old content or the new one, never a part.
 
     Args:
-        file: in a folder that is there.
+        file: the file to replace or make. Its folder must exist.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
@@ -39,24 +39,25 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(file: Path, content: str | bytes) -> Path:
-    """Replace a file as ``replacing`` does; returns it."""
+    """Replace a file as a whole (``replacing``), and return its path."""
     with replacing(file) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
     return file
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Put a folder in the place of another one, which is removed if it is there.
+    """Replace a folder by another one, and remove the old folder if there is one.
 
-    A reader sees the old folder or the new one. If the system cannot exchange folders and the
-    process is killed between two renames, the next call brings the old folder back.
+    A reader sees the old folder or the new one. If the system cannot exchange folders in one step,
+    two renames are needed. If the process is killed between them, the next call restores the old
+    folder.
 
     Args:
-        new: on the same file system.
-        folder: its place.
+        new: the new folder, on the same file system as ``folder``.
+        folder: the path of the folder to replace.
 
     Raises:
-        OSError: it cannot be moved.
+        OSError: a folder cannot be moved.
     """
     _recover(folder)
     if not folder.exists():
@@ -76,7 +77,7 @@ def _aside(folder: Path) -> Path:
 
 
 def _recover(folder: Path) -> None:
-    """Bring a folder back that is aside, or remove that if there is one in its place."""
+    """Restore a folder that was moved aside, or remove it if its place is taken."""
     aside = _aside(folder)
     if folder.exists():
         shutil.rmtree(aside, ignore_errors=True)
@@ -85,7 +86,7 @@ def _recover(folder: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Give two folders each other's names in one step; whether the system can."""
+    """Exchange the names of two folders in one step; return whether the system can do so."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     here, exchanging = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
     names = os.fsencode(first), os.fsencode(second)
@@ -93,6 +94,9 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def unused(folder: Path, pattern: str) -> Path:
-    """The first path in a folder that nothing has, with 1, 2 and so on in the pattern's braces."""
+    """The first path of a pattern in a folder that does not exist yet.
+
+    The braces of the pattern are filled with 1, 2 and so on.
+    """
     paths = (folder / pattern.format(number) for number in itertools.count(1))
     return next(path for path in paths if not path.exists())

@@ -1,4 +1,4 @@
-"""Imports of libraries without the optional ones that they would bring along."""
+"""Imports of libraries without the optional modules that they would import too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without(module: str) -> Iterator[None]:
-    """Make importing a module that is not imported yet fail while the context lasts."""
+    """While the context is open, let imports of a module fail that is not imported yet."""
     absent = module not in sys.modules
     if absent:
         sys.modules[module] = None  # type: ignore[assignment]

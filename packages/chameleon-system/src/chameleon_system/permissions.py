@@ -1,4 +1,4 @@
-"""Requests that the operating system wants before a process uses a part of the processor."""
+"""Permissions that a process must request before it may use some parts of the processor."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import platform
 import sys
 
 AMX = "amx"
-"""The tiles of Intel's Advanced Matrix Extensions: 8 KiB of registers that Linux saves only for
-processes that asked for them (Linux's Documentation/arch/x86/xstate.rst)."""
+"""The tile registers of Intel's Advanced Matrix Extensions. Linux saves their 8 KiB only for
+processes that request this (Linux's Documentation/arch/x86/xstate.rst)."""
 
 AMX_CALL = 158, 0x1023, 18
-"""``arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`` on x86-64. Linux grants it for all
-threads of the process, and for all processes that it forks."""
+"""The system call ``arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`` on x86-64. Linux grants
+the permission to all threads of the process, and to all processes that it forks."""
 
 
 def refusal(permission: str) -> str:
-    """Ask for a permission; one that is granted already is granted again.
+    """Request a permission, and return the reason if it is refused.
+
+    A permission that the process already has is granted again.
 
     Args:
-        permission: ``AMX``.
+        permission: the name of the permission, ``AMX``.
 
     Returns:
-        Why the system refuses it; empty if the process has it now.
+        The reason why the system refuses the permission; empty if it is granted.
     """
     if permission != AMX:
         return f"no system knows the permission {permission!r}"
@@ -34,13 +36,13 @@ def refusal(permission: str) -> str:
 
 
 def system_call(*words: int) -> int:
-    """Call the system.
+    """Make a system call.
 
     Args:
-        words: number of the call, and its arguments.
+        words: the number of the call, and its arguments.
 
     Returns:
-        0, or the number of the error.
+        0, or the number of the error (``errno``).
     """
     libc = ctypes.CDLL(None, use_errno=True)
     return 0 if libc.syscall(*map(ctypes.c_long, words)) == 0 else ctypes.get_errno()

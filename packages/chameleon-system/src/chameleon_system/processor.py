@@ -1,7 +1,7 @@
-"""The operating system's facts about the processor: its vendor, its model, and its instructions.
+"""Facts about the processor from the operating system: its vendor, model and instructions.
 
-A virtual machine may report any model number, but the flags are what CPUID and the system allow.
-Code that uses an instruction whose flag is missing ends with an illegal instruction.
+A virtual machine may report any model number, but the flags list what CPUID and the system allow.
+Code that uses an instruction without its flag ends with an illegal instruction.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ _MAC_FLAGS = {
     "lse": "atomics",
     "rdm": "asimdrdm",
 }
-"""Flags that macOS writes differently from Linux, after the dots are underscores."""
+"""Linux's names of flags that have another name on macOS. Dots in the names on macOS are replaced
+by underscores."""
 
 
 @attrs.frozen(kw_only=True)
 class Processor:
-    """A processor as its system describes it; every text is empty if nothing is known.
+    """A processor as its operating system describes it. Strings are empty if nothing is known.
 
     Attributes:
-        architecture: ``x86_64`` or ``aarch64``.
-        vendor: such as ``GenuineIntel``; on ARM the implementer, such as ``0x41``.
-        family: of x86, else 0.
-        model: of x86; on ARM the part number.
-        name: as the vendor writes it.
-        flags: what all processors of the machine can do, as Linux names it.
+        architecture: the architecture, ``x86_64`` or ``aarch64``.
+        vendor: the vendor, such as ``GenuineIntel``; on ARM the implementer, such as ``0x41``.
+        family: the family of an x86 processor; 0 on ARM.
+        model: the model of an x86 processor; on ARM the part number.
+        name: the processor's name, as the vendor writes it.
+        flags: the features that all processors of the machine have, by Linux's names.
     """
 
     architecture: str
@@ -55,18 +56,18 @@ class Processor:
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
-    """The processor in a text such as ``/proc/cpuinfo``.
+    """Read a processor from the content of ``/proc/cpuinfo``.
 
-    If there are different processors, the flags are those that all of them have. The rest is that
-    of the last one, which on ARM is usually a large one.
+    If the machine has different processors, the flags are those that all of them have. The other
+    fields are those of the last processor, which on ARM is usually a large core.
 
     Args:
         text: blocks of lines ``name : value``, one block for each processor.
         architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
-        None if the text has no flags of this architecture, as under an emulator that shows
-        the text of its host.
+        The processor, or None if the text has no flags of this architecture. This happens under an
+        emulator that shows the file of its host.
     """
     key = "Features" if architecture == "aarch64" else "flags"
     blocks = [block for block in _blocks(text) if key in block]
@@ -85,14 +86,14 @@ def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
 
 
 def parse_sysctl(text: str, architecture: str) -> Processor | None:
-    """The processor in what ``sysctl machdep.cpu hw.optional`` prints on macOS.
+    """Read a processor from the output of ``sysctl machdep.cpu hw.optional`` on macOS.
 
     Args:
         text: lines ``name: value``.
         architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
-        None if the text has no flags.
+        The processor, or None if the text has no flags.
     """
     values = dict(_pairs(text.splitlines()))
     named: list[str] = []
@@ -116,7 +117,7 @@ def parse_sysctl(text: str, architecture: str) -> Processor | None:
 
 @cache
 def this_processor() -> Processor | None:
-    """The processor of this machine, or None if the system does not say."""
+    """The processor of this machine, or None if the system does not describe it."""
     architecture = own_architecture()
     if sys.platform == "darwin":
         return parse_sysctl(_sysctl(), architecture)
@@ -128,13 +129,13 @@ def this_processor() -> Processor | None:
 
 
 def processor_name() -> str:
-    """The name of this machine's processor; empty if the system does not say."""
+    """The name of this machine's processor; empty if the system does not report it."""
     processor = this_processor()
     return (processor.name if processor is not None else "") or platform.processor()
 
 
 def own_architecture() -> str:
-    """The architecture of this process by the name that Linux gives it."""
+    """The architecture of this process, by Linux's name."""
     machine = platform.machine().lower()
     if machine in _ARM:
         return "aarch64"

@@ -1,8 +1,8 @@
-"""How many threads this process may use: its cores, and the CPU time that its cgroups allow.
+"""The number of threads that this process may use, from its cores and its CPU quota.
 
-A container may be allowed less than the cores that it sees. A thread more than its quota has room
-for does not make it slower by a little. The kernel stops all of its threads for the rest of a
-period, usually a tenth of a second (docs/measuring.md has times).
+A container may be allowed less CPU time than its visible cores could use. More threads than the
+quota allows can be much slower. The kernel stops all threads for the rest of a period, usually a
+tenth of a second (docs/measuring.md has times).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path, PurePosixPath
 ROOT = Path("/")
 
 _QUOTA = re.compile(r"\s*([1-9]\d{0,14})\s+([1-9]\d{0,14})\s*", re.ASCII)
-"""Quota and period in microseconds. ``max`` and -1 are no quota, nor is anything else."""
+"""Quota and period in microseconds. Other texts, such as ``max`` and -1, mean no quota."""
 
 
 def allowed_cores() -> list[int]:
-    """Ids of the cores that this process may run on, whatever time its cgroups allow there."""
+    """Ids of the cores that this process may run on, without regard to its CPU quota."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def usable_threads(root: Path = ROOT) -> int:
-    """Threads that may compute at once in this process, at least one.
+    """The number of threads that may compute at once in this process, at least 1.
 
     A library in another language gives the same number by this rule:
 
@@ -42,7 +42,7 @@ def usable_threads(root: Path = ROOT) -> int:
     5. The smallest number counts.
 
     Args:
-        root: the folder that ``proc`` and ``sys`` are in.
+        root: the folder that contains ``proc`` and ``sys``.
     """
     quota = cpu_quota(root)
     cores = len(allowed_cores())
@@ -50,23 +50,23 @@ def usable_threads(root: Path = ROOT) -> int:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Cores' worth of time that the cgroups of this process allow; None if they set no limit.
+    """The CPU time that the cgroups of this process allow, in cores; None for no limit.
 
     Args:
-        root: the folder that ``proc`` and ``sys`` are in.
+        root: the folder that contains ``proc`` and ``sys``.
     """
     matches = (_QUOTA.fullmatch(text) for folder in _folders(root) for text in _texts(folder))
     return min((int(match[1]) / int(match[2]) for match in matches if match), default=None)
 
 
 def _texts(folder: Path) -> tuple[str, str]:
-    """Quota and period of a cgroup as version 2 and as version 1 write them."""
+    """Quota and period of a cgroup, as cgroup version 2 and version 1 write them."""
     v1 = (_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
     return _read(folder / "cpu.max"), " ".join(v1)
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """The folders of this process's cgroups and of all that they are in, as far as visible."""
+    """The folders of this process's cgroups, and of all cgroups above, as far as visible."""
     paths = {}
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, _, controllers_and_path = line.partition(":")
@@ -95,12 +95,12 @@ def _below(root: str, path: str) -> tuple[str, ...]:
 
 
 def _unescaped(text: str) -> str:
-    """A path of ``mountinfo``, which has spaces and the like as octal numbers."""
+    """A path of ``mountinfo``, in which spaces and similar characters are octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
-    except (OSError, ValueError):  # a path with a null byte is a ValueError
+    except (OSError, ValueError):  # a path with a null byte raises ValueError
         return ""

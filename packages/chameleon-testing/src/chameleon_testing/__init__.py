@@ -1,1 +1,1 @@
-"""Checks for those who write plugins: what every stage must do, whoever wrote it."""
+"""Checks for authors of plugins: each kind of plugin is tested against its contract."""

@@ -1,15 +1,15 @@
-"""The contracts of stages: call these from a plugin's own tests.
+"""Checks of the contracts of stages, which a plugin's own tests can call.
 
-Each check takes a factory and asserts a contract with a sentence. Those of search stages make the
-stage on ordinary, extreme and degenerate design spaces; those of spaces, runners and baselines
-touch code and hardware::
+Each check takes a factory, and raises an assertion error with a message if the plugin breaks its
+contract. Checks of search stages make the stage on ordinary, extreme and degenerate design spaces.
+Checks of spaces, runners and baselines run code on the hardware::
 
     from chameleon_testing.conformance import check_explorer
 
     def test_conformance():
         check_explorer(lambda context: MyExplorer(MyOptions(), context))
 
-:mod:`chameleon_testing.suites` has the same as classes to derive from.
+:mod:`chameleon_testing.suites` has the same checks as classes, from which tests can derive.
 """
 
 from __future__ import annotations
@@ -40,20 +40,22 @@ from chameleon_testing.conformance_cases import context_of, observe, quality, sp
 from chameleon_testing.generators import SEED, check_seeds, trial
 
 _COUNT = 8
-"""Configurations asked for at a time."""
+"""Number of configurations that a stage is asked for at a time."""
 
 _ROUNDS = 4
-"""Rounds of a small tuning run."""
+"""Number of rounds in a small tuning run."""
 
 
 def check_explorer(make: Callable[[StageContext], stages.Explorer], *, draws: bool = True) -> None:
-    """Check an explorer: whole small tuning runs, guided and not, twice from one seed.
+    """Check an explorer in small tuning runs, with and without a cost model, twice from one seed.
 
-    And that other seeds give other proposals, all of them drawn from its context's generator.
+    The check also requires other proposals from another seed, and that all random numbers come from
+    the generator of the context.
 
     Args:
-        make: makes the explorer from its context.
-        draws: whether it draws random numbers; False for one that is the same for every seed.
+        make: a function that makes the explorer from its context.
+        draws: whether the explorer draws random numbers. False for an explorer whose proposals are
+            the same for every seed.
     """
     once, other = _tried("explorer", make, _explore, lambda _: {"guided": True, "unguided": False})
     assert not draws or not np.array_equal(once, other), (
@@ -64,34 +66,37 @@ def check_explorer(make: Callable[[StageContext], stages.Explorer], *, draws: bo
 
 
 def check_sampler(make: Callable[[StageContext], stages.Sampler]) -> None:
-    """Check a sampler: determinism, something to measure, plans too small and repetitive.
+    """Check a sampler: its determinism, and its choice from plans that are small or repetitive.
 
-    As its contract says, a row may be illegal, repeated or visited: it is the synthesizer's to
-    replace.
+    A sampler may choose a row that is illegal, repeated or visited, because the synthesizer may
+    replace it. But if a plan has unvisited candidates, at least one chosen row must be usable.
 
     Args:
-        make: makes the sampler from its context.
+        make: a function that makes the sampler from its context.
     """
     _tried("sampler", make, _select, lambda space: {f"{n}": _plan(space, n) for n in (0, 3, 64)})
 
 
 def check_synthesizer(make: Callable[[StageContext], stages.Synthesizer]) -> None:
-    """Check a synthesizer: legality, distinctness, determinism, batches partly visited.
+    """Check a synthesizer: its batches are legal, distinct and deterministic.
+
+    The batches that it gets are partly visited.
 
     Args:
-        make: makes the synthesizer from its context.
+        make: a function that makes the synthesizer from its context.
     """
     _tried("synthesizer", make, _refine, lambda space: {"64": _plan(space, 64)})
 
 
 def check_cost_model(make: Callable[[StageContext], stages.CostModel]) -> None:
-    """Check a cost model: shapes, finiteness, determinism, failures, one or no observation.
+    """Check a cost model: shapes, finite scores, determinism, failures, few observations.
 
-    A configuration's score must not depend on the others in the call. Rows to be measured together
-    are different candidates, and the model learns an easy space.
+    The score of a configuration must not depend on the other configurations in the call.
+    ``select_batch`` must return distinct rows. The model must learn a simple space from 200
+    observations.
 
     Args:
-        make: makes the cost model from its context.
+        make: a function that makes the cost model from its context.
     """
     _tried("cost model", make, _predict, _observations)
     with trial("cost model"):
@@ -104,13 +109,14 @@ def _tried(
     use: Callable[..., NDArray[Any]],
     cases: Callable[[DesignSpace], Mapping[str, Any]],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Use a stage in every space: twice from one seed, and in the last, the huge one, from two.
+    """Use a stage in every space twice with one seed, and in the last space with two seeds.
 
     Args:
-        noun: said first in the sentence of a failure.
-        make: makes the stage from its context.
-        use: has a stage do its work in a space and a case, and checks the result.
-        cases: those of a space, by name; the stage leaves their arrays as they are.
+        noun: the kind of the stage, with which failure messages begin.
+        make: a function that makes the stage from its context.
+        use: a function that lets a stage work in a space on a case, and checks the result.
+        cases: a function that returns the cases of a space, by name. The stage must not change
+            their arrays.
 
     Returns:
         The results of the last case of the huge space for two seeds.
@@ -130,7 +136,7 @@ def _tried(
 
 
 def _require_rows(space: DesignSpace, configs: Configs, count: int) -> None:
-    """Require rows of knob indices, at most ``count`` of them."""
+    """Require an array of at most ``count`` rows of knob indices in range."""
     assert isinstance(configs, np.ndarray), "configurations are not an array"
     shape = (len(configs), len(space.knobs))
     assert configs.shape == shape, f"shape {configs.shape} instead of {shape}"
@@ -149,7 +155,7 @@ def _require_batch(space: DesignSpace, configs: Configs, visited: Visited, count
 
 
 def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Configs:
-    """A small tuning run that measures all that is proposed; returns what was measured."""
+    """Make a small tuning run that measures all proposals; return the measured configurations."""
     visited, seen = Visited(space), np.empty((0, len(space.knobs)), np.int32)
     possible = len(space.sample(2 * _COUNT * _ROUNDS, np.random.default_rng(0)))
     for _ in range(_ROUNDS):
@@ -164,7 +170,7 @@ def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Con
         assert before >= possible or len(proposed.configs), "nothing found although there is more"
         visited.add(proposed.configs)
         seen = np.concatenate([seen, proposed.configs])
-        # Every third fails, so that an explorer which learns meets failures too.
+        # Every third configuration fails, so that the explorer also learns from failures.
         observed = observe(space, seen, failing=np.arange(len(seen)) % 3 == 0)
         with trial(configs=observed.configs, costs=observed.costs):
             explorer.observe(observed)
@@ -173,7 +179,7 @@ def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Con
 
 @attrs.frozen(kw_only=True)
 class _Plan(Candidates):
-    """Candidates, best first, every second of which was visited."""
+    """Candidates, best first, of which every second one was visited."""
 
     visited: Visited
 
@@ -188,7 +194,7 @@ def _plan(space: DesignSpace, size: int) -> _Plan:
 
 
 def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs:
-    """The rows that a sampler chooses from a plan."""
+    """The rows that a sampler chooses from a plan, after checks."""
     chosen = sampler.select(plan, plan.visited, _COUNT)
     _require_rows(space, chosen, _COUNT)
     fresh = int(plan.visited.fresh(plan.configs).sum())
@@ -198,7 +204,7 @@ def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs
 
 
 def _refine(synthesizer: stages.Synthesizer, space: DesignSpace, plan: _Plan) -> Configs:
-    """The batch that a synthesizer fixes, half of it visited, after it learnt of failures."""
+    """The batch that a synthesizer returns for a batch of which half was visited, after checks."""
     batch = plan.configs[: 2 * _COUNT].copy()
     with trial(batch=batch):
         synthesizer.observe(observe(space, batch, failing=np.arange(len(batch)) % 2 == 0))
@@ -224,7 +230,7 @@ def _observations(space: DesignSpace) -> dict[str, Observations]:
 
 
 def _predict(model: stages.CostModel, _: DesignSpace, observations: Observations) -> Scores:
-    """A model's scores of what it has learnt from."""
+    """The scores of a model for the observations that it has learnt from, after checks."""
     early = model.trained
     assert not early, "trained before it saw anything"
     model.fit(observations)
@@ -244,7 +250,7 @@ def _predict(model: stages.CostModel, _: DesignSpace, observations: Observations
 
 
 def _check_learning(make: Callable[[StageContext], stages.CostModel]) -> None:
-    """A model that has seen half of an easy space must order the rest better than chance."""
+    """Require that a model that learned half of a simple space orders the rest well."""
     space = spaces()["tiled"]
     configs = space.sample(400, np.random.default_rng(SEED))
     model = make(context_of(space))
@@ -260,15 +266,15 @@ def _check_learning(make: Callable[[StageContext], stages.CostModel]) -> None:
 
 
 _SAMPLE = 64
-"""Configurations that are looked at."""
+"""Number of configurations to check."""
 
 
 def after_json(value: object, name: str) -> Any:
-    """A value, written as JSON and read again.
+    """Write a value as JSON, and read it again.
 
     Args:
-        value: anything that must be JSON.
-        name: the value's name in a sentence.
+        value: the value, which must be possible in JSON.
+        name: a name of the value for failure messages.
     """
     try:
         return json.loads(json.dumps(value, allow_nan=False))
@@ -277,11 +283,11 @@ def after_json(value: object, name: str) -> Any:
 
 
 def check_space_provider(make: Callable[[], stages.SpaceProvider], task: Task) -> None:
-    """Check a space provider's design space of one task; builds nothing.
+    """Check a space provider's design space of one task. Nothing is built.
 
     Args:
-        make: makes the provider.
-        task: a task that it supports.
+        make: a function that makes the provider.
+        task: a task that the provider supports.
     """
     where = f"space of task '{task.name}'"
     space, again = make().design_space(task), make().design_space(task)
@@ -299,11 +305,11 @@ def check_space_provider(make: Callable[[], stages.SpaceProvider], task: Task) -
 
 
 def check_runner(make: Callable[[], stages.Runner], job: MeasureJob) -> list[Measurement]:
-    """Check a runner on a job that may hold bad candidates, and its stream if it has its own.
+    """Check a runner on a job, and its stream if it has one of its own.
 
     Args:
-        make: makes the runner.
-        job: what to measure; its configurations are distinct.
+        make: a function that makes the runner.
+        job: the job to measure. Its configurations are distinct, and some may fail.
 
     Returns:
         The measurements, in the order in which they arrived.
@@ -327,14 +333,14 @@ def check_runner(make: Callable[[], stages.Runner], job: MeasureJob) -> list[Mea
 
 
 def check_stream(runner: stages.Runner, job: MeasureJob) -> list[list[Measurement]]:
-    """Check how a runner measures two jobs side by side, if it has a way of its own.
+    """Check how a runner measures two jobs side by side, if it has its own method ``stream``.
 
     Args:
-        runner: entered.
-        job: what to measure, twice.
+        runner: the runner, whose context the caller has entered.
+        job: the job, which is measured twice.
 
     Returns:
-        The measurements of each job; empty if the runner has no way of its own.
+        The measurements of each job; empty if the runner has no ``stream`` of its own.
     """
     if type(runner).stream is stages.Runner.stream:
         return []
@@ -365,8 +371,8 @@ def check_baseline(make: Callable[[], stages.Baseline], task: Task) -> None:
     """Check every variant of a baseline on one task, in this process.
 
     Args:
-        make: makes the baseline.
-        task: a task that it supports.
+        make: a function that makes the baseline.
+        task: a task that the baseline supports.
     """
     baseline = make()
     assert baseline.supports(task), f"baseline: does not support task '{task.name}'"
@@ -379,12 +385,12 @@ def check_baseline(make: Callable[[], stages.Baseline], task: Task) -> None:
 
 
 def check_kernel(builder: stages.Builder, kernel: stages.Kernel, *, where: str) -> None:
-    """Check a kernel's outputs against its builder's reference, and its clock.
+    """Check a kernel's outputs against its builder's reference, and the times that it reports.
 
     Args:
-        builder: has a reference.
-        kernel: built by it.
-        where: said first in the sentence of a failure.
+        builder: a builder that has a reference.
+        kernel: a kernel that the builder made.
+        where: a description of the kernel, with which failure messages begin.
     """
     expected, tolerance = builder.reference()
     require_close(kernel.outputs(), expected, tolerance, where)
@@ -394,21 +400,22 @@ def check_kernel(builder: stages.Builder, kernel: stages.Kernel, *, where: str) 
             repeats = kernel.repeats(2, count, cold_bytes=cold_bytes)
             assert len(repeats) == count, f"{where}: {len(repeats)} repeats, not {count}"
             assert min(repeats) > 0, f"{where}: a repeat takes no time"
-    # Timing must leave the kernel as it was.
+    # Timing must not change the kernel's outputs.
     require_close(kernel.outputs(), expected, tolerance, f"{where}, after it was timed")
 
 
 def require_close(got: Arrays, expected: Arrays, tolerance: float, where: str) -> None:
-    """Require outputs that agree with a reference.
+    """Require that outputs agree with a reference.
 
     Args:
-        got: the outputs.
-        expected: the reference's.
-        tolerance: the largest accepted difference over the largest magnitude of an output.
-        where: said first in the sentence of a failure.
+        got: the outputs to check.
+        expected: the outputs of the reference.
+        tolerance: the largest allowed difference, divided by the largest magnitude of the
+            reference's output.
+        where: a description of the outputs, with which failure messages begin.
 
     Raises:
-        AssertionError: they do not agree, or are of another number or shape.
+        AssertionError: the outputs do not agree, or their number or shapes differ.
     """
     assert len(got) == len(expected), f"{where}: {len(got)} outputs, not {len(expected)}"
     for output, other in zip(got, expected, strict=True):

@@ -1,4 +1,4 @@
-"""The design spaces, tasks and observations on which the conformance kit tries a stage."""
+"""The design spaces, tasks and observations on which the conformance checks try a stage."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from chameleon_testing.generators import SEED
 def grid(
     *cardinalities: int, holds: Callable[[Values], NDArray[np.bool_]] | None = None, **more: Any
 ) -> DesignSpace:
-    """A space whose knobs k0, k1 and so on have these numbers of choices.
+    """A space with knobs k0, k1 and so on, which have the given numbers of values.
 
     Args:
-        cardinalities: choices of each knob.
-        holds: a constraint.
-        more: further arguments of the space.
+        cardinalities: the number of values of each knob.
+        holds: a constraint of the space, or None.
+        more: further arguments of ``DesignSpace``.
     """
     counts = enumerate(cardinalities)
     knobs = [Choice(name=f"k{index}", options=tuple(range(count))) for index, count in counts]
@@ -41,7 +41,7 @@ def grid(
 
 
 class SyntheticSpace(SpaceProvider):
-    """A plain grid: a knob for each of the task's ``cardinalities``; none of it can be built."""
+    """A space provider with a knob for each of the task's ``cardinalities``, which cannot build."""
 
     def __init__(self, _options: NoOptions) -> None:
         pass
@@ -56,7 +56,7 @@ class SyntheticSpace(SpaceProvider):
 
 
 def tiled_space() -> DesignSpace:
-    """A space like those of templates: tiles, a conditional knob, a constraint, two guesses."""
+    """A space like those of templates: tiles, a conditional knob, a constraint and two guesses."""
     return DesignSpace(
         [
             Factorization(name="tile_y", extent=56, parts=3),
@@ -79,7 +79,7 @@ def tiled_space() -> DesignSpace:
 def spaces() -> Mapping[str, DesignSpace]:
     """Design spaces by name: ordinary, extreme and degenerate ones.
 
-    In the last one two seeds never propose the same by chance.
+    The last space is so large that two seeds never propose the same configurations by chance.
     """
     modes = Choice(name="mode", options=tuple(range(12)))
     return {
@@ -101,7 +101,7 @@ def spaces() -> Mapping[str, DesignSpace]:
 
 
 def context_of(space: DesignSpace, *, seed: int = SEED) -> StageContext:
-    """A stage's context with a generator of its own."""
+    """A context for a stage, with a new random generator."""
     return StageContext(
         space=space,
         task=Task(name="conformance", operator="none", arguments={}, target="none", flop=1e9),
@@ -112,7 +112,10 @@ def context_of(space: DesignSpace, *, seed: int = SEED) -> StageContext:
 
 
 def quality(space: DesignSpace, configs: Configs) -> Scores:
-    """A smooth stand-in for throughput in (0, 1], shape (n,): the middle of every knob is best."""
+    """A smooth substitute for throughput in (0, 1], shape (n,).
+
+    The middle value of every knob is best.
+    """
     middle = (space.cardinalities - 1) / 2
     spread = np.maximum(space.cardinalities, 1)
     distance = np.abs(np.asarray(configs) - middle) / spread
@@ -122,12 +125,12 @@ def quality(space: DesignSpace, configs: Configs) -> Scores:
 def observe(
     space: DesignSpace, configs: Configs, *, failing: NDArray[np.bool_] | None = None
 ) -> Observations:
-    """The result of measuring configurations if ``quality`` were relative throughput.
+    """The observations of configurations if ``quality`` were their relative throughput.
 
     Args:
         space: the design space.
-        configs: shape (n, knobs).
-        failing: which of them fail, shape (n,); none by default.
+        configs: the configurations, shape (n, knobs).
+        failing: whether each configuration fails, shape (n,); if None, none of them fails.
     """
     failing = np.zeros(len(configs), np.bool_) if failing is None else failing
     costs = np.where(failing, np.inf, 1e-3 / quality(space, configs))

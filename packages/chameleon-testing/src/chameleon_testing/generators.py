@@ -1,8 +1,8 @@
 """Finds random numbers that a stage does not draw from its context's generator.
 
-One seed gives one result only if every draw comes from ``context.rng``. Three kinds
-of generators break that: global ones of Python, NumPy and torch, those that the module keeps, and
-those with another seed.
+A run is reproducible from its seed only if every random number comes from ``context.rng``. Three
+kinds of generators violate this: the global ones of Python, NumPy and torch, generators that a
+module keeps, and generators with another seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 Used = TypeVar("Used")
 
 SEED = 20
-"""Seed of the generators the kit hands out."""
+"""Seed of the generators that the checks give to stages."""
 
 _MAKERS: Mapping[str, Callable[..., Any]] = {
     "numpy.random.default_rng": np.random.default_rng,
@@ -34,26 +34,27 @@ _MAKERS: Mapping[str, Callable[..., Any]] = {
     "numpy.random.SeedSequence": np.random.SeedSequence,
     "random.Random": random.Random,
 }
-"""Makers of generators, by name."""
+"""Functions and classes that make generators, by name."""
 
 _KEPT = (np.random.Generator, np.random.RandomState, random.Random)
 
 _NUMBERS = (int, np.integer, str, bytes, float, tuple, list)
-"""Types of seeds that were written down; anything else is a generator that somebody passed on."""
+"""Types of seeds. An argument of another type is a generator or seed sequence that was passed
+on."""
 
 _KIT = "chameleon_testing.conformance"
 
 
 @contextlib.contextmanager
 def trial(where: str = "", **arrays: NDArray[Any]) -> Iterator[None]:
-    """Try a plugin, which must leave the global generators and its arguments as they are.
+    """A context for trying a plugin, which must not change global generators or arguments.
 
     Args:
-        where: said first in the sentence of a failure.
-        arrays: arrays that the plugin is given, by the name that a sentence calls them.
+        where: a description of the plugin, with which failure messages begin.
+        arrays: arrays that the plugin gets, by their names for failure messages.
 
     Raises:
-        AssertionError: it draws from a global generator, seeds one, or changes an array.
+        AssertionError: the plugin draws from a global generator, seeds it, or changes an array.
     """
     states, copies = _global_states(), {name: array.copy() for name, array in arrays.items()}
     try:
@@ -70,7 +71,7 @@ def trial(where: str = "", **arrays: NDArray[Any]) -> Iterator[None]:
 
 
 def _global_states() -> dict[str, Any]:
-    """The states of the global generators, by name; torch's if torch is imported."""
+    """The states of the global generators, by name. Torch's is included if torch is imported."""
     legacy: Any = np.random.get_state()  # noqa: NPY002 - this is what is looked at
     name, keys, position, *_ = legacy
     states: dict[str, Any] = {
@@ -85,12 +86,12 @@ def _global_states() -> dict[str, Any]:
 
 @attrs.define(kw_only=True)
 class Making:
-    """A generator that was made.
+    """A random generator that a plugin made.
 
     Attributes:
-        maker: the function or class that was called, such as ``numpy.random.default_rng``.
-        seed: the arguments as text; empty if there were none.
-        line: file and line of the plugin's own code.
+        maker: the function or class that made it, such as ``numpy.random.default_rng``.
+        seed: the arguments as text; empty without arguments.
+        line: the file and line of the plugin's code that made it.
     """
 
     maker: str
@@ -99,18 +100,18 @@ class Making:
 
 
 def check_seeds(stage: object, use: Callable[[int], Used]) -> tuple[Used, Used]:
-    """Use a stage with two seeds; every generator that it makes has to follow them.
+    """Use a stage with two seeds, and check that every generator it makes follows the seed.
 
     Args:
-        stage: one of its kind, whose package is watched.
-        use: makes the stage with a seed and has it do its work.
+        stage: an instance of the stage, whose package is watched.
+        use: a function that makes the stage with a seed, lets it work, and returns the result.
 
     Returns:
-        The results for each of the seeds.
+        The results for both seeds.
 
     Raises:
-        AssertionError: its package keeps a generator, or it makes one that nobody seeds, or one
-            with the same seed in both runs.
+        AssertionError: the stage's package keeps a generator, makes one without a seed, or makes
+            one with the same seed in both runs.
     """
     module = type(stage).__module__
     package = module.rpartition(".")[0] or module
@@ -135,7 +136,7 @@ def check_seeds(stage: object, use: Callable[[int], Used]) -> tuple[Used, Used]:
 
 
 def _generators_kept(package: str) -> list[str]:
-    """The generators that a package's modules, and their classes, keep: ``module.name``."""
+    """The generators that a package's modules and their classes keep, as ``module.name``."""
     holders: dict[str, Any] = {}
     for module in _modules(package):
         holders[module.__name__] = module
@@ -152,7 +153,7 @@ def _generators_kept(package: str) -> list[str]:
 
 @contextlib.contextmanager
 def _generators_made(package: str) -> Iterator[list[Making]]:
-    """Note the generators that one package's imported modules make, however they import makers."""
+    """Record the generators that a package's modules make while the context is open."""
     makings: list[Making] = []
     makers, homes = dict(_MAKERS), [np.random, random]
     if (torch := sys.modules.get("torch")) is not None:
@@ -168,9 +169,9 @@ def _generators_made(package: str) -> Iterator[list[Making]]:
 
 
 class _Watched:
-    """Stands in for a maker of generators: does the same, and notes the seed.
+    """Replaces a maker of generators: makes the same generator, and records the seed.
 
-    Generators of torch are seeded later, so that theirs are of a class that notes this.
+    Generators of torch are seeded after they are made, so they get a class that records this.
     """
 
     def __init__(self, name: str, original: Any, package: str, makings: list[Making]) -> None:
@@ -199,7 +200,7 @@ class _Watched:
 
 
 def _noting(original: Any) -> Any:
-    """A class of torch's generators that notes how they are seeded."""
+    """A class of torch's generators that records how they are seeded."""
 
     class Generator(original):  # type: ignore[misc]
         noted: Making | None = None
@@ -218,11 +219,11 @@ def _noting(original: Any) -> Any:
 
 
 def _line_of(package: str) -> str:
-    """The line at which the package's own code called; empty if it did not."""
+    """The line of the package's own code that made the present call; empty if there is none."""
     for frame, line in traceback.walk_stack(inspect.currentframe()):
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith(_KIT):
-            return ""  # the checks draw as well
+            return ""  # the checks themselves made the call
         ours = module == package or module.startswith(f"{package}.")
         if ours and module != __name__:
             return f"{module}, line {line},"

@@ -1,1 +1,1 @@
-"""A pipeline file's JSON Schema, for editors: made of the classes that read the file."""
+"""The JSON Schema of pipeline files, for editors, made from the classes that read the files."""

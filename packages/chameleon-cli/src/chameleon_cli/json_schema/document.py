@@ -1,8 +1,8 @@
 """The schema of a whole pipeline file (JSON Schema, draft 2020-12).
 
-It describes a file by itself: keys, types, choices, bounds of numbers. ``chameleon validate``
-checks the rest (unique names, files that must be there, options that exclude each other), and
-refuses whatever the schema refuses.
+The schema describes what a file can be checked for on its own: keys, types, choices, and bounds of
+numbers. ``chameleon validate`` also checks the rest, such as unique names, files that must exist,
+and options that exclude each other. It refuses every file that the schema refuses.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def pipeline_schema(registry: Registry | None = None) -> Schema:
     """The JSON Schema of pipeline files.
 
     Args:
-        registry: the plugins whose stages and options are described; the installed ones if
-            None.
+        registry: the registry of plugins whose stages and options the schema describes; if None,
+            the registry of installed plugins.
     """
     return _Document(registry if registry is not None else default_registry()).schema()
 
 
 class _Document:
-    """One schema in the making.
+    """Makes the schema of a whole pipeline file.
 
     Args:
-        registry: the plugins.
+        registry: the registry of plugins.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -59,7 +59,7 @@ class _Document:
         self._presets = registry.entries("presets")
 
     def schema(self) -> Schema:
-        """The whole of it."""
+        """The whole schema."""
         types = self._stages.types
         sections: dict[str, Schema] = {
             "preset": self._preset(),
@@ -116,7 +116,7 @@ class _Document:
         }
 
     def _required(self) -> list[str]:
-        """Keys that no preset gives."""
+        """The keys that a pipeline needs and that no preset has."""
         preset_keys = {key for preset in self._presets for key in preset.record.pipeline}
         return [key for key in ("model", "target", *STAGES) if key not in preset_keys]
 
@@ -125,7 +125,7 @@ class _Document:
         return {"description": "stages under one name", "anyOf": names or [NOTHING]}
 
     def _model(self) -> Schema:
-        """A mapping whose only key is a frontend."""
+        """The schema of a mapping whose only key is a frontend."""
         named: dict[str, Schema] = {}
         in_full: dict[str, Schema] = {}
         for entry in self._registry.entries("frontends"):
@@ -146,7 +146,7 @@ class _Document:
     def _target(self) -> Schema:
         resolvers = [self._stages.named(entry) for entry in self._registry.entries("targets")]
         resolver = {"description": "which plugin reads it", "anyOf": resolvers or [NOTHING]}
-        # A target as a mapping is TVM's own; only the resolver knows its other keys.
+        # A target as a mapping is in TVM's form; only the resolver knows its other keys.
         described: Schema = {
             "type": "object",
             "properties": {"kind": _TEXT},
@@ -170,7 +170,7 @@ class _Document:
         return [self._stages.mapping(entry, required=True) for entry in entries]
 
     def _stage(self, key: str, kind: str) -> Schema:
-        """A stage; one without a name is the preset's, with other options."""
+        """The schema of a stage. A mapping without a name changes options of the preset's stage."""
         entries = {entry.record.factory: entry for entry in self._of_presets(key, kind)}
         nameless = [self._stages.mapping(entry, required=False) for entry in entries.values()]
         return {
@@ -180,7 +180,7 @@ class _Document:
         }
 
     def _of_presets(self, key: str, kind: str) -> Iterator[Registration]:
-        """The names in presets for a key, as far as they are installed."""
+        """The stages that presets have for a key, if they are installed."""
         for preset in self._presets:
             name = _name_of(preset.record.pipeline.get(key))
             if name is not None:
@@ -188,7 +188,7 @@ class _Document:
                     yield self._registry.find(kind, name, author=preset.distribution)
 
     def _default(self, key: str) -> Schema:
-        """The default of a pipeline that says nothing."""
+        """The default of a key, for a pipeline that does not set the key."""
         if DEFAULT_PRESET not in self._registry.names("presets"):
             return {}
         preset = self._registry.record("presets", DEFAULT_PRESET, author=CORE)
@@ -203,7 +203,7 @@ def _name_of(stage: Any) -> str | None:
 
 
 def _one_or_more(schema: Schema, *, null: bool = False) -> Schema:
-    """A value, or a list of such."""
+    """The schema of a value, or of a list of such values."""
     members = [schema, {"type": "array", "items": schema}, *([{"type": "null"}] if null else [])]
     return {"anyOf": members}
 
@@ -214,10 +214,10 @@ _SPECIAL = re.compile(r"[\\^$.|?*+(){}\[\]/]")
 
 
 class StageSchemas:
-    """The schemas of what is installed; each is written once and referred to.
+    """Makes the schemas of all installed stages. Each schema is written once, and referred to.
 
     Args:
-        registry: the plugins.
+        registry: the registry of plugins.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -230,11 +230,11 @@ class StageSchemas:
         self._required: dict[str, list[str]] = {}
 
     def of(self, kind: str, alone: bool = False) -> Schema:
-        """A stage of a kind.
+        """The schema of a stage of a kind.
 
         Args:
             kind: a key of ``registry.kinds``.
-            alone: whether a name has to do, as for ``names`` in an option's metadata.
+            alone: whether only a name is allowed, as for options with ``names`` in their metadata.
         """
         noun = with_article(self._registry.kinds[kind].noun)
         names = {
@@ -244,7 +244,7 @@ class StageSchemas:
         if alone:
             return names
         if kind not in self.definitions:
-            self.definitions[kind] = {}  # a stage among the options of one of its kind refers to it
+            self.definitions[kind] = {}  # stages of this kind may have options of the same kind
             entries = self._registry.entries(kind)
             mappings = [self.mapping(entry, required=True) for entry in entries]
             self.definitions[kind] = {
@@ -254,24 +254,25 @@ class StageSchemas:
         return _reference(kind)
 
     def named(self, entry: Registration) -> Schema:
-        """The names by which a pipeline may call an entry."""
-        # A name of several distributions is not refused: where a preset wrote it, it means one.
+        """The schema of the names by which a pipeline may name a registered plugin."""
+        # A name that several distributions have is allowed, because in a preset it names one of
+        # them.
         texts = [{"const": entry.name}, {"type": "string", "pattern": self.full(entry)}]
         return {"description": entry.record.summary, "anyOf": texts}
 
     def full(self, entry: Registration) -> str:
-        """The pattern of ``distribution:name``; a distribution is spelt in many ways (PEP 503)."""
+        """The pattern of ``distribution:name``, for all spellings of the distribution (PEP 503)."""
         words = _BETWEEN.split(entry.distribution)
         spelt = "[-_.]+".join("".join(map(_either_case, word)) for word in words)
         return f"^{spelt}:{_SPECIAL.sub(_ESCAPED, entry.name)}$"
 
     def mapping(self, entry: Registration, *, required: bool) -> Schema:
-        """A mapping with options of an entry.
+        """The schema of a mapping with the options of a registered plugin.
 
         Args:
-            entry: what is installed.
-            required: whether its name and the options without defaults have to be there; if
-                not, a preset may give them.
+            entry: the registered plugin.
+            required: whether the mapping must have ``name`` and all options without default. If
+                False, a preset may supply them.
         """
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
         if key not in self.definitions:
@@ -284,7 +285,7 @@ class StageSchemas:
         return {**reference, "required": ["name", *self._required[key]]} if required else reference
 
     def opened(self, entry: Registration) -> Schema:
-        """The value below the name of an entry that is a key itself, as a frontend's."""
+        """The schema of the value below a plugin's name that is a key, such as a frontend's."""
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
         if key not in self.definitions:
             options = entry.record.options

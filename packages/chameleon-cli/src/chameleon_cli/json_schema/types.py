@@ -1,4 +1,4 @@
-"""Annotated types as JSON Schemas: what ``pipeline.structure`` takes for each, said beforehand."""
+"""JSON Schemas of annotated types: each allows what ``pipeline.structure`` accepts for the type."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from chameleon_core.plugins.options import former_names
 Schema = dict[str, Any]
 
 NOTHING: Schema = {"not": {}}
-"""What no value fits."""
+"""The schema that no value fits."""
 
-# attrs names the classes of its validators nowhere; one of each tells them.
+# attrs does not publish the classes of its validators, so they are taken from examples.
 _NUMBER: Any = type(validators.ge(0))
 _OPTIONAL: Any = type(validators.optional(validators.ge(0)))
 _AND: Any = type(validators.and_(validators.ge(0)))
@@ -33,13 +33,13 @@ _COMPARED = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "ex
 
 
 def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
-    """The keywords that say what a validator takes.
+    """The keywords of JSON Schema for the values that a validator accepts.
 
-    Those about numbers hold for numbers alone, as those about lengths for what has one, so that
-    ``null`` and words beside them need no more.
+    Keywords about numbers apply only to numbers, and keywords about lengths only to strings and
+    lists. So no further keywords are needed if ``null`` or strings are allowed too.
 
     Args:
-        validator: of a field: None, one of ``attrs.validators``, or any function.
+        validator: the validator of a field: None, one of ``attrs.validators``, or any function.
     """
     if isinstance(validator, _NUMBER):
         return {_COMPARED[validator.compare_op]: validator.bound}
@@ -74,13 +74,14 @@ _SCALARS: dict[type, str] = {
 
 
 class TypeSchemas:
-    """Makes the schemas of options classes and of the types of their fields.
+    """Makes the schemas of options classes, and of the types of their fields.
 
     Args:
-        classes: gives the names and classes of a kind of plugin, for ``tagged`` fields.
-        stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``. It
-            is called with the kind, and whether a name alone has to do.
-        precisions: what fields with ``precisions`` choose among.
+        classes: a function that returns the classes of a kind of plugin by name, for ``tagged``
+            fields.
+        stage: a function that returns the schema of a stage, for fields with ``stages`` or
+            ``names``. Its arguments are the kind, and whether only a name is allowed.
+        precisions: the dtypes that fields with ``precisions`` may have.
     """
 
     def __init__(
@@ -94,16 +95,16 @@ class TypeSchemas:
         self._precisions = [*precisions]
 
     def section(self, kind: type) -> Schema:
-        """An options class: a mapping of its options, and of nothing else.
+        """The schema of an options class: a mapping of its options, without other keys.
 
         Args:
-            kind: an attrs class. If its annotations cannot be resolved, as those of a broken
-                plugin, any value is taken for its options.
+            kind: an attrs class. If its annotations cannot be resolved, as in a broken plugin, its
+                options may have any value.
         """
         resolved = True
         try:
             attrs.resolve_types(kind)
-        except Exception:  # noqa: BLE001 - a plugin's; whoever uses it is told by ``validate``
+        except Exception:  # noqa: BLE001 - a fault of a plugin, which ``validate`` reports
             resolved = False
         fields = [field for field in attrs.fields(kind) if field.init]
         options = {field.alias: self._field(field, resolved=resolved) for field in fields}
@@ -126,11 +127,11 @@ class TypeSchemas:
         return {**schema, "allOf": either} if either else schema
 
     def opened(self, kind: type, section: Schema) -> Schema:
-        """A section that may be written as the value of one option alone (``first_field``).
+        """The schema of a section that may also be the value of a single option (``first_field``).
 
         Args:
             kind: the options class.
-            section: its schema, or a reference to it.
+            section: the schema of the section, or a reference to it.
         """
         field = heading_field(kind)
         required = any(field.default is attrs.NOTHING for field in attrs.fields(kind) if field.init)
@@ -139,7 +140,7 @@ class TypeSchemas:
             members.append({"type": "null"})
         if field is not None:
             alone = self.section(kind)["properties"][field.alias]
-            # Its default is that of the option below the section, where editors show it.
+            # Editors show the default at the option itself, below the section.
             alone = {key: value for key, value in alone.items() if key != "default"}
             members.append({"not": {"type": ["object", "null"]}, **alone})
         return {"anyOf": members} if len(members) > 1 else section
@@ -153,11 +154,11 @@ class TypeSchemas:
         return schema
 
     def scalar(self, kind: type) -> Schema:
-        """A number, a text, a flag or null."""
+        """The schema of a number, a string, a bool or null."""
         return {"type": _SCALARS[kind]}
 
     def choice(self, choices: Mapping[Any, Any]) -> Schema:
-        """One of some values."""
+        """The schema of a value out of a list."""
         return {"enum": [*choices]}
 
     def union(self, kinds: tuple[Any, ...]) -> Schema:
@@ -165,11 +166,11 @@ class TypeSchemas:
         return _any_of([self.of(member) for member in kinds])
 
     def mapping(self, inner: Any) -> Schema:
-        """A mapping of any keys."""
+        """The schema of a mapping with any keys."""
         return {"type": "object", "additionalProperties": self.of(inner)}
 
     def sequence(self, kind: tuple[type, tuple[Any, ...]]) -> Schema:
-        """A list."""
+        """The schema of a list, tuple or set."""
         origin, arguments = kind
         fixed = fixed_entries(origin, arguments)
         if fixed is not None:
@@ -181,7 +182,7 @@ class TypeSchemas:
         return {**schema, "uniqueItems": True} if issubclass(origin, AbstractSet) else schema
 
     def _field(self, field: attrs.Attribute[Any], *, resolved: bool) -> Schema:
-        """One option: its type, what its validators refuse, its help and its default."""
+        """The schema of one option: its type, its validators' limits, its help and its default."""
         schema: Schema = {}
         if field.metadata.get("help"):
             schema["description"] = field.metadata["help"]
@@ -214,7 +215,7 @@ class TypeSchemas:
         return schema
 
     def _tagged(self, tags: Mapping[str, type]) -> Schema:
-        """A mapping whose only key picks a class."""
+        """The schema of a mapping whose only key names a class."""
         return {
             "type": "object",
             "properties": {
@@ -227,7 +228,10 @@ class TypeSchemas:
 
 
 def _any_of(members: list[Schema]) -> Schema:
-    """One of several; types alone are listed as one, and so are values."""
+    """The schema of a value that fits at least one of several schemas.
+
+    Schemas with only a type are joined.
+    """
     names: list[str] = []
     rest: list[Schema] = []
     for member in members:

@@ -28,10 +28,10 @@ from chameleon_core.task import Task
 class Asked(Sequence[Mapping[str, Any]]):
     """The configurations of one batch, as ``Tuner.ask`` returns them.
 
-    It is a sequence of mappings from knob name to value.
+    The batch is a sequence of mappings from knob name to value.
 
     Attributes:
-        configurations: the same mappings as a tuple.
+        configurations: the mappings of the sequence, as a tuple.
         configs: the knob indices of each configuration.
         origins: the stage that proposed each configuration, an ``Origin``.
     """
@@ -42,7 +42,7 @@ class Asked(Sequence[Mapping[str, Any]]):
 
     @classmethod
     def of(cls, batch: Batch, space: DesignSpace) -> Asked:
-        """Decode the configurations of a batch that is not measured yet."""
+        """Decode the configurations of a batch that have no measurement yet."""
         return cls(
             configurations=tuple(space.decode(config) for config in batch.missing),
             configs=batch.missing,
@@ -60,10 +60,10 @@ class Asked(Sequence[Mapping[str, Any]]):
 
 
 def expect_told(last: Asked | None) -> None:
-    """Refuse to go on while a batch has no reported values.
+    """Raise an error if the last batch has no reported values yet.
 
     Raises:
-        ConfigError: the last batch was not reported.
+        ConfigError: ``last`` is a batch, so its values were not reported.
     """
     if last is not None:
         raise ConfigError(
@@ -73,7 +73,7 @@ def expect_told(last: Asked | None) -> None:
 
 
 def expect_last(asked: Asked, last: Asked | None) -> None:
-    """Refuse values for a batch other than the last one.
+    """Raise an error if values are reported for a batch other than the last one.
 
     Raises:
         ConfigError: ``asked`` is not the batch that the tuner proposed last.
@@ -86,15 +86,15 @@ def expect_last(asked: Asked, last: Asked | None) -> None:
 
 
 _SEARCH = "ask_and_tell"
-"""The fact that says what a folder's search is."""
+"""Key under which a store keeps the stages and options of its search."""
 
 
 def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
-    """Resolve the stages of a search, which are named as in a pipeline.
+    """Resolve the stages of a search from options that are named as in a pipeline file.
 
     Args:
-        options: keys of a pipeline. Keys with the value None are left out.
-        registry: the plugins; the installed plugins if None.
+        options: keys of a pipeline with their values. Keys with the value None are left out.
+        registry: the registry of plugins; if None, the registry of installed plugins.
 
     Raises:
         PipelineError: an option is wrong. The message has one line for each fault.
@@ -107,16 +107,16 @@ class AskStore:
     """The records of an ask-and-tell search, in a run folder or in memory.
 
     Args:
-        folder: the run folder, or None for memory.
+        folder: the run folder, or None to keep the records in memory.
         search: the resolved stages of the search.
-        batch_size: configurations of a batch.
-        fix: knobs that keep one value.
+        batch_size: the number of configurations in a batch.
+        fix: the value of each fixed knob, by its name.
 
     Raises:
         RunFolderError: the folder is in use, cannot be written, or holds another search.
 
     Attributes:
-        records: the records.
+        records: the open record store.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class AskStore:
 
         Args:
             task: the task.
-            space: name of the provider that made the design space.
+            space: the name of the provider that made the design space.
             design: the design space.
         """
         stored = self.records.add_task(task, space, design.fingerprint)
@@ -158,13 +158,13 @@ class AskStore:
         return TaskRecords(self.records, stored)
 
     def rounds(self, task_id: int) -> list[dict[str, Any]]:
-        """The finished rounds of a task, oldest first."""
+        """The finished rounds of a task as stored by ``add_round``, oldest first."""
         batches = list(rounds(self.records, task_id))
         self._told[task_id] = len(batches)
         return batches
 
     def add_round(self, task_id: int, asked: Mapping[str, Any]) -> None:
-        """Store a finished round of a task."""
+        """Store a finished round of a task after its earlier rounds."""
         number = self._told[task_id]
         self.records.set_fact(ASKED.format(task=task_id, number=number), asked)
         self._told[task_id] = number + 1
@@ -192,7 +192,7 @@ class AskStore:
 
 
 def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that proposals depend on beside the space, as JSON values."""
+    """The options on which proposals depend, without the space, as JSON values."""
     stages = (search.explorer, search.cost_model, search.sampler, search.synthesizer)
     value = {
         **{spec.kind: {"name": spec.name, **spec.options_json} for spec in stages},
@@ -206,22 +206,21 @@ def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) ->
 
 
 Told = Mapping[str, Sequence[tuple[Config, float]]]
-"""Further quantities of a batch, by name."""
+"""For each further quantity by name, pairs of configuration and value."""
 
 
 class Rounds:
     """Proposes configurations of one task, and stores the rounds of its search.
 
-    A round is stored with the limit of ``ask`` and with the configurations that the user enqueued.
-    A new process with the same store repeats the rounds from the stored values, and so continues
-    the search.
+    A round is stored with the limit of ``ask`` and the configurations that the user enqueued. A new
+    process with the same store repeats the rounds from these values, and so continues the search.
 
     Args:
         run: the search of the task.
-        store: keeps the rounds, beside the records of the task.
+        store: stores the rounds and the records of the task.
 
     Attributes:
-        other: further quantities that the user reported, by configuration and name.
+        other: further quantities that the user reported: configuration to name to value.
     """
 
     def __init__(self, run: TaskRun, store: AskStore) -> None:
@@ -237,16 +236,20 @@ class Rounds:
 
     @property
     def missing(self) -> tuple[Config, ...]:
-        """The configurations of the batch that have no value yet."""
+        """The configurations of the current batch that have no value yet."""
         return self._batch.missing
 
     def enqueue(self, config: Config) -> None:
-        """Put a configuration into the next batch (``TaskTuner.enqueue``)."""
+        """Put a configuration into the next batch, before all proposals (``TaskTuner.enqueue``)."""
         self._waiting.append(config)
         self._run.tuner.enqueue(config)
 
     def ask(self, limit: int) -> Batch:
-        """The next batch with configurations that have no value yet; empty after the last one."""
+        """Propose the next batch that has configurations without a value.
+
+        Batches whose values are all in the store are learned from at once. The batch is empty if
+        the search has nothing left to propose.
+        """
         self._enqueued, self._waiting = self._waiting, []
         while True:
             began = time.perf_counter()
@@ -262,7 +265,7 @@ class Rounds:
             self.learn({})
 
     def save(self, measurement: Measurement) -> None:
-        """Store the measurement of one configuration of the batch."""
+        """Store the measurement of one configuration of the current batch."""
         before = self._batch.seconds
         self._batch.arrive(measurement, time.perf_counter())
         self._run.save(measurement, self._batch, self._batch.seconds - before)
@@ -289,7 +292,7 @@ class Rounds:
             self._run.announce(self._batch, limit=None, learn_seconds=learn_seconds)
 
     def _replay(self) -> None:
-        """Come to where an earlier process was: ask as it did, and answer from the store."""
+        """Repeat the stored rounds, to restore the search of an earlier process."""
         rounds = self._store.rounds(self._task_id)
         for asked in rounds:
             for config in asked["enqueued"]:
@@ -299,9 +302,9 @@ class Rounds:
                 break
             self._run.begin(batch, 0.0)
             self._run.learn(batch)
-            if batch.missing:  # another version of a stage, say, proposes otherwise
+            if batch.missing:  # for example, another version of a stage proposes differently
                 break
-        # Outcomes of a batch that was not told to its end answer the next ask.
+        # Measurements of a batch that was reported only in part serve the next batches.
         answered = {tuple(config) for asked in rounds for config in asked["told"]}
         records = self._run.records
         left = records.leftovers(records.measured.keys() - answered, ended=None)

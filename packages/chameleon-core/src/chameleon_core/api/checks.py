@@ -1,4 +1,4 @@
-"""Checks of arguments. Each raises an error that names the argument and the next step."""
+"""Checks of arguments. Each check raises an error that names the argument and the next step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.space import DesignSpace
 
 _NO_SEQUENCES = (str, bytes, Mapping, AbstractSet)
-"""What has a length and no entry per configuration in a known order."""
+"""Types that have a length, but no ordered entries of which each belongs to one configuration."""
 
 
 def whole_number(value: Any, what: str, *, hint: str) -> int:
@@ -32,11 +32,11 @@ def whole_number(value: Any, what: str, *, hint: str) -> int:
 
 
 def part_of_batch(count: Any, batch_size: int) -> int:
-    """The number of configurations that a call of ``ask`` wants.
+    """The number of configurations that a call of ``ask`` may return.
 
     Args:
         count: the argument of ``ask``; None for a whole batch.
-        batch_size: configurations of a whole batch.
+        batch_size: the number of configurations in a whole batch.
 
     Raises:
         ConfigError: the count is not a whole number from 1 to ``batch_size``.
@@ -61,7 +61,7 @@ def one_each(values: Any, count: int, what: str) -> None:
         what: a noun in the plural for the values, for the error message.
 
     Raises:
-        ConfigError: the values are not a sequence, or the sequence has another length than the
+        ConfigError: the values are not a sequence, or the sequence is longer or shorter than the
             batch.
     """
     if not hasattr(values, "__len__") or isinstance(values, _NO_SEQUENCES):
@@ -115,14 +115,15 @@ def functions(value: Any, what: str) -> list[Callable[..., Any]]:
 def takes_knobs(function: Any, space: DesignSpace) -> None:
     """Check that a function takes the knobs of a space by their names.
 
-    Without this check every configuration would fail, as if the space had none that works.
+    Without this check, a function with other parameters would fail for every configuration. This
+    would look like a space without a working configuration.
 
     Args:
         function: the function.
-        space: the space.
+        space: the design space.
 
     Raises:
-        ConfigError: it is no function, or its parameters are not the knobs.
+        ConfigError: ``function`` is not callable, or its parameters are not the knobs.
     """
     names = list(space.index)
     hint = f"its parameters are the knobs: {', '.join(names)} (or ** for all of them)"
@@ -130,7 +131,7 @@ def takes_knobs(function: Any, space: DesignSpace) -> None:
         raise ConfigError(f"{function!r} is no function of a configuration", hint=hint)
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some of those written in C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return
     try:
         signature.bind(**dict.fromkeys(names))

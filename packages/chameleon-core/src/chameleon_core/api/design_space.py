@@ -19,18 +19,19 @@ from chameleon_core.space.knobs import Values
 from chameleon_core.words import did_you_mean
 
 _PROBES = 4096
-"""Combinations of a space too large to be listed that tell its conditions from others."""
+"""Number of random combinations whose answers identify the conditions of a space that is too large
+to list."""
 
 Condition = Callable[..., bool]
-"""Takes values of knobs by their names; says whether they go together."""
+"""A function of knob values by name that returns whether these values are legal together."""
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _TRIES = 8
-"""Rounds of random combinations before a large space counts as one without a configuration."""
+"""Rounds of random combinations after which a large space counts as empty."""
 
 _REMEMBERED = 1 << 17
-"""Answers of a condition that are kept; as many as a space has that is listed as a whole."""
+"""Number of a condition's answers in the cache: the size of the largest space that is listed."""
 
 
 def design_space(
@@ -45,16 +46,16 @@ def design_space(
     """Declare a design space.
 
     Args:
-        knobs: the values of each knob by its name. Use this argument for names
-            that cannot be keyword arguments. The values are a sequence of numbers or texts, or a
-            ``Knob``. Order them so that neighbours are similar.
-        where: conditions that every configuration meets, such as ``lambda tile, unroll: tile *
-            unroll <= 64``. Their parameters are names of knobs. The keys of a mapping name the
-            conditions in error messages. Chameleon calls each condition once for every combination
-            of its knobs.
-        first: configurations to measure first.
-        fix: knobs that keep one value.
-        more: further knobs, in the form of ``knobs``.
+        knobs: the values of each knob, by the knob's name. Use this argument for names that cannot
+            be keyword arguments. The values are a sequence of numbers or strings, or a ``Knob``.
+            Order the values so that neighbours are similar.
+        where: conditions that every configuration must meet, such as ``lambda tile, unroll: tile *
+            unroll <= 64``. The parameters of a condition are names of knobs. If ``where`` is a
+            mapping, its keys name the conditions in error messages. Chameleon calls each condition
+            once for every combination of its knobs.
+        first: configurations to measure first, each a mapping from knob name to value.
+        fix: the value of each knob that must not vary, by the knob's name.
+        more: further knobs as keyword arguments, with values as in ``knobs``.
 
     Returns:
         The design space.
@@ -103,7 +104,7 @@ def design_space(
 
 
 def _declared(knobs: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """All knobs by name; a name that is given twice would have one of them forgotten."""
+    """All knobs by name; raises an error if a knob is given both in the mapping and by keyword."""
     if not isinstance(knobs, Mapping | None):
         raise ConfigError(
             f"knobs are {knobs!r}, which names none",
@@ -122,7 +123,10 @@ def _declared(knobs: Any, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _allowed(space: DesignSpace) -> str:
-    """A digest of what conditions allow: of functions nobody can tell whether they are the same."""
+    """A digest of the combinations that the conditions allow.
+
+    Functions cannot be compared, so the digest tells whether two spaces have the same conditions.
+    """
     if space.everything is not None:
         before = space.everything.tobytes()
     else:
@@ -133,7 +137,10 @@ def _allowed(space: DesignSpace) -> str:
 
 
 def _must_be_found(space: DesignSpace) -> None:
-    """A search that draws nothing would end at once, and nobody would know why."""
+    """Raise an error if random sampling finds no legal configuration in a large space.
+
+    Without this error, the search would end at once, without a reason.
+    """
     if not len(space.sample(1, np.random.default_rng(0), tries=_TRIES)):
         raise ConfigError(
             f"no random combination of values, of {space.size:,}, meets all conditions",
@@ -159,7 +166,7 @@ def _knob(name: str, values: Any) -> Knob:
         return values
     if isinstance(values, np.ndarray):
         values = values.tolist()
-    # A set has no order, and one of texts another one in every process.
+    # A set has no order, and the order of a set of strings differs between processes.
     if isinstance(values, str | Mapping | AbstractSet) or not hasattr(values, "__iter__"):
         raise ConfigError(
             f"knob '{name}' needs a list of values to choose from, not {values!r}",
@@ -194,7 +201,7 @@ def _conditions(
 
 
 def _reason(function: Condition, number: int) -> str:
-    """The name of a condition that nobody named."""
+    """The name of a condition for error messages, if the user gave no name."""
     name = getattr(function, "__name__", "<lambda>")
     return f"condition {number} ('where[{number}]')" if name == "<lambda>" else name
 
@@ -222,7 +229,7 @@ def _constraint(reason: str, function: Condition, names: Sequence[str]) -> Const
 
 
 class _Answers:
-    """A condition on single values as one on arrays of them, asked once for every combination."""
+    """Applies a condition on single values to arrays, and calls it once for every combination."""
 
     def __init__(self, reason: str, function: Condition) -> None:
         self._names = tuple(inspect.signature(function).parameters)
@@ -249,6 +256,6 @@ class _Answers:
 
 
 def _scalars(column: NDArray[Any]) -> list[Any]:
-    """Values as a function of single configurations takes them; factorisations as tuples."""
+    """Python values of a column of knob values; factorisations become tuples."""
     values: list[Any] = column.tolist()
     return [tuple(row) for row in values] if column.ndim > 1 else values

@@ -1,4 +1,4 @@
-"""The measurements of one operator or function as arrays, read when they are first asked for."""
+"""The measurements of one operator or function as arrays, read from the store at first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chameleon_core.store import RecordStore
 from chameleon_core.words import did_you_mean
 
 ASKED = "asked/{task}/{number}"
-"""The fact of a store that holds one round of an ask-and-tell search."""
+"""Key under which a store keeps one round of an ask-and-tell search."""
 
 
 @attrs.frozen(kw_only=True)
@@ -25,11 +25,12 @@ class Trial:
 
     Attributes:
         configuration: the value of each knob by its name.
-        config: the knob indices.
+        config: the index of each knob's value, in the order of the space's knobs.
         seconds: the median of the repeats in seconds, or None if the configuration failed.
-        failure: the kind of failure, or None.
-        message: the failure in words; empty if there is none.
-        origin: the stage that proposed the configuration, an ``Origin``; None if no record says it.
+        failure: the kind of failure, or None if the configuration succeeded.
+        message: the description of the failure; empty if the configuration succeeded.
+        origin: the stage that proposed the configuration, an ``Origin``; None if no record names
+            the stage.
         other: further numbers that the measured program reported, by name.
     """
 
@@ -48,10 +49,11 @@ class Rows:
 
     Attributes:
         measurements: the measurements.
-        configurations: the knob values of each measurement by name.
-        origins: the stage that proposed each configuration, an ``Origin``, or None.
+        configurations: the knob values of each measurement, by knob name.
+        origins: the stage that proposed each configuration, an ``Origin``, or None if no record
+            names the stage.
         measured_at: time of each measurement in seconds since 1970.
-        other: further quantities by configuration and name.
+        other: further quantities that the user reported: configuration to name to value.
     """
 
     measurements: Sequence[Measurement]
@@ -62,7 +64,7 @@ class Rows:
 
     @classmethod
     def of(cls, store: RecordStore, task_id: int) -> Rows:
-        """Read the rows of a task."""
+        """Read all rows of a task from a store."""
         return cls(
             measurements=store.measurements(task_id),
             configurations=store.decoded(task_id),
@@ -73,7 +75,7 @@ class Rows:
 
 
 def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
-    """The finished rounds of an ask-and-tell search, oldest first; empty for a run."""
+    """The finished rounds of an ask-and-tell search, oldest first; none for a pipeline's run."""
     number = 0
     while (asked := store.fact(ASKED.format(task=task_id, number=number))) is not None:
         yield asked
@@ -81,7 +83,7 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Further quantities that the user reported, by configuration and name."""
+    """Further quantities that the user reported: configuration to name to value."""
     quantities: dict[tuple[int, ...], dict[str, float]] = {}
     for asked in rounds(store, task_id):
         for name, numbers in asked["other"].items():
@@ -93,11 +95,11 @@ def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], 
 class Measurements:
     """The measurements of one operator or function, in the order in which they arrived.
 
-    Nothing is read until you ask for an array. Then all measurements of that moment are read at
-    once.
+    Nothing is read until you first use an array or an entry. Then all measurements stored at that
+    moment are read, and later ones do not appear.
 
     Args:
-        read: reads the rows.
+        read: a function that reads the rows from the store.
     """
 
     def __init__(self, read: Callable[[], Rows]) -> None:
@@ -145,17 +147,20 @@ class Measurements:
 
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
-        """Medians of the repeats in seconds, infinity for failures, shape (n,)."""
+        """Median of each measurement's repeats in seconds, infinity for failures, shape (n,)."""
         return np.array([measurement.cost for measurement in self._rows.measurements], np.float64)
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
-        """Largest relative difference from the reference, shape (n,); NaN if not compared."""
+        """Largest relative difference from the reference's outputs, shape (n,).
+
+        An entry is NaN if the outputs were not compared.
+        """
         return self.quantity("max_relative_error")
 
     @cached_property
     def build_seconds(self) -> NDArray[np.float64]:
-        """Wall-clock time of each build in seconds, shape (n,)."""
+        """Wall-clock time of each configuration's build in seconds, shape (n,)."""
         return self.quantity("build_seconds")
 
     @cached_property
@@ -170,35 +175,40 @@ class Measurements:
 
     @property
     def failures(self) -> tuple[FailureKind | None, ...]:
-        """The kind of failure of each configuration, or None."""
+        """The kind of failure of each configuration, or None if it succeeded."""
         return tuple(measurement.failure for measurement in self._rows.measurements)
 
     @property
     def origins(self) -> tuple[str | None, ...]:
-        """The stage that proposed each configuration, an ``Origin``; None if no record says it."""
+        """The stage that proposed each configuration, an ``Origin``.
+
+        An entry is None if no record names the stage.
+        """
         return tuple(self._rows.origins)
 
     @property
     def configurations(self) -> tuple[Mapping[str, Any], ...]:
-        """The knob values of each configuration by name."""
+        """The knob values of each configuration, by knob name."""
         return tuple(self._rows.configurations)
 
     # -- several quantities -------------------------------------------------------------------
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names that ``quantity`` takes: those of every run, and those that the user reported."""
+        """Names that ``quantity`` accepts: those of every run, then the user's own."""
         names = dict.fromkeys(name for numbers in self._rows.other.values() for name in numbers)
         return (*_QUANTITIES, *names)
 
     def quantity(self, name: str) -> NDArray[np.float64]:
-        """One number of each configuration, shape (n,); NaN or infinity if there is none.
+        """The values of one quantity for all configurations, shape (n,).
+
+        A value that is missing is NaN. The time of a failed configuration is infinity.
 
         Args:
-            name: one of ``quantities``.
+            name: the name of the quantity, one of ``quantities``.
 
         Raises:
-            ConfigError: no quantity has this name.
+            ConfigError: ``quantities`` does not contain this name.
         """
         if name == "seconds":
             return self.seconds
@@ -223,13 +233,13 @@ class Measurements:
         lack a quantity.
 
         Args:
-            quantities: names, such as ``("seconds", "max_relative_error")``.
+            quantities: names of quantities, such as ``("seconds", "max_relative_error")``.
 
         Returns:
             The front, sorted by the first quantity.
 
         Raises:
-            ConfigError: no quantity has such a name.
+            ConfigError: ``quantities`` is empty, is a string, or holds an unknown name.
         """
         if isinstance(quantities, str) or not quantities:
             raise ConfigError(
@@ -264,14 +274,14 @@ class Measurements:
 _QUANTITIES = ("seconds", *NUMBERS)
 
 RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
-"""What every measurement has, in arrays and data frames: no name of a further quantity."""
+"""Names of the columns that every measurement has; a further quantity must not have such a name."""
 
 
 def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
-    """The points that no other point dominates: the Pareto front, if small is good.
+    """The Pareto front: the points that no other point dominates, if smaller values are better.
 
-    A point dominates another one if it is at most as large in every quantity, and smaller in one.
-    Equal points do not dominate each other, so all of them stay.
+    A point dominates another one if it is at most as large in every quantity, and smaller in at
+    least one. Equal points do not dominate each other, so all of them stay.
 
     Args:
         values: one row per point and one column per quantity, shape (n, quantities); all finite.
@@ -279,7 +289,7 @@ def non_dominated(values: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
     Returns:
         Row numbers of ``values``, sorted by the first quantity, then by the next ones.
     """
-    # A point is dominated, if at all, by one that precedes it in this order.
+    # In this order, a point can only be dominated by an earlier point.
     order = np.lexsort(values.T[::-1])
     rows: list[int] = []
     for row in order:

@@ -1,4 +1,4 @@
-"""A run folder as an object: its operators, their best configurations, everything measured."""
+"""A run folder as an object: its operators, their best configurations and all measurements."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Operator:
     """One operator of a run.
 
     Attributes:
-        result: the operator's entry in the run's result; its current state if the run has not
-            ended.
+        result: the operator's entry in the run's result. If the run has not ended, this is the
+            current state.
         measurements: all measurements of the operator.
     """
 
@@ -42,12 +42,18 @@ class Operator:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """Knob values of the best configuration by name, or None if no configuration succeeded."""
+        """Knob values of the best configuration, by knob name.
+
+        The value is None if no configuration succeeded.
+        """
         return self.result.best
 
     @property
     def seconds(self) -> float | None:
-        """The best configuration's time in seconds, from the final comparison if there was one."""
+        """The best configuration's time in seconds, or None if no configuration succeeded.
+
+        The time is from the final comparison, if the run made one, else from the search.
+        """
         tuned = self.result.tuned_seconds
         return self.result.search_seconds if tuned is None else tuned
 
@@ -58,13 +64,13 @@ class Operator:
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A run as it was when you loaded its folder.
+    """A run, as it was when ``load_run`` read its folder.
 
     Attributes:
-        result: the content of ``chameleon run --json`` as typed objects; the current state if the
-            run has not ended.
+        result: the content of ``chameleon run --json`` as typed objects. If the run has not ended,
+            this is the current state.
         finished: whether the run ended.
-        operators: the run's operators by name, in the order of its tasks.
+        operators: the run's operators by name, in the order in which the run defines its tasks.
     """
 
     result: RunResult
@@ -72,11 +78,11 @@ class Run:
     operators: Mapping[str, Operator]
 
     def __str__(self) -> str:
-        """How fast the result is, against what, and how to use it, as ``chameleon run`` says."""
+        """The summary that ``chameleon run`` prints: speed, comparison, and next step."""
         return "\n".join(summary_lines(self.result)) or f"{self.folder} has no valid result."
 
     def _repr_html_(self) -> str:
-        """The same with a table of operators, as notebooks show it."""
+        """The summary and a table of operators as HTML, for notebooks."""
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td>{len(operator.measurements)}</td>"
             f"<td>{in_seconds(operator.seconds)}</td><td>{_curve(operator.measurements)}</td></tr>"
@@ -147,7 +153,7 @@ def _curve(measurements: Measurements) -> str:
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run folder. The run may still go on.
+    """Read a run folder. The run may still be running.
 
     Args:
         folder: the folder that ``chameleon run``, ``tune`` or a ``Tuner`` with ``store`` wrote.

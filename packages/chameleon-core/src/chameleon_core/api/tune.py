@@ -1,4 +1,4 @@
-"""Whole searches in one call: ``tune`` runs a pipeline, ``minimize`` searches for any function."""
+"""Whole searches in one call: ``tune`` runs a pipeline, ``minimize`` minimizes any function."""
 
 from __future__ import annotations
 
@@ -38,30 +38,31 @@ def tune(
     registry: Registry | None = None,
     **sections: Any,
 ) -> Run:
-    """Run a pipeline. The same call continues an interrupted run.
+    """Run a pipeline. If you repeat the call, it continues an interrupted run.
 
     Args:
-        pipeline: a pipeline file, or a mapping with its keys. If None, ``sections`` are the whole
-            pipeline.
-        output: the run folder. If None, the pipeline names it; else it is ``runs/`` and the file's
-            name. A pipeline without a file gets a new temporary folder. Chameleon keeps this
-            folder, and no later call continues it.
-        progress: whether to show progress on stderr. The command line's display is used if it is
-            installed, else plain lines.
-        callbacks: functions that take every event (``chameleon_core.events``). If one returns
-            ``STOP``, the measurements in flight are finished, and the run ends without a final
-            comparison.
-        fresh: move an earlier run in the folder aside, and start anew.
-        registry: the plugins; the installed plugins if None.
+        pipeline: the path of a pipeline file, or a mapping with the keys of such a file. If None,
+            ``sections`` are the whole pipeline.
+        output: the run folder. If None, the pipeline's ``output`` is used, or else ``runs/`` and
+            the pipeline file's name. A pipeline without a file and without ``output`` gets a new
+            temporary folder. Chameleon keeps this folder, and no later call continues it.
+        progress: whether to show progress on stderr. If ``chameleon-tuner-cli`` is installed, its
+            display is used, else plain lines.
+        callbacks: functions that take every event (``chameleon_core.events``). If a function
+            returns ``STOP``, Chameleon finishes the measurements that are running, and ends the run
+            without a final comparison.
+        fresh: whether to move an earlier run in the folder aside, and start a new one.
+        registry: the registry of plugins; if None, the registry of installed plugins.
         sections: keys of a pipeline, such as ``model``, ``target``, ``explorer`` or ``budget``.
-            They override ``pipeline`` as a pipeline overrides its preset.
+            They override the keys of ``pipeline``, as a pipeline's keys override its preset.
 
     Returns:
-        The run. If a callback stopped it, ``finished`` is False, and the same call continues it.
+        The run. If a callback stopped the run, ``finished`` is False, and a repeated call continues
+        the run.
 
     Raises:
-        ConfigError: the pipeline has faults, one line for each; or the model or the target does not
-            fit its description.
+        ConfigError: the pipeline has faults (the message has one line for each), or the model or
+            the target does not fit the pipeline.
         PluginError: a plugin is missing or breaks its contract.
         TargetError: the device cannot run the code.
         RunFolderError: the folder is in use, cannot be written, or belongs to another pipeline.
@@ -81,7 +82,7 @@ def tune(
         (True, 4)
     """
     interruption = Interruption()
-    # Before the pipeline is read, which may make a folder.
+    # Check the callbacks before the pipeline is read, which may make a folder.
     plugins = listeners(callbacks, interruption.request)
     resolved = _resolved(pipeline, output, sections, registry)
     with contextlib.ExitStack() as stack:
@@ -106,15 +107,15 @@ def _resolved(
     resolved = from_dict(document, registry=registry, sections=sections)
     if "output" in {*document, *sections}:
         return resolved
-    # Only now: a pipeline that is wrong leaves no folder behind.
+    # The folder is made last, so that a wrong pipeline leaves none behind.
     folder = Path(tempfile.mkdtemp(prefix="chameleon-"))
     named = {**resolved.document, "output": str(folder)}
     return attrs.evolve(resolved, output=folder, document=named)
 
 
 DISPLAYS = "chameleon.progress"
-"""Entry points of functions that make a display for a stream: a listener of events with ``close``.
-``chameleon-tuner-cli`` brings one."""
+"""Group of entry points. Each is a function that takes a stream and returns a display: a listener
+of events with a method ``close``. ``chameleon-tuner-cli`` brings one."""
 
 log = structlog.get_logger()
 
@@ -124,7 +125,7 @@ def display(stream: TextIO) -> Iterator[object]:
     """Yield a listener that shows events on a stream, and end the display afterwards.
 
     Args:
-        stream: the stream, such as stderr.
+        stream: the stream to write to, such as stderr.
     """
     shown = _installed(stream)
     try:
@@ -144,10 +145,10 @@ def _installed(stream: TextIO) -> object:
 
 
 class TextProgress:
-    """Prints a line if a run begins, a task improves, a task ends, or the run ends.
+    """Prints a line when a run begins, a task improves, a task ends, or the run ends.
 
     Args:
-        stream: the stream for the lines.
+        stream: the stream to write to.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -185,7 +186,7 @@ class Minimum:
     """The result of ``minimize``.
 
     Attributes:
-        best: the best configuration, or None if none succeeded.
+        best: the configuration with the smallest value, or None if every evaluation failed.
         measurements: all evaluations.
     """
 
@@ -198,17 +199,18 @@ def minimize(
 ) -> Minimum:
     """Find the configuration for which a function returns the smallest value.
 
-    Chameleon calls the function in this process, one configuration after another. A function that
-    hangs or crashes takes the process with it. The search ends early if the space has no further
+    Chameleon calls the function in this process, one configuration after another. If the function
+    hangs or crashes, so does the process. The search ends early if the space has no further
     configuration, or if a callback returns ``STOP``.
 
     Args:
-        function: takes knob values by their names. It returns a number above 0, such as seconds, or
-            another value that ``Tuner.tell`` takes. If it raises an exception, the configuration
-            failed.
+        function: a function of knob values, which it takes by their names. It returns a number
+            above 0, such as seconds, or another value that ``Tuner.tell`` accepts. If it raises an
+            exception, the configuration counts as failed.
         space: a design space, such as ``design_space`` returns.
-        budget: the largest number of evaluations. Evaluations in a ``store`` count.
-        tuner: arguments of ``Tuner``, such as ``explorer``, ``seed``, ``store`` or ``callbacks``.
+        budget: the largest number of evaluations. Evaluations that ``store`` already holds count.
+        tuner: further arguments of ``Tuner``, such as ``explorer``, ``seed``, ``store`` or
+            ``callbacks``.
 
     Returns:
         The best configuration and all evaluations.

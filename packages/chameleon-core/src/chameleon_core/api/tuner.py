@@ -1,6 +1,6 @@
 """Ask and tell: Chameleon proposes configurations, and the user's program measures them.
 
-The user reports a time of each configuration, or the reason of its failure.
+For each configuration, the user reports a time or the reason of its failure.
 """
 
 from __future__ import annotations
@@ -48,17 +48,18 @@ from chameleon_core.task import Task
 
 
 class _Stop:
-    """The value of ``STOP``; nothing else is one."""
+    """The type of ``STOP``, its only instance."""
 
     def __repr__(self) -> str:
         return "STOP"
 
 
 STOP: Final = _Stop()
-"""What a callback returns to have the run end after what is in flight."""
+"""A callback returns this value to end the run after the measurements that are running."""
 
 Callback = Callable[[Event], object]
-"""Takes an event of ``chameleon_core.events``; returns ``STOP``, or anything else to go on."""
+"""A function of an event (``chameleon_core.events``). It returns ``STOP`` to end the run, or
+anything else to continue."""
 
 
 def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
@@ -67,7 +68,7 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
     Args:
         callbacks: functions that take one event. If a function raises, the error is logged, and the
             function is not called again.
-        stop: called if a callback returns ``STOP``.
+        stop: the function to call if a callback returns ``STOP``.
 
     Raises:
         ConfigError: ``callbacks`` is not a sequence of functions.
@@ -81,44 +82,46 @@ def _listener(callback: Callback, stop: Callable[[], object], number: int) -> ob
         if callback(event) is STOP:
             stop()
 
-    # The number tells two of one name apart.
+    # The number distinguishes callbacks that have the same name.
     name = getattr(callback, "__qualname__", type(callback).__qualname__)
     return listener(tell, f"callbacks[{number}], {name}")
 
 
 BATCH_SIZE = 8
-"""Configurations of a batch if neither the tuner nor its preset says how many."""
+"""Number of configurations in a batch if neither the tuner nor its preset sets it."""
 
 OPERATOR = "function"
-"""The operator of tasks that are functions of a program."""
+"""The operator's name in tasks that measure a function of the user's program."""
 
 Stage = str | Mapping[str, Any] | None
-"""A stage as pipelines name it: its name, or a mapping with ``name`` and options."""
+"""A stage as in a pipeline file: its name, or a mapping with ``name`` and options."""
 
 
 class Tuner:
     """Proposes configurations of a design space, and learns from the values that you report.
 
-    A tuner explores, samples, synthesizes and learns as a run does, but you measure. With the same
-    seed, the same calls of ``ask`` and ``tell`` give the same proposals.
+    A tuner explores, samples, synthesizes and learns as a run does, but your program measures. With
+    the same seed and the same calls of ``ask`` and ``tell``, it proposes the same configurations.
 
     Args:
         space: a design space, such as ``design_space`` returns.
-        explorer: the explorer, as a pipeline names it; the preset's explorer if None.
-        cost_model: the cost model, in the same way.
-        sampler: the sampler, in the same way.
-        synthesizer: the synthesizer, in the same way.
-        preset: the preset that names all other stages; ``default`` if None.
+        explorer: the explorer: its name, or a mapping with ``name`` and options. If None, the
+            preset's explorer.
+        cost_model: the cost model, in the form of ``explorer``; if None, the preset's.
+        sampler: the sampler, in the form of ``explorer``; if None, the preset's.
+        synthesizer: the synthesizer, in the form of ``explorer``; if None, the preset's.
+        preset: the preset that names the stages you do not give; ``default`` if None.
         seed: the seed of all random choices.
-        batch_size: the largest number of configurations per ``ask``; the preset's number if None,
-            or else 8.
-        store: a folder that keeps your reports. A new tuner with the same arguments continues from
-            it. If None, the reports stay in memory.
-        fix: knobs that keep one value.
-        callbacks: functions that take every event (``chameleon_core.events``). If one returns
-            ``STOP``, ``stopped`` becomes True.
-        name: the name of the tuned program. A store with another name belongs to another search.
-        registry: the plugins; the installed plugins if None.
+        batch_size: the largest number of configurations that ``ask`` returns. If None, the preset's
+            number, or 8 if the preset has none.
+        store: a folder that keeps your reports. A new tuner with the same folder and arguments
+            continues the search. If None, the reports stay in memory.
+        fix: the value of each knob that must not vary, by the knob's name.
+        callbacks: functions that take every event (``chameleon_core.events``). If a function
+            returns ``STOP``, ``stopped`` becomes True.
+        name: the name of the tuned program. The reports of one ``store`` must all have the same
+            name.
+        registry: the registry of plugins; if None, the registry of installed plugins.
 
     Raises:
         ConfigError: a stage, an option or a value is wrong.
@@ -175,7 +178,8 @@ class Tuner:
         task = Task(
             name=name, operator=OPERATOR, arguments={"name": name}, target="python", flop=0.0
         )
-        # Before the store is opened: what a stage refuses leaves no folder behind.
+        # Stages are made before the store is opened, so that options they refuse leave no folder
+        # behind.
         stages = SearchStages.of(
             search, task, self.space, Archive(), batch_size=self.batch_size, device={}
         )
@@ -203,8 +207,8 @@ class Tuner:
     def close(self) -> None:
         """Release the store for other processes. A second call does nothing.
 
-        All reports are in the store already. ``best`` still works afterwards; every other use of
-        the store is a ``ConfigError``.
+        The store holds all reports already. ``best`` still works after ``close``; every other use
+        of the store raises a ``ConfigError``.
         """
         self._close()
 
@@ -221,7 +225,7 @@ class Tuner:
 
     @property
     def best(self) -> Trial | None:
-        """The fastest configuration so far, or None if none succeeded."""
+        """The fastest configuration so far, or None if no configuration succeeded."""
         records = self._run.records
         best = min(records.measured.values(), key=lambda row: row.cost, default=None)
         if best is None or not best.ok:
@@ -236,16 +240,16 @@ class Tuner:
 
     @property
     def measured(self) -> int:
-        """Number of reported configurations, failures included, in all processes."""
+        """Number of reported configurations, failures and earlier processes included."""
         return len(self._run.tuner.measurements)
 
     @property
     def measurements(self) -> Measurements:
-        """All reports so far, in their order."""
+        """All reports so far, in the order in which they arrived."""
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """The current content of the store, with knob values as your function takes them.
+        """Read all reports from the store, with knob values as your function takes them.
 
         Raises:
             ConfigError: the tuner is closed.
@@ -272,18 +276,18 @@ class Tuner:
         self._rounds.enqueue(config_of(self.space, configuration))
 
     def ask(self, count: int | None = None) -> Asked:
-        """The next configurations to measure. Report all of them before you ask again.
+        """Return the next configurations to measure. Report all of them before you ask again.
 
         Args:
             count: the largest number of configurations; ``batch_size`` if None.
 
         Returns:
-            Distinct legal configurations that you have not reported yet; empty if the space has no
-            more.
+            Distinct legal configurations that you have not reported yet. The batch is empty if the
+            space has no further configuration.
 
         Raises:
-            ConfigError: you have not reported the last batch, or ``count`` is not a positive
-                number.
+            ConfigError: you have not reported the last batch, or ``count`` is not a whole number
+                from 1 to ``batch_size``. Or the tuner is closed.
             PluginError: a stage breaks its contract.
         """
         self._expect_open()
@@ -306,16 +310,17 @@ class Tuner:
 
         Args:
             asked: the batch that ``ask`` returned last.
-            seconds: one entry for each configuration, in the same order. An entry is a number above
-                0 (seconds, or another quantity to minimize), a list of repeats, or a failure. A
-                failure is None, infinity, NaN, an exception, or a text. The text may begin with the
-                kind of failure, as in ``"out_of_memory: 9 GiB"``.
+            seconds: one entry for each configuration, in the order of the batch. An entry is a
+                number above 0 (seconds, or another quantity to minimize), a list of repeats, or a
+                failure. A failure is None, infinity, NaN, an exception, or a string. The string may
+                begin with the kind of failure, as in ``"out_of_memory: 9 GiB"``.
             other: further quantities by name, with one number or None for each configuration. The
                 tuner stores them for Pareto fronts; the search ignores them.
 
         Raises:
             ConfigError: the batch is not the last one or was reported before, the number of entries
-                is wrong, or an entry has no valid form. The tuner then learns nothing.
+                is wrong, or an entry has no valid form. The tuner then learns nothing from the
+                batch.
             PluginError: a stage breaks its contract.
         """
         one_each(seconds, len(asked), "seconds")
@@ -336,19 +341,21 @@ class Tuner:
             self._rounds.learn(quantities)
 
     def evaluate(self, asked: Asked, function: Callable[..., Any]) -> None:
-        """Call a function for each configuration of a batch in this process, and learn from it.
+        """Call a function for each configuration of a batch in this process, and report the values.
 
-        The store keeps each value at once, so a restart computes none again. If a callback returns
-        ``STOP``, the next call evaluates the rest of the batch.
+        The store keeps each value at once, so a restarted program does not compute it again. If a
+        callback returns ``STOP``, this method returns early, and the next call evaluates the rest
+        of the batch.
 
         Args:
             asked: the batch that ``ask`` returned last.
-            function: takes knob values by their names, and returns an entry as ``tell`` takes it.
-                If it raises an exception, the configuration failed.
+            function: a function of knob values, which it takes by their names. It returns an entry
+                as ``tell`` accepts it. If it raises an exception, the configuration counts as
+                failed.
 
         Raises:
             ConfigError: the batch is not the last one, the function's parameters are not the knobs,
-                or its value has no valid form.
+                or a returned value has no valid form.
             PluginError: a stage breaks its contract.
         """
         if not len(asked):
@@ -386,7 +393,7 @@ _KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
     (TimeoutError, FailureKind.RUN_TIMEOUT),
     (ConnectionError, FailureKind.DEVICE_LOST),
 )
-"""Kinds of failure of the exceptions that say one; all others are errors of the run."""
+"""Kinds of failure by type of exception; every other exception is an error of the run."""
 
 
 def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0.0) -> Measurement:
@@ -394,13 +401,13 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
 
     Args:
         config: knob indices of the configuration.
-        said: a number above 0 such as seconds, a list of numbers for several repeats, or a failure:
-            None, infinity, NaN, an exception, or a text. A text may begin with a kind of failure
-            and a colon.
+        said: the reported value: a number above 0 such as seconds, a list of numbers for several
+            repeats, or a failure. A failure is None, infinity, NaN, an exception, or a string. The
+            string may begin with a kind of failure and a colon.
         run_seconds: wall-clock time of the evaluation in seconds.
 
     Raises:
-        ConfigError: the value has none of these forms.
+        ConfigError: ``said`` has none of these forms.
     """
     if isinstance(said, BaseException):
         kind = next((kind for of, kind in _KINDS if isinstance(said, of)), FailureKind.RUN_ERROR)
@@ -437,22 +444,22 @@ def _repeats(said: Any) -> tuple[float, ...]:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it may be seconds: a truth value says whether something went well, not how long."""
+    """Whether a value may be a time in seconds: any real number but a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def quantities_of(
     configs: Sequence[tuple[int, ...]], other: Mapping[str, Sequence[Any]]
 ) -> dict[str, list[tuple[tuple[int, ...], float]]]:
-    """Further quantities of the configurations in a batch, by name, without those that are None.
+    """Further quantities of the configurations in a batch, by name, without missing values.
 
     Args:
         configs: knob indices of the configurations.
-        other: for each name, one number or None per configuration.
+        other: for each quantity's name, one number or None per configuration.
 
     Raises:
-        ConfigError: a name is not a text, or is a quantity of every measurement. Or the values are
-            not one number per configuration.
+        ConfigError: a name is not a string or is in ``RESERVED``, or a quantity does not have one
+            number or None per configuration.
     """
     if not isinstance(other, Mapping):
         raise ConfigError(

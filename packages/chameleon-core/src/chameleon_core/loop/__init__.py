@@ -1,1 +1,1 @@
-"""The tuning loop: ``run`` is the sequence of a run, and ``tuning`` gives rounds to tasks."""
+"""The tuning loop: ``run`` has the steps of a run, and ``tuning`` chooses each round's task."""

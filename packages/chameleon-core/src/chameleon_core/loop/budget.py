@@ -1,4 +1,4 @@
-"""The rest of a task's budget, and failures that end a search early."""
+"""The remaining budget of each task, and the conditions that end a search early."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import Budget, Scope
 
 ALTERNATIVES = 0.6
-"""What tasks that compute others in other types may spend, beside what those spend."""
+"""Budget of all alternatives (tasks in other dtypes), as a share of the other tasks' budget."""
 
 BETTER = 0.01
-"""Share by which a configuration must be better for a search to be getting anywhere."""
+"""Share by which a time must fall to count as an improvement of a search."""
 
 
 @attrs.frozen(kw_only=True)
@@ -23,10 +23,11 @@ class Spent:
     """The measurements and seconds that one task has used.
 
     Attributes:
-        measured: number of measured configurations, here or elsewhere.
-        seconds: wall-clock time in seconds, earlier processes of this run included.
-        recorded: number of these configurations that are records of other runs.
-        recorded_seconds: wall-clock time in seconds that these records took in their runs.
+        measured: number of measured configurations, in this run or in other runs.
+        seconds: wall-clock time in seconds, with earlier processes of this run.
+        recorded: number of these configurations whose measurements are records of other runs.
+        recorded_seconds: wall-clock time in seconds that measuring these records took in their
+            runs.
     """
 
     measured: int
@@ -36,13 +37,13 @@ class Spent:
 
     @property
     def all_seconds(self) -> float:
-        """Wall-clock time in seconds, in this run and in the runs of its records."""
+        """Wall-clock time in seconds, in this run and in the runs that measured its records."""
         return self.seconds + self.recorded_seconds
 
 
 @attrs.frozen(kw_only=True)
 class Allowance:
-    """Applies a budget to each task or to all together, as its scope says.
+    """Applies a budget to each task, or to all tasks together, depending on the budget's scope.
 
     Attributes:
         budget: the budget.
@@ -55,11 +56,12 @@ class Allowance:
 
     @classmethod
     def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
-        """The allowance of alternatives: tasks in other dtypes than the network's.
+        """The allowance of all alternatives: tasks that compute operators in other dtypes.
 
         Args:
-            budget: the budget of the other tasks.
-            each: number of alternatives per task. It matters if the budget holds for each task.
+            budget: the budget of the tasks in the network's own dtype.
+            each: the mean number of alternatives per task. It is used only if the budget holds for
+                each task.
         """
         share = ALTERNATIVES / (max(1.0, each) if budget.scope is Scope.TASK else 1.0)
         count, limit = budget.measurements, budget.wall_time
@@ -73,15 +75,15 @@ class Allowance:
 
     @property
     def shared(self) -> bool:
-        """Whether all tasks spend the same budget."""
+        """Whether all tasks together use one budget."""
         return self.budget.scope is Scope.NETWORK
 
     def measurements_left(self, task: Spent, everything: Sequence[Spent]) -> int | None:
-        """Number of configurations that the task may still measure; None for no limit.
+        """Number of configurations that a task may still measure; None for no limit.
 
         Args:
-            task: one of ``everything``.
-            everything: what each task has used, tasks with most work first.
+            task: what the task has used, an entry of ``everything``.
+            everything: what each task has used, the tasks with the most work first.
         """
         most = self.most(task, everything)
         if most is None:
@@ -90,7 +92,10 @@ class Allowance:
         return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
-        """Whether the wall-clock time is used up. Records count if there is no other limit."""
+        """Whether the wall-clock time is used up.
+
+        If wall-clock time is the only limit, the time that records took in other runs counts too.
+        """
         limit, spent = self.budget.wall_time, self._in(task, everything)
         if limit is None:
             return False
@@ -104,8 +109,8 @@ class Allowance:
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether the last ``patience`` measurements brought no improvement.
 
-        An improvement is at least the share ``BETTER``, since timing varies by less. Smaller gains
-        add up, because each is compared with the last improvement.
+        An improvement is at least the share ``BETTER``, because timing varies by less. Smaller
+        gains add up, because each measurement is compared with the last improvement.
         """
         patience = self.budget.patience
         if patience is None or not measurements:
@@ -117,16 +122,19 @@ class Allowance:
         return len(measurements) - 1 - last >= patience
 
     def fast_enough(self, seconds: Sequence[float]) -> bool:
-        """Whether the target latency is reached.
+        """Whether the sum of the tasks' times has reached the target latency.
 
         Args:
-            seconds: the best cost of each task times its weight; infinity for a task without a
-                cost.
+            seconds: for each task, its best time in seconds times its weight; infinity for a task
+                without a time.
         """
         return self.budget.latency is not None and sum(seconds) <= self.budget.latency
 
     def total_measurements(self, everything: Sequence[Spent]) -> int | None:
-        """The number of measurements, records included, at which the budget ends a run; or None."""
+        """The number of measurements at which the budget ends a run, or None for no limit.
+
+        The number includes records of other runs.
+        """
         if self.budget.measurements is None:
             return None
         left = [(self.most(usage, everything) or 0) - usage.recorded for usage in everything]
@@ -134,11 +142,12 @@ class Allowance:
         return together + sum(usage.recorded for usage in everything)
 
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
-        """The number of measurements, records included, at which the budget ends one task; or None.
+        """The number of measurements at which the budget ends one task, or None for no limit.
 
-        Records do not reduce the share of a task without records. A task whose records reach its
-        share gets no further measurement. A task with fewer records also pays for the records of
-        other tasks, since a single run with this budget would have measured them.
+        The number includes records of other runs. Records do not reduce the share of a task without
+        records. A task whose records reach its share gets no further measurement. For a task with
+        fewer records, the records of other tasks count too, because a single run with this budget
+        would have measured them.
         """
         total, spent, used = self.budget.measurements, self._in(task, everything), 0
         if total is None:
@@ -166,17 +175,16 @@ class Allowance:
 
 
 class Allowances:
-    """The budget of a run, divided among its tasks.
+    """The budgets of a run's tasks.
 
-    Alternatives (``Task.alternative_of``) have an allowance of their own. The tasks of the original
-    network are tuned as if there were no alternatives. So a network that takes no alternative loses
-    no speed.
+    Alternatives (``Task.alternative_of``) have a separate budget. So they take no measurements from
+    the tasks of the original network, and a network that uses no alternative loses no speed.
 
     Args:
-        runs: all tasks.
+        runs: the searches of all tasks.
         budget: the pipeline's budget.
-        seconds_before: ``Allowance.seconds_before``.
-        spent: returns the measurements and seconds that a task has used so far.
+        seconds_before: wall-clock time in seconds before the first task was tuned.
+        spent: a function that returns the measurements and seconds a task has used so far.
     """
 
     def __init__(
@@ -207,12 +215,12 @@ class Allowances:
 
     @property
     def shared(self) -> bool:
-        """Whether all tasks use one budget together."""
+        """Whether all tasks together use one budget."""
         return self._groups[0][0].shared
 
     @property
     def total_measurements(self) -> int | None:
-        """The number of measurements at which the budget ends the run, or None."""
+        """The number of measurements at which the budget ends the run, or None for no limit."""
         counts = [allowance.total_measurements(self._all(runs)) for allowance, runs in self._groups]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -231,12 +239,12 @@ class Allowances:
         return self._groups[0][0].fast_enough(costs)
 
     def most(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task; None without such a limit."""
+        """The number of measurements at which the budget ends a task, or None for no limit."""
         allowance, task, everything = self._spent_beside(run)
         return allowance.most(task, everything)
 
     def left(self, run: TaskRun) -> int | None:
-        """Number of configurations that a task may still measure; None for no limit."""
+        """Number of configurations that a task may still measure, or None for no limit."""
         allowance, task, everything = self._spent_beside(run)
         return allowance.measurements_left(task, everything)
 
@@ -250,9 +258,10 @@ class Allowances:
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
 
     def lasts_for(self, count: int) -> bool:
-        """Whether the remaining time is enough for ``count`` measurements at once.
+        """Whether the remaining time is enough for ``count`` further measurements.
 
-        One measurement is always allowed.
+        Measurements are expected to take as long as earlier ones. A single measurement is always
+        allowed.
         """
         runs = [*self._own, *self._others]
         left = self.seconds_left
@@ -264,12 +273,13 @@ class Allowances:
     def share_is_up(self, batch_size: int) -> bool:
         """Whether another batch would exceed the alternatives' share of the wall-clock time.
 
-        The share is the same for seconds as for measurements. It limits seconds too, because the
-        first measurement of a task takes longer, and alternatives have many first measurements.
+        Alternatives may use the share ``ALTERNATIVES`` of the other tasks' seconds. The share of
+        measurements is not enough, because the first measurement of a task takes longer, and
+        alternatives have many first measurements.
 
         Args:
-            batch_size: configurations per batch. Each is expected to take as long as the earlier
-                ones.
+            batch_size: the number of configurations in the next batch. Each is expected to take as
+                long as earlier ones.
         """
         others = self._all(self._others)
         measured = sum(usage.measured for usage in others)
@@ -290,7 +300,7 @@ class Allowances:
 
 
 def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
-    """The budgets of tasks that are predicted beforehand and of others; None for all tasks."""
+    """Each budget and its tasks: predicted ones (True), others (False), or all (None)."""
     if budget.unpredicted is None:
         return [(budget, None)]
     other = attrs.evolve(budget, measurements=budget.unpredicted)
@@ -298,10 +308,13 @@ def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
 
 
 def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
-    """Tasks in the order in which a small budget reaches them: most of the network's work first."""
+    """Sort tasks by their part of the network's work, largest first.
+
+    A small budget reaches the first tasks only.
+    """
     return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
 
 
 def _share_of(count: int, share: float) -> int:
-    """A share of some measurements; one at least, unless there are none."""
+    """A share of a number of measurements, rounded down, but at least 1 (unless ``count`` is 0)."""
     return min(count, max(1, math.floor(share * count)))

@@ -16,15 +16,15 @@ from chameleon_core.stages import Disturbance, Frontend
 from chameleon_core.store import RecordStore
 
 DISTURBANCE = "disturbance"
-"""Name of the fact in a run's store that says what disturbed its timing."""
+"""Key under which a run's store keeps how much its timing was disturbed."""
 
 
 class RunTotals:
-    """Wall-clock and disturbance of a run, those of its earlier processes included.
+    """Wall-clock time and disturbance of a run, summed over all its processes.
 
     Args:
-        store: the run's.
-        runner: measures, and knows the time.
+        store: the run's record store, with the sums of earlier processes.
+        runner: the runner of this process, whose clock and disturbance are added.
     """
 
     def __init__(self, store: RecordStore, runner: CheckedRunner) -> None:
@@ -36,25 +36,25 @@ class RunTotals:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock in seconds."""
+        """Wall-clock time of the run in seconds."""
         return self._seconds_before + self._runner.now() - self._started
 
     @property
     def disturbance(self) -> Disturbance:
-        """How much timing was disturbed."""
+        """How much other work of the machine disturbed the run's timing."""
         return self._disturbance_before + self._runner.disturbance()
 
     def keep(self) -> None:
-        """Have them in the store, for the next process of the run."""
+        """Write the sums into the store, for the next process of the run."""
         self._store.set_fact("seconds", self.seconds)
         self._store.set_fact(DISTURBANCE, self.disturbance.to_json())
 
 
 def disturbance_of(store: RecordStore) -> Disturbance:
-    """How much timing was disturbed, as far as a run has kept it.
+    """How much timing was disturbed, as the run's store last recorded it.
 
     Args:
-        store: the run's.
+        store: the run's record store.
     """
     facts = store.fact(DISTURBANCE)
     return Disturbance() if facts is None else Disturbance.from_json(facts)
@@ -68,13 +68,13 @@ class RunContext:
         pipeline: the pipeline.
         frontend: the pipeline's frontend.
         target: the resolved target.
-        batch_size: configurations per round.
+        batch_size: the number of configurations per round.
         folder: the run folder.
         runner: the runner.
-        records: the run's record databases.
-        totals: sums over all processes.
-        publish: sends an event to all listeners.
-        interruption: the request to stop.
+        records: the record databases of other runs that this run uses.
+        totals: sums over all processes of the run.
+        publish: a function that sends an event to all listeners.
+        interruption: the user's request to stop the run, if any.
     """
 
     pipeline: ResolvedPipeline
@@ -90,5 +90,5 @@ class RunContext:
 
     @property
     def store(self) -> RecordStore:
-        """The run's records."""
+        """The run's record store."""
         return self.folder.store

@@ -1,4 +1,4 @@
-"""Stopping in two steps: the first signal ends the run in order, the second at once."""
+"""Stopping in two steps: the first signal ends the run in order, the second kills it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from chameleon_core.errors import ChameleonError, ExitCode
 
 
 class RunInterrupted(ChameleonError):  # noqa: N818 - it is an outcome more than an error
-    """The run was asked to stop; what was measured is saved."""
+    """The user asked the run to stop; all measurements are saved."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
 class Interruption:
-    """A request to stop, and whom to pass it on to.
+    """A request to stop a run, and the functions to call on it.
 
     Attributes:
-        soft: called once, in a thread of its own, at the first request.
-        hard: called at the second request, before the process exits.
-        cut_short: whether the first signal is to cut short what the main thread does.
+        soft: the function that is called once, in a separate thread, at the first request. None if
+            nothing needs to be called.
+        hard: the function that is called at the second request, before the process exits, or None.
+        cut_short: whether the first signal should also interrupt the main thread's work.
     """
 
     def __init__(self) -> None:
@@ -32,23 +33,23 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether the run is to stop."""
+        """Whether a stop was requested."""
         return self._requested.is_set()
 
     def request(self) -> None:
-        """Ask the run to stop after what is in flight."""
+        """Ask the run to stop after the measurements that are running."""
         if not self.requested:
             self._requested.set()
             if self.soft is not None:
-                # Not in the signal handler itself: it runs amid any instruction of the main
-                # thread, which may hold a lock that stopping needs.
+                # A signal handler may interrupt the main thread while it holds a lock that ``soft``
+                # needs, so ``soft`` runs in another thread.
                 threading.Thread(target=self.soft, name="interrupt", daemon=True).start()
 
     def check(self) -> None:
-        """Raise where the run is to stop.
+        """Raise an error if a stop was requested.
 
         Raises:
-            RunInterrupted: it is.
+            RunInterrupted: a stop was requested.
         """
         if self.requested:
             raise RunInterrupted(
@@ -60,11 +61,11 @@ class Interruption:
     def at_once(self) -> Iterator[None]:
         """Let the first signal interrupt the context, instead of waiting for its end.
 
-        Use it for work of the main thread that leaves nothing half done on disk. The interrupted
-        code sees a ``KeyboardInterrupt``, as it would outside a run.
+        Use it for work of the main thread that leaves no unfinished files. The interrupted code
+        gets a ``KeyboardInterrupt``, as it would outside a run.
 
         Raises:
-            RunInterrupted: the run is to stop.
+            RunInterrupted: a stop was requested.
         """
         self.check()
         self.cut_short = True
@@ -75,4 +76,4 @@ class Interruption:
             raise
         finally:
             self.cut_short = False
-        self.check()  # somebody may have taken the exception for a failure of their own
+        self.check()  # code in the context may have caught the exception

@@ -1,4 +1,4 @@
-"""Checks what plugins hand back, and names the plugin that breaks its contract."""
+"""Checks the values that plugins return, and names the plugin that breaks its contract."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PluginContract:
 
     Attributes:
         noun: the plugin's kind in the singular, such as ``explorer``.
-        name: what the pipeline calls it.
+        name: the plugin's name in the pipeline.
     """
 
     noun: str
@@ -35,10 +35,12 @@ class PluginContract:
 
     @contextlib.contextmanager
     def call(self, doing: str) -> Iterator[None]:
-        """Let sentences through and turn every other exception into one.
+        """Turn a plugin's unexpected exceptions into a ``PluginError`` that names the plugin.
+
+        Subclasses of ``ChameleonError``, which are written for users, are passed on.
 
         Args:
-            doing: what the plugin is asked for, as in "failed to <doing>".
+            doing: the work of the plugin, as in "failed to <doing>".
         """
         try:
             yield
@@ -54,14 +56,17 @@ class PluginContract:
         return f"{self.noun} {self.name!r}"
 
     def broken(self, what: str) -> PluginError:
-        """The error for a broken contract."""
+        """The error for a broken contract.
+
+        ``what`` is the predicate of its message, as in "explorer 'x' <what>".
+        """
         return PluginError(
             f"{self.noun} {self.name!r} {what}",
             hint=f"`chameleon plugins check {self.name}` says what else is wrong with it",
         )
 
     def configs(self, value: Any, space: DesignSpace) -> Configs:
-        """An array of configurations, checked for shape and type, not for legality."""
+        """Check the shape and dtype of an array of configurations; they may still be illegal."""
         array = self._array(value)
         width = len(space.knobs)
         if array.size == 0:
@@ -73,16 +78,19 @@ class PluginContract:
         return array
 
     def in_range(self, value: Any, space: DesignSpace) -> Configs:
-        """The rows whose indices all name a choice; they may be illegal, repeated or visited."""
+        """The rows whose knob indices are all in range; they may be illegal or visited."""
         configs = self.configs(value, space)
         return configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
 
     def usable(self, value: Any, space: DesignSpace, visited: Visited) -> Configs:
-        """The legal, distinct, unvisited rows in their order; the others are dropped and logged."""
+        """The legal, distinct, unvisited rows in their order; others are dropped and logged."""
         return self._usable(self.configs(value, space), space, visited)[0]
 
     def candidates(self, value: Any, space: DesignSpace, visited: Visited) -> Candidates:
-        """An explorer's candidates without unusable rows; NaN scores count as the lowest."""
+        """An explorer's candidates without unusable rows.
+
+        A score that is not finite becomes the lowest finite score.
+        """
         if not isinstance(value, Candidates):
             raise self.broken(f"returned a {type(value).__name__} instead of Candidates")
         configs = self.configs(value.configs, space)
@@ -91,7 +99,10 @@ class PluginContract:
         return attrs.evolve(value, configs=usable, scores=scores[rows])
 
     def scores(self, value: Any, count: int) -> Scores:
-        """Scores of shape (count,), NaN replaced by the lowest finite one."""
+        """Check scores of shape (count,).
+
+        A score that is not finite becomes the lowest finite score, and a warning is logged.
+        """
         array = self._array(value)
         if array.shape != (count,) or not np.issubdtype(array.dtype, np.number):
             raise self.broken(
@@ -110,7 +121,7 @@ class PluginContract:
         return scores
 
     def rows(self, value: Any, count: int) -> NDArray[np.intp]:
-        """Distinct rows of an array of ``count`` rows, in their order; the others are dropped."""
+        """Row numbers between 0 and ``count``, distinct and in their order; others are dropped."""
         array = self._array(value)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or not len(array)):
             raise self.broken(f"returned {array.dtype} of shape {array.shape} instead of rows (n,)")
@@ -130,7 +141,8 @@ class PluginContract:
         if not len(configs):
             return configs, np.empty(0, np.intp)
         rows = np.flatnonzero(space.legal(configs))
-        # Only legal rows have an identity: an index out of range could alias another's.
+        # Keys identify legal rows only: a row with an index out of range may have the key of
+        # another row.
         legal = configs[rows].astype(np.int32)
         _, first = np.unique(space.keys(legal), return_index=True)
         rows, legal = rows[np.sort(first)], legal[np.sort(first)]
@@ -146,5 +158,5 @@ class PluginContract:
 
 
 def contract_of(spec: StageSpec) -> PluginContract:
-    """The contract of a chosen stage."""
+    """The contract of a stage that the pipeline names."""
     return PluginContract(noun=KINDS[spec.kind].noun, name=spec.name)

@@ -1,4 +1,4 @@
-"""A run: one sequence from locking its folder to its result."""
+"""A run: the sequence of its steps, from locking its folder to its result."""
 
 from __future__ import annotations
 
@@ -66,19 +66,20 @@ def run_pipeline(
     listeners: Iterable[object] = (),
     interruption: Interruption | None = None,
 ) -> RunResult:
-    """Run a pipeline in its folder, or continue it there. A finished run is only read.
+    """Run a pipeline in its folder, or continue its run. A finished run is only read.
 
     Args:
         pipeline: the pipeline.
-        fresh: move an earlier run in the folder aside and start anew.
-        listeners: objects or modules that implement ``EventHooks``, beside installed plugins.
+        fresh: whether to move an earlier run in the folder aside, and start a new one.
+        listeners: objects or modules that implement ``EventHooks``. They get events in addition to
+            installed plugins.
         interruption: an object with which another thread or a signal can stop the run.
 
     Returns:
-        The result, also in the folder's ``best.json``.
+        The result, which is also written to ``best.json`` in the folder.
 
     Raises:
-        ConfigError: the model or the target does not fit its description in the pipeline.
+        ConfigError: the model or the target does not fit the pipeline.
         PluginError: a plugin breaks its contract.
         RunFolderError: the folder is locked, cannot be written, or belongs to another pipeline.
         RunInterrupted: the run was stopped; all measurements are saved.
@@ -88,7 +89,7 @@ def run_pipeline(
         finished = folder.finished(pipeline)
         if finished is not None:
             return RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
-        # From here on it is unfinished, whatever an earlier run with a smaller budget said.
+        # The run counts as unfinished again, even if it ended before with a smaller budget.
         folder.finish(pipeline, None)
         plugins = default_registry().manager.get_plugins()
         bus = EventBus([*plugins, *listeners, event_log(folder.events)])
@@ -116,7 +117,7 @@ def run_pipeline(
                 interruption=interruption,
             )
             result = _executed(run)
-        # Not before all is written: the disk may be full.
+        # The event comes after all files are written, because the disk may be full.
         bus.publish(
             RunFinished(folder=str(folder.path), seconds=result.seconds, result=result.to_json())
         )
@@ -124,7 +125,7 @@ def run_pipeline(
 
 
 def _executed(run: RunContext) -> RunResult:
-    """All steps in their order; each may take minutes."""
+    """Run all steps in their order; each may take minutes."""
     measures = run.pipeline.budget.measurements != 0
     if measures:
         _check(run)
@@ -139,21 +140,21 @@ def _executed(run: RunContext) -> RunResult:
 
 
 def _check(run: RunContext) -> None:
-    """Have the frontend refuse a model that it cannot deliver here."""
-    if run.runner.measures_hardware:  # recorded times say nothing of what can be delivered here
-        # What it compiles is thrown away, so the first signal ends it.
+    """Let the frontend raise an error if it cannot deliver the model on this machine."""
+    if run.runner.measures_hardware:  # replayed times need no delivery
+        # The check keeps no files, so the first signal may interrupt it.
         with run.interruption.at_once():
             check(run)
 
 
 def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
-    """Tune the operators of the frontend's choice, and deliver its network."""
+    """Tune the operators that follow from the frontend's choice, and deliver the network."""
     choice = choice_of(run)
     tasks = named_tasks(run.pipeline, run.frontend, run.target)
     spaces = spaces_of(run.pipeline, tasks)
     run.records.take(tasks, spaces)
     task_runs = _task_runs(run, tasks, spaces)
-    # Asked before tuning begins: a broken baseline should not show after an hour.
+    # Baselines are made before tuning begins, so that a broken one fails at once.
     baselines = [Baselines.of(task, run.pipeline.baselines) for task in tasks]
     try:
         _tune(run, task_runs, choice)
@@ -169,7 +170,7 @@ def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
 def _task_runs(
     run: RunContext, tasks: Sequence[Task], spaces: Sequence[DesignSpace]
 ) -> list[TaskRun]:
-    """Every task with its stages and its records, and with what earlier runs suggest for it."""
+    """The search of every task, with its records and the suggestions of earlier runs."""
     device = device_of(run.pipeline, run.target)
     archive, watch = Archive(), FallbackWatch()
     task_runs = [
@@ -264,8 +265,9 @@ def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, An
 def _delivered(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
     run.interruption.check()
     if not run.runner.measures_hardware:
-        return NetworkResult()  # recorded times say nothing of what would be compiled here
-    # Everything measured is stored; compiling and verifying can be done again.
+        return NetworkResult()  # replayed times have no kernels
+    # All measurements are stored, and delivery can be repeated, so the first signal may interrupt
+    # it.
     with run.interruption.at_once():
         return deliver(run, operators)
 
@@ -273,7 +275,7 @@ def _delivered(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkR
 def _finished(
     run: RunContext, operators: Sequence[OperatorResult], network: NetworkResult
 ) -> RunResult:
-    """Write ``best.json`` and the listings."""
+    """Write ``best.json`` and the listings of winners, and return the result."""
     result = RunResult(
         folder=run.folder.path,
         seconds=run.totals.seconds,
@@ -292,7 +294,7 @@ def _finished(
 
 
 def _usage(run: RunContext) -> str:
-    """How the result is used; of recorded times there is nothing to use."""
+    """The command or Python code that uses the result; empty if the run replayed recorded times."""
     usage = run.pipeline.model.record.usage if run.runner.measures_hardware else ""
     command = usage.startswith("chameleon ")
     trusted = command and any(sources_in(run.pipeline.model.options))
@@ -300,8 +302,8 @@ def _usage(run: RunContext) -> str:
 
 
 def _list_winners(run: RunContext, result: RunResult) -> None:
-    """Have listings of winners made; the result is kept by now, whatever goes wrong with them."""
-    # Recorded times say nothing of what would be compiled here.
+    """Write listings of the winners. The result is already stored, so errors are only logged."""
+    # Replayed times are not those of kernels that this machine would compile.
     listings = run.pipeline.space.record.listings
     if run.runner.measures_hardware and listings:
         try:

@@ -1,4 +1,4 @@
-"""Rounds of a run: tasks are chosen and have batches measured, until all tasks have ended."""
+"""Rounds of a run: tasks are chosen and their batches measured, until all tasks have ended."""
 
 from __future__ import annotations
 
@@ -25,28 +25,33 @@ from chameleon_core.schedulers import Scheduler, SchedulerContext
 log = structlog.get_logger()
 
 InFlight = Callable[[int], AbstractContextManager[BatchesInFlight]]
-"""Has batches of at most so many tasks measured at the same time."""
+"""A function of the number of tasks that may have a batch in flight at the same time. It returns a
+context that measures the batches."""
 
 _SHARE_IS_UP = "the share of the time that other types may take is spent"
 
 GUESSES = 3
-"""First guesses measured of a task at most where they fail, before it has a batch."""
+"""Largest number of a task's first guesses that are measured before its first batch, if they
+fail."""
 
 
 class Tuning:
-    """Gives batches to the tasks of a run, as its scheduler and its budget say.
+    """Chooses the tasks of a run that get batches, with the run's scheduler and budget.
 
     Args:
-        runs: the tasks; of an alternative ``base`` is set where its task is among them.
-        pipeline: names the scheduler and the budget.
-        batch_size: configurations measured per round.
+        runs: the searches of all tasks. ``base`` of an alternative is set if the run has the task
+            that it may replace.
+        pipeline: the pipeline, which names the scheduler and the budget.
+        batch_size: the number of configurations measured per round.
         interruption: the request to stop.
-        after_batch: called after each batch that was measured and learnt.
-        after_guesses: called once every task has a time, with the seconds of all tasks, as often as
-            each occurs.
-        seconds_before: ``Allowance.seconds_before``.
-        measures_hardware: whether measuring takes real time. Recorded measurements cost nothing,
-            and statistics of tables are of whole budgets.
+        after_batch: a function that is called after each measured and learnt batch.
+        after_guesses: a function that is called once every task has a time. Its argument is the
+            time of one inference in seconds: the sum of the tasks' best times, each times the
+            task's weight.
+        seconds_before: the wall-clock time in seconds before the first task was tuned.
+        measures_hardware: whether the runner measures hardware, which takes real time. If False,
+            times are replayed at no cost, so tasks do not end early because all measurements fail,
+            or because alternatives take too long.
     """
 
     def __init__(
@@ -72,8 +77,8 @@ class Tuning:
         self._interruption = interruption
         self._after_batch = after_batch
         self._after_guesses: Callable[[float], None] | None = after_guesses
-        # Alternatives come once the others have ended: nothing of these depends on them, and what
-        # an alternative has to beat is known.
+        # Alternatives are tuned after all other tasks have ended. The other tasks do not depend on
+        # alternatives, and the time that an alternative has to beat is known then.
         self._groups = [
             CheckedScheduler(
                 pipeline.scheduler,
@@ -87,28 +92,29 @@ class Tuning:
 
     @property
     def total_measurements(self) -> int | None:
-        """The number of measurements at which the budget ends the run, or None."""
+        """The number of measurements at which the budget ends the run, or None for no limit."""
         return self._allowances.total_measurements
 
     @property
     def seconds_left(self) -> float | None:
-        """Wall-clock in seconds that all tasks together may still take; None for no limit."""
+        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
         return self._allowances.seconds_left
 
     def most_measurements(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task; None without such a limit."""
+        """The number of measurements at which the budget ends a task, or None for no limit."""
         return self._allowances.most(run)
 
     def tune(self, in_flight: InFlight, *, guesses_at_once: int, tasks_at_once: int) -> None:
         """Tune until every task has ended.
 
         Args:
-            in_flight: has batches measured.
-            guesses_at_once: first guesses in flight at the same time, at most.
-            tasks_at_once: tasks that have a batch in flight at the same time, at most.
+            in_flight: a function that returns a context which measures batches, for a number of
+                tasks.
+            guesses_at_once: the largest number of first guesses in flight at the same time.
+            tasks_at_once: the largest number of tasks with a batch in flight at the same time.
 
         Raises:
-            RunInterrupted: the run was asked to stop; what was measured is saved.
+            RunInterrupted: the user asked the run to stop; all measurements are saved.
             PluginError: a plugin breaks its contract.
         """
         for group in self._groups:
@@ -120,13 +126,13 @@ class Tuning:
     def _rounds(self, group: CheckedScheduler, batches: BatchesInFlight, *, at_once: int) -> None:
         """Tune until every task of a group has ended.
 
-        The next task is chosen as soon as fewer than ``at_once`` are in flight: when that is does
-        not depend on a clock, so that a resumed run chooses as it did before.
+        The next task is chosen as soon as fewer than ``at_once`` tasks are in flight. This moment
+        does not depend on a clock, so a resumed run chooses the same tasks as before.
 
         Args:
-            group: the tasks.
-            batches: has batches measured.
-            at_once: tasks in flight at the same time, at most.
+            group: the tasks and their scheduler.
+            batches: measures batches.
+            at_once: the largest number of tasks in flight at the same time.
         """
         try:
             while True:
@@ -149,17 +155,17 @@ class Tuning:
     def _first_guesses(
         self, group: CheckedScheduler, batches: BatchesInFlight, *, at_once: int
     ) -> None:
-        """Have one configuration of every task measured before any of the group has a batch.
+        """Measure one configuration of every task, before any task of the group has a batch.
 
-        Where tasks share a budget, it may be spent before each of them had a batch. So the ones
-        with most of the network's work come first, each with what its space recommends; where that
-        fails, with the next guess, once all others had one. Nothing is searched and nothing
-        learnt, so that the order in which the measurements arrive makes no difference.
+        Tasks that share a budget may spend it before each task had a batch. So each task first
+        measures the first guess of its space, the tasks with most of the network's work first. If
+        the guess fails, the next guess is measured, after all other tasks had one. Nothing is
+        searched for or learnt, so the order in which the measurements arrive makes no difference.
 
         Args:
-            group: the tasks.
-            batches: has guesses measured; at its end nothing is in flight.
-            at_once: guesses in flight at the same time.
+            group: the tasks and their scheduler.
+            batches: measures the guesses. At the end nothing is in flight.
+            at_once: the largest number of guesses in flight at the same time.
         """
         if not self._allowances.shared or len(self._runs) == 1:
             return
@@ -189,14 +195,14 @@ class Tuning:
                 self._finish(*batches.first(), batches, share=False)
 
     def _begin(self, run: TaskRun, propose: Callable[[], Batch], batches: BatchesInFlight) -> None:
-        """Have a task's next batch measured, or end it where there is none."""
+        """Propose a task's next batch and measure it, or end the task if there is no batch."""
         batch, seconds = batches.search(propose)
         if not batch.configs:
             run.adopt_leftovers()
             self._end(run, "the space is exhausted")
         elif batch.missing:
             run.adopt_leftovers(batch)
-            left = self._left(run)  # what was adopted has used up some of the budget
+            left = self._left(run)  # adopted measurements have used up a part of the budget
             if left is not None:
                 batch.shorten(left)
             if batch.missing and self._allowances.time_is_up(run):
@@ -213,7 +219,7 @@ class Tuning:
     def _finish(
         self, run: TaskRun, batch: Batch, batches: BatchesInFlight, *, share: bool = True
     ) -> None:
-        """Have a task learn a complete batch."""
+        """Let a task learn a complete batch, and announce the batch."""
         seconds = batches.learn(batch)
         if batch.submitted:
             run.announce(batch, limit=self._limit(run), learn_seconds=seconds)
@@ -224,7 +230,7 @@ class Tuning:
             self._add_up_guesses()
 
     def _add_up_guesses(self) -> None:
-        """Say what all tasks take once each has a time, the first time that they have."""
+        """Call ``after_guesses`` with the time of all tasks, once each task has a time."""
         measured = [run for run in self._runs if not run.task.alternative_of]
         times = [run.tuner.best.cost for run in measured if run.tuner.best is not None]
         if self._after_guesses is not None and len(times) == len(measured):
@@ -233,11 +239,11 @@ class Tuning:
             self._after_guesses = None
 
     def _share_best(self, run: TaskRun) -> None:
-        """Suggest the best configuration of a task to the tasks that have the same knobs.
+        """Suggest the best configuration of a task to all tasks with the same knobs.
 
-        In a network the same layer occurs with other epilogues (with a residual, without an
-        activation): the best configuration of one is nearly always near the best of the other, and
-        a scheduler gives each of them a few batches only.
+        A network often has the same layer with other epilogues (with a residual, without an
+        activation). The best configuration for one of these tasks is nearly always near the best
+        for the others, and a scheduler gives each task few batches.
         """
         best = run.tuner.best
         if best is None:
@@ -247,7 +253,7 @@ class Tuning:
                 other.tuner.suggest(best.config)
 
     def _end_those_that_may(self, group: CheckedScheduler) -> None:
-        """End tasks that have spent their budget, or all; those in flight are learnt first."""
+        """End waiting tasks without budget, or all if the target latency is reached."""
         self._end_those_that_fail_alike()
         for run in group.runs:
             if run.state.waiting:
@@ -256,14 +262,14 @@ class Tuning:
             self._end_all(group, "the target latency is reached")
 
     def _end_those_that_fail_alike(self) -> None:
-        """Give up what no search can mend: a task, or all of them where nothing works at all."""
+        """End each task whose measurements all failed alike, or all if everything failed alike."""
         everything = [m for run in self._runs for m in run.tuner.measurements]
         self._give_up(self._runs, everything)
         for run in self._runs:
             self._give_up([run], run.tuner.measurements)
 
     def _give_up(self, runs: Sequence[TaskRun], measurements: Sequence[Measurement]) -> None:
-        """End tasks that wait for a batch where all their measurements failed alike."""
+        """End the waiting ones among some tasks, if all their measurements failed alike."""
         waiting = [run for run in runs if run.state.waiting]
         if not waiting or self._convincing is None:
             return
@@ -291,9 +297,10 @@ class Tuning:
             self._end(run, _SHARE_IS_UP)
 
     def _share_is_up(self, run: TaskRun) -> bool:
-        """Whether an alternative may have no further batch for the time that those have taken.
+        """Whether an alternative gets no further batch, because alternatives have used their time.
 
-        Each has one measurement whatever that takes: without any it is of no use.
+        Each alternative has one measurement, however long it takes, because without a measurement
+        it is useless.
         """
         if not (self._measures_hardware and run.task.alternative_of and run.tuner.measurements):
             return False
@@ -316,7 +323,7 @@ class Tuning:
 
     @staticmethod
     def _spent(run: TaskRun) -> Spent:
-        # What is in flight is as good as measured: the budget must not be given away twice.
+        # Configurations in flight count as measured, so that the budget is not spent twice.
         measured = len(run.tuner.measurements) + run.in_flight
         return Spent(
             measured=measured,
@@ -327,26 +334,26 @@ class Tuning:
 
 
 def _alike(run: TaskRun, other: TaskRun) -> bool:
-    """Whether a configuration means the same to both tasks, and both spend one allowance."""
+    """Whether two tasks have the same operator and knobs, and both or neither is an alternative."""
     if bool(run.task.alternative_of) != bool(other.task.alternative_of):
         return False
     return run.task.operator == other.task.operator and run.space.knobs == other.space.knobs
 
 
 class CheckedScheduler:
-    """Tasks of a run with the scheduler that chooses among them, which may break its contract.
+    """Tasks of a run, and the scheduler that chooses among them, with checks of its choices.
 
     Args:
-        spec: names the scheduler.
-        runs: the tasks.
-        rng: the scheduler's own generator.
-        batch_size: configurations per batch.
+        spec: the scheduler of the pipeline.
+        runs: the searches of the tasks.
+        rng: the scheduler's own random generator.
+        batch_size: the number of configurations per batch.
 
     Attributes:
         runs: the tasks.
 
     Raises:
-        PluginError: the scheduler does not start.
+        PluginError: the scheduler fails to start.
     """
 
     def __init__(
@@ -361,7 +368,7 @@ class CheckedScheduler:
             )
 
     def next(self) -> TaskRun | None:
-        """The task that gets the next batch; None where none is to have one now.
+        """The task that gets the next batch, or None if no task gets one now.
 
         Raises:
             PluginError: the scheduler breaks its contract.

@@ -1,1 +1,1 @@
-"""Pipelines: the description of a run, read from YAML. Errors name line and column."""
+"""Pipelines: descriptions of runs, read from YAML. Error messages name the line and column."""

@@ -1,4 +1,4 @@
-"""The types that an option may have, read once for values and schemas, and durations."""
+"""The types that an option may have, for reading values and for schemas, and durations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)\s*")
 
 DURATION = rf"^\s*(?:{_PART.pattern})+$"
-"""What a duration looks like, but for the order of its units."""
+"""Regular expression of a duration. It does not check that units go from large to small."""
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in a text such as ``1h30m``.
+    """Convert a duration such as ``1h30m`` to seconds.
 
     Raises:
-        ValueError: it is no duration, or its units do not go from large to small.
+        ValueError: ``text`` is no duration, or its units do not go from large to small.
     """
     rest = text.strip()
     total = 0.0
@@ -44,12 +44,15 @@ SCALARS = (bool, int, float, str, Path, types.NoneType)
 
 
 def form_of(kind: Any) -> tuple[str, Any]:
-    """The form of an annotation, which is the name of a reader's method, and what is in it.
+    """The form of an annotation, such as ``union``, and the parts of the annotation.
+
+    The form is the name of a method that reads values of this form.
 
     Returns:
-        ``anything``; ``union`` with its members; ``choice`` with what each value stands for;
-        ``scalar`` with one of ``SCALARS``; or ``section`` with an attrs class. A ``mapping`` has
-        its values' type, a ``sequence`` a class and its entries' types. Else ``unknown``.
+        A pair, such as ``scalar`` with one of ``SCALARS``, or ``section`` with an attrs class. The
+        form ``union`` comes with its members, and ``choice`` with a mapping from value to meaning.
+        A ``mapping`` has its values' type, and a ``sequence`` a class and its entries' types.
+        ``anything`` has None, and ``unknown`` the annotation.
     """
     # Names of types: those of ``NewType``, and of ``type`` statements.
     kind = getattr(kind, "__supertype__", getattr(kind, "__value__", kind))
@@ -80,6 +83,6 @@ def _form_of_class(kind: Any, origin: type, arguments: tuple[Any, ...]) -> tuple
 
 
 def fixed_entries(origin: type, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The types of a tuple's entries, or None of a sequence of any length."""
+    """The types of a tuple's entries, or None for a sequence of any length."""
     fixed = origin is tuple and arguments and arguments[-1] is not Ellipsis
     return arguments if fixed else None

@@ -1,4 +1,4 @@
-"""Makes a pipeline of its sections: stages with checked options, or everything that is wrong."""
+"""Assembles a pipeline from its sections: stages with checked options, or a list of all faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
 
 ENVIRONMENT = "CHAMELEON_RECORDS"
-"""The variable that says what ``default`` means: ``none``, or another place than the user's own."""
+"""Environment variable for the meaning of ``default``: ``none``, or a place other than the user's
+own."""
 
 NONE, DEFAULT = "none", "default"
 
@@ -45,11 +46,12 @@ _KIND = "record_databases"
 
 @attrs.frozen(kw_only=True)
 class Databases:
-    """The databases of a pipeline.
+    """The record databases of a pipeline.
 
     Attributes:
-        specs: as in ``ResolvedPipeline.records``.
-        written: as in ``ResolvedPipeline.document``; None if nothing was written.
+        specs: the value of ``ResolvedPipeline.records``.
+        written: the value of ``records`` in ``ResolvedPipeline.document``; None if the pipeline has
+            no such key.
     """
 
     specs: tuple[StageSpec, ...] | None = None
@@ -57,12 +59,14 @@ class Databases:
 
 
 def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
-    """Read the key: a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
+    """Read the key ``records`` of a pipeline.
+
+    Its value is a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
 
     Args:
-        root: the pipeline.
-        stages: reads stages.
-        by_default: whether a pipeline without the key means ``default``.
+        root: the pipeline as nodes.
+        stages: the reader of stages.
+        by_default: whether a pipeline without the key uses ``default``.
     """
     node = root.get("records")
     if node is None or node.value is None:
@@ -78,7 +82,7 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
     for entry in entries:
         more = _specs(entry, stages)
         specs += more
-        # What a word means is another thing elsewhere.
+        # A word is written as it is, because its meaning depends on the machine.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
         written += [word] if word else [spec.to_json() for spec in more]
     return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
@@ -111,12 +115,12 @@ def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
 
 
 def _of_places(registry: Registry) -> list[Registration]:
-    """The databases that are named by where they are."""
+    """The kinds of databases that a path or URL alone can name."""
     return [entry for entry in registry.entries(_KIND) if entry.record.place_option]
 
 
 def _by_environment() -> str:
-    """The place of ``default``: a word, a URL, or a path relative to the working folder."""
+    """The place that ``default`` means: a word, a URL, or an absolute path."""
     text = os.environ.get(ENVIRONMENT, "") or DEFAULT
     if text in {NONE, DEFAULT} or "://" in text:
         return text
@@ -124,20 +128,20 @@ def _by_environment() -> str:
 
 
 def _shortest(options: dict[str, Any]) -> Any:
-    """A frontend's options as people write them: the value alone if there is but one."""
+    """A frontend's options in short form: the value alone if there is only one option."""
     values = list(options.values())
     alone = len(values) == 1 and values[0] is not None and not isinstance(values[0], Mapping)
     return values[0] if alone else options
 
 
 class Assembler(StageReader):
-    """Checks one pipeline, section by section, and collects the problems of all of them.
+    """Checks one pipeline, section by section, and collects the faults of all sections.
 
     Args:
-        root: what the user wrote, a mapping, with overrides applied.
-        registry: where names are looked up.
-        problems: what is wrong already.
-        sharing: whether a pipeline that says nothing of records means the user's own database.
+        root: the user's pipeline as a mapping, after overrides.
+        registry: the registry in which names are looked up.
+        problems: the faults that were found before.
+        sharing: whether a pipeline without the key ``records`` uses the user's own database.
     """
 
     def __init__(
@@ -149,7 +153,7 @@ class Assembler(StageReader):
         self._root = expand_presets(root, self._preset, registry)
 
     def assemble(self, source: Path | None) -> ResolvedPipeline:
-        """The pipeline, or a ``PipelineError`` with everything that is wrong."""
+        """Return the pipeline, or raise a ``PipelineError`` with all faults."""
         keys = keys_of(self.registry)
         self.expect_keys(self._root, keys)
         model = self._model()
@@ -198,12 +202,13 @@ class Assembler(StageReader):
             output=output,
             preset=self._preset,
             source=source,
-            # Left out where there is none: folders of runs that knew no such key stay theirs.
+            # Keys without a value are left out, so that older run folders without the key still
+            # match.
             document={key: sections[key] for key in keys if sections.get(key) is not None},
         )
 
     def subject(self) -> Subject:
-        """The subject of the tuning, or a ``PipelineError`` with what is wrong with it."""
+        """Return the subject of the tuning, or raise a ``PipelineError`` with all its faults."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self.problems)
@@ -211,7 +216,7 @@ class Assembler(StageReader):
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
-        """The search, or a ``PipelineError`` with what is wrong with it."""
+        """Return the search stages, or raise a ``PipelineError`` with all their faults."""
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
         budget = self.value(self._root, "budget", Budget, Budget())
         seed = self._seed()
@@ -253,7 +258,7 @@ class Assembler(StageReader):
         return self.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
 
     def _target(self) -> tuple[Any, Any, Any]:
-        """The target for its resolver, the same as it was written, and the resolver."""
+        """The target as a string for its resolver, as the user wrote it, and the resolver."""
         node = self._root.get("target")
         if node is None:
             self.say(self._root.mark, "missing 'target', such as 'native'")
@@ -262,7 +267,7 @@ class Assembler(StageReader):
         shown, target = text.plain(), None
         with self.collecting():
             if text.is_mapping:
-                # Resolvers read texts.
+                # Resolvers read strings.
                 target = json.dumps(shown, sort_keys=True)
             else:
                 target = self.structurer.make(text, str, "'target'")
@@ -283,7 +288,7 @@ class Assembler(StageReader):
         return target, shown, resolver
 
     def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
-        """The target itself, a text or a mapping, and the stage that is to read it."""
+        """The target itself, a string or a mapping, and the name of its resolver, if any."""
         text, name, known = node, None, ("text", "resolver")
         if node.is_mapping and (node.get("text") or node.get("resolver")):
             for key, item in node.items():
@@ -298,7 +303,10 @@ class Assembler(StageReader):
         return text, name
 
     def _sections(self, model: Any, *, measured: bool = False) -> dict[str, Any]:
-        """The sections of plugins that say something; on demand what measurements depend on."""
+        """The sections of plugins that are not empty.
+
+        With ``measured``, only the sections that measurements depend on.
+        """
         sections: dict[str, Any] = {}
         for name, record in self.registry.sections.items():
             node = self._root.get(name)
@@ -358,7 +366,8 @@ class Assembler(StageReader):
         require: Requirement | None = self.value(self._root, "require", Requirement | None)
         names = [spec.name for spec in baselines if spec is not None]
         if require is not None and require.against not in names:
-            # Listed in full, for another distribution has a baseline of that name.
+            # ``baselines`` has the full name if another distribution has a baseline of the same
+            # name.
             full = [name for name in names if name.rpartition(":")[2] == require.against]
             require = attrs.evolve(require, against=full[0]) if len(full) == 1 else require
         if require is not None and require.against and require.against not in names:
@@ -378,7 +387,7 @@ class Assembler(StageReader):
         return seed
 
     def _output(self, source: Path | None) -> Path:
-        # Results belong to where the command is given, inputs to where the pipeline is.
+        # Outputs are relative to the working folder, inputs to the pipeline's folder.
         default = f"runs/{source.stem if source is not None else 'pipeline'}"
         text: str = self.value(self._root, "output", str, default)
         if not text.strip():

@@ -1,4 +1,4 @@
-"""The parts of a pipeline that a run folder's records depend on; they bind the folder to it."""
+"""The parts of a pipeline that a run folder's records depend on, and that must not change."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from chameleon_core.plugins.options import BINDS, former_names, renamed
 from chameleon_core.plugins.records import SectionRecord
 
 _FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
-"""Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
-the winners are compared with, and where else there are records, which a run copies as it begins."""
+"""Keys of a pipeline that measurements do not depend on: the length of the search, the folder, the
+baselines, and the record databases, whose records a run copies when it begins."""
 
 _NAMED = 4
-"""Differences that a sentence names."""
+"""Number of differences that a message names."""
 
 
 def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None:
-    """How a pipeline differs, in what records depend on, from one that was written down.
+    """Describe how a pipeline differs from an earlier one, in the parts that records depend on.
 
-    A deadline, the place of a tracker or the number of attempts decide whether there is a
-    measurement, not what it says.
+    Options that only decide whether there is a measurement, and not its value, do not count. Such
+    options are a deadline, the address of a tracker or the number of attempts.
 
     Args:
-        old: ``ResolvedPipeline.document`` of the other one.
-        pipeline: the pipeline.
+        old: ``ResolvedPipeline.document`` of the earlier pipeline.
+        pipeline: the present pipeline.
 
     Returns:
-        As ``seed was 0 and is 1``, or None if there is no difference.
+        A message such as ``seed was 0 and is 1``, or None if there is no difference.
     """
     free = _free_options(pipeline)
     sections = pipeline.known_sections
@@ -52,7 +52,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
 
 
 def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
-    """The names of the options that bind nothing, by key of the pipeline."""
+    """The names of the options that records do not depend on, by key of the pipeline."""
     specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in ("model", *STAGES)}
     return {
         key: frozenset(
@@ -65,7 +65,7 @@ def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
 
 
 def _in_current_names(document: Mapping[str, Any], pipeline: ResolvedPipeline) -> dict[str, Any]:
-    """A document in which options have the names that they have today."""
+    """A document with the present names of renamed options."""
     specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in STAGES}
     stages = {
         key: renamed(document[key], former_names(spec.record.options))
@@ -97,7 +97,7 @@ def _bound(
 
 
 def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
-    """A section without some options; those of a frontend stand below its name."""
+    """A section without some options. If ``nested``, the options are below a frontend's name."""
     if not isinstance(section, Mapping):
         return section
     if nested:
@@ -106,9 +106,10 @@ def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
 
 
 def _same_stage(stage: str | None, other: str | None) -> bool:
-    """Whether two names, as JSON, are one if only one of them says the distribution.
+    """Whether two names (as JSON) name the same stage, one of them with its distribution.
 
-    With a plugin that has a name of this project's, that name is written in full.
+    If another plugin has the same name as a stage of this project, the stage's name is written with
+    its distribution.
     """
     if stage is None or other is None or (":" in stage) == (":" in other):
         return False
@@ -117,11 +118,11 @@ def _same_stage(stage: str | None, other: str | None) -> bool:
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every key of nested JSON values with its value as JSON, as ``budget.patience`` and ``32``.
+    """Yield every key of nested JSON values with its value, such as ``budget.patience`` and ``32``.
 
     Args:
-        value: mappings are gone into; lists stay whole.
-        name: of the value itself.
+        value: the JSON value. Keys of mappings are joined by dots; lists are not split.
+        name: the key of the value itself.
     """
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():

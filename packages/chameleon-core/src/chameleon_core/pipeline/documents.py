@@ -1,4 +1,4 @@
-"""Files that are made of parts of pipelines, such as suites, read with everything wrong in them."""
+"""Files that consist of parts of pipelines, such as suites; all their faults are listed at once."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from chameleon_core.plugins.registry import Registry, default_registry
 
 
 class DocumentReader(StageReader):
-    """Reads a file of parts of pipelines, and collects what is wrong with them.
+    """Reads a file that consists of parts of pipelines, and collects its faults.
 
     Args:
-        path: the file; errors call it as it is given here.
-        overrides: assignments such as ``seeds=3``, stronger than the file.
-        registry: where names are looked up; the installed plugins if None.
-        keys: every key that the file may have.
-        wanted: begins the sentence that a file which is no mapping gets.
+        path: the file. Error messages name it as it is written in this argument.
+        overrides: assignments such as ``seeds=3``, which override the file.
+        registry: the registry of plugins; if None, the registry of installed plugins.
+        keys: all keys that the file may have.
+        wanted: the beginning of the error message for a file that is no mapping.
 
     Attributes:
-        root: the file with the overrides.
+        root: the file after the overrides.
 
     Raises:
-        PipelineError: it is no mapping.
-        ConfigError: it cannot be read.
+        PipelineError: the file is no mapping.
+        ConfigError: the file cannot be read.
     """
 
     def __init__(
@@ -49,5 +49,5 @@ class DocumentReader(StageReader):
         self.expect_keys(self.root, keys)
 
     def assembler(self, sections: Mapping[str, Item], mark: Mark) -> Assembler:
-        """Assemble a pipeline from parts of the file."""
+        """An assembler of a pipeline from parts of the file."""
         return Assembler(Node(value=dict(sections), mark=mark), self.registry, [])

@@ -1,4 +1,4 @@
-"""Options as JSON values: the inverse of reading them."""
+"""Options as JSON values, as a pipeline file would contain them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ import attrs
 from chameleon_core.plugins.registry import default_registry
 
 Tags = Mapping[str, type]
-"""Names of classes; an instance of one is written as a mapping with that name as its only key."""
+"""Classes by name. An instance is written as a mapping with the name of its class as the only
+key."""
 
 
 def registered_classes(kind: str) -> Tags:
-    """Names and classes of a kind of plugin, of the installed ones."""
+    """Names and classes of one kind of installed plugins."""
     return default_registry().classes(kind)
 
 
 def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags | None:
-    """The tags that the values of a field may have; None if they have none.
+    """The classes, by name, that a field's values may have; None if the field has no such names.
 
     Args:
-        field: its metadata may hold ``tagged``, with names and classes, or a kind of plugin.
-        classes: gives the names and classes of a kind.
+        field: the field. Its metadata may have ``tagged``: classes by name, or a kind of plugin.
+        classes: a function that returns the classes of a kind of plugin, by name.
     """
     tagged = field.metadata.get("tagged")
     return classes(tagged) if isinstance(tagged, str) else tagged
@@ -37,8 +38,8 @@ def default_of(
     """The default of an option as JSON values, or ``attrs.NOTHING`` if it has none.
 
     Args:
-        field: one that is computed of the other options has no default of its own.
-        classes: gives the names and classes of a kind of plugin.
+        field: the option. A default that is computed from other options counts as no default.
+        classes: a function that returns the classes of a kind of plugin, by name.
     """
     default: Any = field.default
     if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
@@ -51,14 +52,14 @@ def default_of(
 def to_json(
     value: Any, tags: Tags | None = None, *, classes: Callable[[str], Tags] = registered_classes
 ) -> Any:
-    """An options instance, or any value in one, as JSON values.
+    """Options, or any value in them, as JSON values.
 
     Args:
         value: an attrs instance, a container, an enum member, a path or a scalar.
-        tags: the names of a tagged field's classes.
-        classes: gives the names and classes of a kind of plugin.
+        tags: the classes, by name, that the values of a tagged field may have.
+        classes: a function that returns the classes of a kind of plugin, by name.
     """
-    # A stage among the options of another one says itself how a pipeline writes it.
+    # A stage that is an option of another stage has its own ``to_json``.
     value = value.to_json() if hasattr(value, "to_json") else value
     if attrs.has(type(value)):
         plain = {
@@ -82,7 +83,7 @@ def to_json(
 
 
 def _unwritten(field: attrs.Attribute[Any], value: Any) -> bool:
-    """Whether a field is left out: one whose metadata say so (``unwritten_default``), unchanged."""
+    """Whether a field is left out: unchanged, and marked as ``unwritten_default``."""
     return bool(
         field.metadata.get("unwritten_default") and getattr(value, field.name) == field.default
     )

@@ -1,4 +1,4 @@
-"""Loads a pipeline from a file or a mapping, and reports all of its errors at once."""
+"""Loads a pipeline from a file or a mapping, and reports all of its faults at once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def load_pipeline(
     """Read a pipeline file.
 
     Args:
-        path: the file. Error messages name it as it is written here.
+        path: the file. Error messages name it as it is written in this argument.
         overrides: assignments such as ``budget.measurements=64``, which override the file.
-        registry: the plugins; the installed plugins if None.
+        registry: the registry of plugins; if None, the registry of installed plugins.
         sharing: whether a pipeline without ``records`` uses the user's own database, as the command
             line does.
-        sections: keys of a pipeline that override the file.
+        sections: keys of a pipeline, with values that override those of the file.
 
     Raises:
         PipelineError: the pipeline has faults. The message has one line for each.
@@ -54,10 +54,10 @@ def from_dict(
 
     Args:
         document: the pipeline as JSON values.
-        overrides: as for ``load_pipeline``.
-        registry: as for ``load_pipeline``.
+        overrides: assignments such as ``budget.measurements=64``, which override ``document``.
+        registry: the registry of plugins; if None, the registry of installed plugins.
         folder: the folder for relative paths; the working folder if None.
-        sections: as for ``load_pipeline``.
+        sections: keys of a pipeline, with values that override those of ``document``.
 
     Raises:
         PipelineError: the pipeline has faults. The message has one line for each.
@@ -67,9 +67,9 @@ def from_dict(
 
 
 def subject_from_dict(document: Mapping[str, Any]) -> Subject:
-    """Load only those parts of a pipeline that are needed to interpret a run's records.
+    """Load only the parts of a pipeline that are needed to interpret a run's records.
 
-    A run can thus be exported even if, for example, its explorer is not installed.
+    With these parts, a run can be exported even if, for example, its explorer is not installed.
 
     Args:
         document: the pipeline, with all defaults.
@@ -86,9 +86,9 @@ def search_from_dict(
     """Load only the search stages of a pipeline, which need neither a model nor a target.
 
     Args:
-        document: the pipeline, or its search keys.
+        document: the pipeline, or only its keys of search stages.
         source: the name of the pipeline in error messages.
-        registry: as for ``load_pipeline``.
+        registry: the registry of plugins; if None, the registry of installed plugins.
 
     Raises:
         PipelineError: the search stages have faults. The message has one line for each.
@@ -97,7 +97,7 @@ def search_from_dict(
 
 
 def _overlaid(root: Node, sections: Mapping[str, Any] | None) -> Node:
-    """A pipeline with what the arguments of a program say."""
+    """A pipeline with the keys that a program gave as arguments."""
     if not sections or not (root.is_mapping or root.value is None):
         return root
     over = node_of(sections, "arguments")

@@ -1,4 +1,4 @@
-"""Stages that the options of another stage name, such as the members of a portfolio."""
+"""Stages that are options of another stage, such as the members of a portfolio."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from chameleon_core.plugins.registry import default_registry
 
 
 def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
-    """Replace the names of stages in options by resolved stages.
+    """Replace the names of stages in a stage's options by resolved stages.
 
-    An entry that the pipeline names is resolved already. Names come from defaults of options alone.
+    Names occur only in default values of options; a stage that the pipeline names is already
+    resolved.
 
     Args:
         options: the options of one stage.
-        choose: resolves a stage from its kind and name, with default options.
+        choose: a function that resolves a stage from its kind and name, with default options.
     """
     chosen = {
         field.alias: tuple(
@@ -34,13 +35,13 @@ def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
 
 
 def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
-    """Make a stage that another stage's options name.
+    """Make a stage that is an option of another stage.
 
     Args:
-        kind: a key of ``STAGE_KINDS``.
-        member: the stage as the pipeline resolved it. A name, in options that were made without a
-            pipeline, is an installed plugin with default options.
-        context: as for ``StageSpec.create``.
+        kind: the kind of the stage, a key of ``STAGE_KINDS``.
+        member: the stage as the pipeline resolved it. If the options were made without a pipeline,
+            it is the name of an installed plugin, which gets default options.
+        context: the context of the stage (``StageSpec.create``).
 
     Raises:
         PluginError: the plugin is unknown, or cannot be imported or made.

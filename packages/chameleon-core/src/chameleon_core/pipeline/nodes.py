@@ -1,4 +1,4 @@
-"""A pipeline as a tree of values that know where they were written, file names included."""
+"""A pipeline as a tree of values, each with the file, line and column that it comes from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from chameleon_core.errors import ConfigError, ExitCode
 
 
 def absolute(node: Node, *, source: bool = False) -> Node:
-    """The node with every text in it made an absolute path.
+    """Replace every relative path in a node by an absolute path.
 
     Args:
-        node: a text, or a list or mapping with texts.
-        source: whether the texts name Python objects, ``file.py:function`` or
-            ``module:function``; of these only files have a folder.
+        node: a string, or a list or mapping of strings.
+        source: whether the strings name Python objects, as ``file.py:function`` or
+            ``module:function``. Only names of files are then replaced.
     """
     value = node.value
     if isinstance(value, str):
@@ -38,12 +38,12 @@ def absolute(node: Node, *, source: bool = False) -> Node:
 
 def _join(text: str, folder: Path) -> str:
     if re.match(r"[a-z]+://", text):
-        return text  # a URL, where an option takes one
+        return text  # a URL is no path
     return os.path.normpath(folder / Path(text).expanduser())
 
 
 def missing_sources(node: Node) -> list[tuple[Node, str]]:
-    """The texts of an absolute source that name a file which is not there, and the file."""
+    """The nodes that name a source file which does not exist, each with the name of the file."""
     if isinstance(node.value, str):
         file, _, _ = _parts(node.value)
         absent = _is_file_name(file) and not Path(file).is_file()
@@ -58,7 +58,7 @@ def missing_sources(node: Node) -> list[tuple[Node, str]]:
 
 def _source(text: str, folder: Path) -> str:
     file, colon, attribute = _parts(text)
-    # A saved program has no function, so its name alone could be a module's as well.
+    # A saved program is named without a function, so the name could also be a module's.
     is_file = _is_file_name(file) or (not colon and (folder / file).is_file())
     return _join(file, folder) + colon + attribute if is_file else text
 
@@ -77,11 +77,13 @@ class Mark:
     """A line and column of a document.
 
     Attributes:
-        source: the file as the user named it, or words such as ``--set seed=x``.
-        line: counted from 1; 0 if the source is no file.
-        column: counted from 1; 0 if the source is no file.
-        folder: what relative paths written there are relative to; None is the working folder.
-        author: the distribution that wrote it, in a preset or a default; None for the user.
+        source: the file as the user named it, or another origin such as ``--set seed=x``.
+        line: the line number, from 1; 0 if the source is no file.
+        column: the column number, from 1; 0 if the source is no file.
+        folder: the folder to which relative paths in the document are relative. None means the
+            working folder.
+        author: the distribution whose preset or default the value comes from; None if the user
+            wrote it.
     """
 
     source: str
@@ -96,12 +98,12 @@ class Mark:
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """One thing that is wrong, and where.
+    """A fault of a pipeline, and its place.
 
     Attributes:
-        mark: where.
-        message: what, and what to do about it.
-        plugin: whether a plugin is to blame and not what was written.
+        mark: the place of the fault.
+        message: the fault and the next step for the user.
+        plugin: whether the fault is a plugin's, and not the user's.
     """
 
     mark: Mark
@@ -113,10 +115,10 @@ class Problem:
 
 
 class PipelineError(ConfigError):
-    """Everything that is wrong with a pipeline, one line each, in the order of the file.
+    """All faults of a pipeline, one line each, in the order of the file.
 
     Attributes:
-        problems: the same as data.
+        problems: the faults as data.
     """
 
     def __init__(self, problems: list[Problem], *, hint: str | None = None) -> None:
@@ -129,11 +131,11 @@ class PipelineError(ConfigError):
 
 
 class Collecting:
-    """A ``with`` block whose ``PipelineError`` is remembered, so that the next part runs too.
+    """A ``with`` block that collects a ``PipelineError``, so that the code after it runs too.
 
     Args:
-        problems: the error's problems are added here.
-        hints: its hint is added here, empty if it has none.
+        problems: the list to which the error's faults are added.
+        hints: the list to which the error's hint is added, empty if it has none.
     """
 
     def __init__(self, problems: list[Problem], hints: list[str] | None = None) -> None:
@@ -153,11 +155,11 @@ class Collecting:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Node:
-    """A value with its place: a scalar, a list of nodes, or a mapping to nodes.
+    """A value with its place: a scalar, a list of nodes, or a mapping from key to item.
 
     Attributes:
-        value: None, a bool, an int, a float, a text, a tuple of nodes or a dict of entries.
-        mark: where it starts.
+        value: None, a bool, an int, a float, a string, a tuple of nodes or a dict of items.
+        mark: the place at which the value starts.
     """
 
     value: Any
@@ -165,12 +167,12 @@ class Node:
 
     @property
     def is_mapping(self) -> bool:
-        """Whether it is a mapping."""
+        """Whether the value is a mapping."""
         return isinstance(self.value, dict)
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it is a list."""
+        """Whether the value is a list."""
         return isinstance(self.value, tuple)
 
     def items(self) -> Iterator[tuple[str, Item]]:
@@ -178,7 +180,7 @@ class Node:
         yield from self.value.items() if self.is_mapping else ()
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None if it is missing or this is no mapping."""
+        """The value of a key, or None if the key is missing or the node is no mapping."""
         item = self.value.get(key) if self.is_mapping else None
         return None if item is None else item.node
 
@@ -191,7 +193,7 @@ class Node:
         return self.value
 
     def in_words(self) -> str:
-        """The value for a sentence, such as ``the text '64'``."""
+        """A description of the value for a message, such as ``the text '64'``."""
         value = self.value
         if self.is_mapping:
             return "a mapping"
@@ -208,7 +210,7 @@ class Node:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Item:
-    """A key's place and its value, in a mapping."""
+    """A value of a mapping, and the place of its key."""
 
     key_mark: Mark
     node: Node
@@ -225,14 +227,14 @@ def node_of(
     """Turn Python values into nodes.
 
     Args:
-        value: JSON values; tuples count as lists, and numbers of other types as Python's.
-        source: what errors are said to be in, such as ``preset 'paper'``.
-        folder: what relative paths are relative to.
-        author: as ``Mark`` has it.
-        path: the keys that led here, for errors.
+        value: JSON values. Tuples count as lists, and NumPy's numbers as Python's.
+        source: the origin of the values for error messages, such as ``preset 'paper'``.
+        folder: the folder to which relative paths are relative.
+        author: the distribution that wrote the values (``Mark.author``).
+        path: the keys that lead to the value, for error messages.
 
     Raises:
-        PipelineError: a key is no text, or a value is none that YAML has.
+        PipelineError: a key is no string, or a value is not possible in YAML.
     """
     mark = Mark(source=f"{source}, {path}" if path else source, folder=folder, author=author)
     if isinstance(value, Mapping):
@@ -262,9 +264,10 @@ def node_of(
 
 
 def first_field(node: Node, kind: type) -> Node:
-    """The section of an options class: a value that is no mapping is its first option's.
+    """The section for an options class. A value that is no mapping becomes the value of one option.
 
-    If options are required, the first of these is meant: the others alone would not do.
+    It is the first required option, because the section would be invalid without it; if no option
+    is required, it is the first option.
     """
     if node.is_mapping:
         return node
@@ -277,7 +280,7 @@ def first_field(node: Node, kind: type) -> Node:
 
 
 def heading_field(kind: type) -> attrs.Attribute[Any] | None:
-    """The option that a value alone is taken for; None of a class without options."""
+    """The option that is set by a value which is no mapping; None for a class without options."""
     fields = [field for field in attrs.fields(kind) if field.init]
     required = [field for field in fields if field.default is attrs.NOTHING]
     return next(iter(required or fields), None)

@@ -1,7 +1,8 @@
-"""Lays presets, the file and ``--set`` over one another, and writes the outcome down.
+"""Combines presets, the pipeline file and ``--set``, and writes the result as YAML.
 
-From weakest to strongest: the preset ``default``, the preset the file names, the file, the
-overrides. A stage that is chosen anew brings none of the weaker options with it.
+From weakest to strongest: the preset ``default``, the preset that the file names, the file, and the
+overrides. If a stronger layer names another stage, the weaker layer's options of this key are
+dropped.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ STAGES: dict[str, str] = {
     "runner": "runners",
     "scheduler": "schedulers",
 }
-"""The keys that choose one implementation, and the kind each chooses from."""
+"""The pipeline keys of stages, and for each the kind of plugin that it names."""
 
 SEARCH = ("explorer", "cost_model", "sampler", "synthesizer")
-"""Those of them that search."""
+"""The pipeline keys of the search stages."""
 
 _FIRST = ("preset", "model", "target")
 KEYS = (
     *(*_FIRST, "fix", *STAGES, "warm_start", "records", "baselines", "budget", "require"),
     *("seed", "output"),
 )
-"""Every key of a pipeline file but the sections of plugins, in the order it is written."""
+"""All keys of a pipeline file, without the sections of plugins, in the order in which they are
+written."""
 
 DEFAULT_PRESET = "default"
 
@@ -58,7 +60,7 @@ Sections = Mapping[str, SectionRecord]
 
 
 def keys_of(registry: Registry) -> tuple[str, ...]:
-    """Every key of a pipeline file with the plugins of a registry, in the order it is written."""
+    """All keys of a pipeline file, sections of plugins included, in the order of the file."""
     return (*_FIRST, *registry.sections, *KEYS[len(_FIRST) :])
 
 
@@ -67,16 +69,16 @@ def apply_overrides(
     overrides: Iterable[str],
     sections: Mapping[str, SectionRecord] = MappingProxyType({}),
 ) -> tuple[Node, list[Problem]]:
-    """Apply ``a.b=value`` assignments; values are YAML.
+    """Apply assignments such as ``a.b=value``; the values are YAML.
 
     Args:
-        root: what the user wrote.
+        root: the user's pipeline.
         overrides: the assignments.
-        sections: of plugins.
+        sections: the sections of plugins by name.
 
     Returns:
-        The pipeline after the valid assignments, and the faults of the others: no YAML, or a key
-        inside a value that is no mapping.
+        The pipeline after the valid assignments, and the faults of the others. An assignment is a
+        fault if it is no YAML, or sets a key inside a value that is no mapping.
     """
     problems: list[Problem] = []
     for text in overrides:
@@ -94,15 +96,15 @@ def apply_overrides(
 
 
 def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
-    """The pipeline with what its presets say if it says nothing itself.
+    """Add the keys of presets that the pipeline itself does not set.
 
     Args:
-        root: what the user wrote, a mapping.
-        preset: the preset it names, or None.
-        registry: knows the presets.
+        root: the user's pipeline, a mapping.
+        preset: the preset that the pipeline names, or None.
+        registry: the registry with the presets.
 
     Raises:
-        PluginError: the preset is unknown, or two distributions bring it.
+        PluginError: the preset is unknown, or two distributions have a preset of this name.
     """
     weak: Section = {}
     layers = [] if preset is None else [preset]
@@ -111,15 +113,15 @@ def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
     if not named and DEFAULT_PRESET in registry.names("presets"):
         layers.insert(0, DEFAULT_PRESET)
     for name in layers:
-        # What nobody named is the project's own, whoever has a preset of that name.
+        # If the user names no preset, it is this project's own, even if a plugin has the same name.
         entry = registry.find("presets", name, author=None if name == preset else CORE)
-        # A whole section replaces the default's: a preset means what it says and no more.
+        # A preset's section replaces the whole section of the default preset.
         weak |= node_of(entry.record.pipeline, f"preset '{name}'", author=entry.distribution).value
     return Node(value=merge(weak, dict(root.items())), mark=root.mark)
 
 
 def merge(weak: Section, strong: Section) -> Section:
-    """Two pipelines as one; what ``strong`` says wins."""
+    """Combine two pipelines. Values of ``strong`` override those of ``weak``."""
     result = dict(weak)
     for key, item in strong.items():
         below = weak.get(key)
@@ -133,7 +135,7 @@ def merge(weak: Section, strong: Section) -> Section:
 
 
 def dump_pipeline(pipeline: ResolvedPipeline) -> str:
-    """The expanded pipeline as YAML; loading it gives the same pipeline."""
+    """The expanded pipeline as YAML, from which the same pipeline can be loaded."""
     origin = f"# Expanded from {pipeline.source.name}" if pipeline.source else "# Expanded"
     if pipeline.preset is not None:
         origin += f" with preset '{pipeline.preset}'"
@@ -155,10 +157,11 @@ def _merged_stage(weak: Node, strong: Node) -> Node:
 
 
 def _kept(weak: Section, strong: Node) -> Section:
-    """The rest of a weaker budget: no limit if the stronger has one, which alone is meant.
+    """The part of a weaker budget that still holds under a stronger budget.
 
-    ``null`` takes the limit of that name away and names none. ``unpredicted`` is a limit for each
-    task, so that a budget of all tasks together takes it away, too.
+    If the stronger budget has a limit, the weaker limits no longer hold. ``null`` removes only the
+    limit of its name. ``unpredicted`` is a limit for each task, so it also ends if the stronger
+    budget is for all tasks together.
     """
     values = {key: item.node.value for key, item in strong.items()}
     limited = any(values.get(name) is not None for name in LIMITS)
@@ -171,7 +174,7 @@ def _name(stage: Node) -> Node | None:
 
 
 def _opened(root: Node, keys: list[str], sections: Sections) -> Node:
-    """The pipeline with ``stage: name`` written as ``stage: {name: name}`` if that is set."""
+    """The pipeline with ``stage: name`` as ``stage: {name: name}``, if an option of it is set."""
     stage = root.get(keys[0])
     if len(keys) == 1 or stage is None or not isinstance(stage.value, str):
         return root

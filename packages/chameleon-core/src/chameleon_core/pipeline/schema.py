@@ -1,4 +1,4 @@
-"""A pipeline after it is read: its stages are chosen, and its options are checked."""
+"""A pipeline after reading: its stages are chosen, and its options are checked."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from chameleon_core.plugins.records import PluginRecord, SectionRecord
 
 @attrs.frozen(kw_only=True)
 class FixedKnob:
-    """A knob that keeps one value.
+    """A knob whose value the pipeline fixes (section ``fix``).
 
     Attributes:
         knob: the name of the knob.
         value: the value, as JSON.
-        operator: the name of the operator; None for every operator that has the knob.
-        mark: the place of the entry in the pipeline file.
+        operator: the name of the operator for which the value is fixed; None for every operator
+            with this knob.
+        mark: the place of the entry in the pipeline file, for error messages.
     """
 
     knob: str
@@ -36,14 +37,15 @@ class FixedKnob:
 
 
 def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, ...]:
-    """The knobs that a pipeline fixes.
+    """Read the knobs that a pipeline fixes.
 
-    Whether operators have these knobs is known only once their design spaces are made.
+    This function does not check that operators have these knobs, because their design spaces are
+    made later.
 
     Args:
-        node: the section ``fix``: values by knob, and mappings of values by knob under an
-            operator's name. None or null if there is no such section.
-        problems: the function adds its faults to this list.
+        node: the section ``fix``. It maps knobs to values, and names of operators to mappings from
+            knobs to values. None or null if there is no such section.
+        problems: the list to which faults of the section are added.
     """
     if node is None or node.value is None:
         return ()
@@ -70,14 +72,14 @@ def _knobs(node: Node, operator: str | None) -> Iterator[FixedKnob]:
 
 
 class Scope(StrEnum):
-    """The owner of a budget."""
+    """Whether a budget holds for each task, or for the whole network."""
 
     TASK = "task"
     NETWORK = "network"
 
 
 AtOnce = int | Literal["auto"]
-"""A number from 1, or as many as suit the runner."""
+"""A number from 1; ``auto`` lets Chameleon choose a number that suits the runner."""
 
 
 def _auto_or_positive(_: object, attribute: attrs.Attribute[Any], value: AtOnce) -> None:
@@ -86,11 +88,12 @@ def _auto_or_positive(_: object, attribute: attrs.Attribute[Any], value: AtOnce)
 
 
 SameFailure = int | Literal["auto"]
-"""A number of measurements from 1, or enough to rule out chance."""
+"""A number of measurements from 1; ``auto`` is enough to rule out chance."""
 
 
 LIMITS = ("measurements", "wall_time")
-"""What a budget limits: who names one of them means that one, and no default of the other."""
+"""The limits of a budget. If a pipeline sets one of them, the default of the other does not
+hold."""
 
 _MEASUREMENTS = 256
 
@@ -101,24 +104,27 @@ class Budget:
 
     Attributes:
         wall_time: wall-clock time in seconds, or None for no limit.
-        measurements: largest number of measurements, or None for no limit. It is 256 unless there
-            is a limit on the wall-clock time. With 0 each task gets the best configuration that a
+        measurements: the largest number of measurements, or None for no limit. The default is 256,
+            or None if ``wall_time`` is set. With 0, each task gets the best configuration that a
             trained cost model predicts, or else the first guess of its space.
-        unpredicted: the limit ``measurements`` for tasks that a trained cost model does not know.
-            None if it is the same as for other tasks.
-        batch_size: configurations measured per round, or None for the runner's choice.
-        plan_size: candidates that the explorer proposes per round, from which the sampler selects a
-            batch; None for eight batches.
-        tasks_at_once: number of tasks that may have a batch in flight. ``auto`` keeps the runner's
-            devices busy; it is one if a search would disturb the timing.
-        patience: a task ends after this many measurements in a row of which none is faster by 1 %,
-            since timing varies by less. None spends the whole budget.
-        latency: the run ends once the best costs of all tasks, times their weights, total at most
-            this many seconds. None for no such target.
-        same_failure: a task, or the run, ends after this many measurements if none was valid and
-            all failed alike. ``auto`` is two batches, or 16 if that is more; None is never.
-            Searches on recorded tables ignore it.
-        scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
+        unpredicted: the value of ``measurements`` for tasks that the trained cost model does not
+            know. None means the same value as for other tasks.
+        batch_size: the number of configurations measured per round, or None for the runner's
+            choice.
+        plan_size: the number of candidates that the explorer proposes per round, and from which the
+            sampler selects a batch. None means eight batches.
+        tasks_at_once: the number of tasks that may have a batch in flight at the same time.
+            ``auto`` keeps the runner's devices busy; it is one task if a search would disturb the
+            timing.
+        patience: a task ends after this many measurements in a row without an improvement of more
+            than 1 %, because timing varies by less. None means that no task ends for this reason.
+        latency: the run ends once the sum of the tasks' best times, each times the task's weight,
+            is at most this many seconds. None means no such target.
+        same_failure: a task, or the run, ends after this many measurements if all of them failed
+            alike. ``auto`` is two batches, but at least 16. None means that no task ends for this
+            reason. The option has no effect on searches in recorded tables.
+        scope: whether ``measurements`` and ``wall_time`` hold for each task or for all tasks
+            together.
     """
 
     wall_time: float | None = option(
@@ -175,14 +181,14 @@ class Budget:
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """A result that the run must reach. If the run misses it, the command exits with code 5.
+    """A result that a run must reach. If the run misses it, the command exits with code 5.
 
     Attributes:
-        network_ratio: smallest accepted ratio of the fastest other framework's seconds to those of
-            the delivered network, or None.
-        min_ratio: smallest accepted ratio of the baseline's seconds to the tuned seconds of every
-            operator, or None.
-        against: name of the baseline, if there is a ``min_ratio``.
+        network_ratio: the smallest accepted ratio of the fastest rival's time to the delivered
+            network's time. None means no such requirement.
+        min_ratio: the smallest accepted ratio of the baseline's time to the tuned kernel's time,
+            for every operator. None means no such requirement.
+        against: the name of the baseline for ``min_ratio``; None without ``min_ratio``.
     """
 
     network_ratio: float | None = option(
@@ -202,16 +208,19 @@ class Requirement:
 
 @attrs.frozen(kw_only=True)
 class StageSpec:
-    """A stage that a pipeline chose, with its checked options.
+    """A stage that a pipeline names, with its checked options.
 
     Attributes:
-        kind: a key of ``chameleon_core.plugins.kinds.KINDS``, such as ``explorers``.
-        name: the plugin's name in the pipeline; ``distribution:name`` if several have the name.
+        kind: the kind of the stage, a key of ``chameleon_core.plugins.kinds.KINDS``, such as
+            ``explorers``.
+        name: the plugin's name in the pipeline. It is ``distribution:name`` if several
+            distributions have a plugin of this name.
         record: the plugin's record.
         options: an instance of ``record.options``.
-        options_json: the same options as JSON values, defaults included.
-        distribution: the plugin's distribution; empty if unknown.
-        by_default: whether only the default of another stage's option names this stage.
+        options_json: ``options`` as JSON values, defaults included.
+        distribution: the distribution that registers the plugin; empty if unknown.
+        by_default: whether the pipeline does not name this stage, and only a default value of
+            another stage's option does.
     """
 
     kind: str
@@ -223,20 +232,20 @@ class StageSpec:
     by_default: bool = False
 
     def to_json(self) -> dict[str, Any] | str:
-        """The stage as in a pipeline file. A stage by default is its name alone."""
+        """The stage as in a pipeline file: a mapping, or only its name if ``by_default``."""
         return self.name if self.by_default else {"name": self.name, **self.options_json}
 
     @property
     def factory(self) -> str:
-        """The class as ``"module:Class"``. With ``options_json`` it makes a ``StageRef``."""
+        """The class of the stage as ``"module:Class"``."""
         return self.record.factory
 
     def create(self, context: Any = None) -> Any:
-        """Import the class and make the stage.
+        """Import the class of the stage, and make the stage.
 
         Args:
-            context: the second argument of the class, such as a ``StageContext``, if the kind has
-                one.
+            context: the second argument of the class, such as a ``StageContext``. It is used only
+                for kinds of stages that take a context.
 
         Raises:
             PluginError: the class cannot be imported, or the stage cannot be made.
@@ -249,10 +258,10 @@ class Subject:
     """The parts of a pipeline that are needed to interpret a run's records.
 
     Attributes:
-        model: the frontend.
-        space: the space provider.
-        sections: the sections of plugins, by name, that the pipeline has.
-        fix: knobs that keep one value.
+        model: the frontend, with the model as its options.
+        space: the provider of design spaces.
+        sections: the pipeline's sections that come from plugins, by name.
+        fix: the knobs whose values the pipeline fixes.
     """
 
     model: StageSpec
@@ -261,10 +270,11 @@ class Subject:
     fix: tuple[FixedKnob, ...] = ()
 
 
-# Without slots: a pipeline is a subject as well, and two bases cannot both have some.
+# This class has no slots, because a pipeline also derives from ``Subject``, and only one base class
+# may have slots.
 @attrs.frozen(kw_only=True, slots=False)
 class SearchChoice:
-    """The search stages of a pipeline.
+    """The search stages that a pipeline names, with their budget and seed.
 
     Attributes:
         explorer: the explorer.
@@ -285,23 +295,24 @@ class SearchChoice:
 
 @attrs.frozen(kw_only=True)
 class ResolvedPipeline(Subject, SearchChoice):
-    """A pipeline that is ready to run: its preset is expanded, and all its options are checked.
+    """A pipeline that is ready to run: its preset is expanded, and all options are checked.
 
     Attributes:
-        target: the user's text after ``target:``; a mapping as JSON.
-        target_resolver: the stage that makes the target canonical, or None if none is installed.
-        runner: the runner.
-        scheduler: the scheduler.
+        target: the value of ``target`` in the pipeline. A mapping is given as a JSON string.
+        target_resolver: the stage that converts the target to its canonical form, or None if no
+            such plugin is installed.
+        runner: the runner, which measures configurations.
+        scheduler: the scheduler, which chooses the task of each batch.
         warm_start: folders of earlier runs, whose best configurations are measured first.
-        records: record databases. The first writable one gets the new measurements. Empty for none,
-            and None if the pipeline does not say.
-        baselines: the baselines, in order.
-        known_sections: the sections that plugins may add, by name.
-        require: a result that the run must reach, or None.
+        records: the record databases. The first writable one gets the new measurements. Empty for
+            no database; None if the pipeline has no key ``records``.
+        baselines: the baselines, in the order of the pipeline.
+        known_sections: the sections that installed plugins add to pipeline files, by name.
+        require: the result that the run must reach, or None.
         output: the run folder as an absolute path.
-        preset: the preset that was expanded, or None.
-        source: the absolute path of the pipeline file, or None.
-        document: the expanded pipeline as JSON values. Loading it gives the same pipeline.
+        preset: the name of the preset that was expanded, or None.
+        source: the absolute path of the pipeline file, or None if the pipeline has no file.
+        document: the expanded pipeline as JSON values. The same pipeline can be loaded from it.
     """
 
     target: str
@@ -322,8 +333,9 @@ class ResolvedPipeline(Subject, SearchChoice):
     def digest(self) -> str:
         """A digest of the pipeline without output, budget, requirements and record databases.
 
-        If a finished run has the same digest and budget, Chameleon only reads its result. Fewer
-        parts may not change while a run continues (``pipeline.binding``).
+        If a finished run has the same digest and budget, Chameleon only reads its result. An
+        unfinished run may continue even if the digest changes, as long as its records still apply
+        (``pipeline.binding``).
         """
         skipped = {"output", "budget", "require", "preset", "records"}
         skipped |= {name for name, section in self.known_sections.items() if not section.measured}

@@ -1,4 +1,4 @@
-"""Makes stages of what was written: a name among a run's plugins, and checked options."""
+"""Makes stages from parts of a pipeline file: finds each plugin, and checks its options."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from chameleon_core.words import did_you_mean, with_article
 
 
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
-    """Options from their JSON values, with the converter that read them first.
+    """Read options from their JSON values, with the same checks as for a pipeline file.
 
-    Plugins are loaded only if an option names some: workers start with this.
+    Plugins are loaded only if an option names some, because worker processes call this function
+    when they start.
 
     Args:
-        values: as ``to_json`` wrote them.
-        options: their attrs class.
-        owner: what they belong to, for errors.
+        values: the options, as ``to_json`` wrote them.
+        options: the attrs class of the options.
+        owner: the stage that the options belong to, for error messages.
 
     Raises:
-        PipelineError: with everything that is wrong.
+        PipelineError: the options have faults. The message has one line for each.
     """
     problems: list[Problem] = []
     instance = None
@@ -49,14 +50,15 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
 
 
 def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """The options that a stage's constructor is annotated with, from their JSON values.
+    """Read the options of a stage from JSON values, for the class in its constructor's annotation.
 
     Args:
-        factory: the stage's class.
-        values: as ``to_json`` wrote them; returned as they are if it is annotated with no class.
+        factory: the stage's class. Its first annotated argument is the options.
+        values: the options, as ``to_json`` wrote them. They are returned unchanged if the
+            annotation is not an attrs class.
 
     Raises:
-        PipelineError: as for ``read_options``.
+        PipelineError: the options have faults. The message has one line for each.
     """
     constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
     hints = typing.get_type_hints(constructor)
@@ -72,17 +74,17 @@ def _stage(kind: str, node: Node, problems: list[Problem]) -> Any:
 
 
 class StageReader:
-    """Reads stages, and the stages that their options name, and collects what is wrong with them.
+    """Reads stages, and the stages that their options name, and collects the faults.
 
     Args:
-        registry: where names are looked up.
-        problems: what is wrong already; more is added to it.
+        registry: the registry in which names are looked up.
+        problems: the list of faults, to which this object adds faults.
 
     Attributes:
         registry: where names are looked up.
         problems: what is wrong.
-        structurer: makes options; also of sections that are no stages.
-        hints: what to do about names that are unknown.
+        structurer: makes options of stages, and other sections of a pipeline.
+        hints: the next steps for the user about unknown names.
     """
 
     def __init__(self, registry: Registry, problems: list[Problem]) -> None:
@@ -92,7 +94,7 @@ class StageReader:
         self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
     def value(self, root: Node, key: str, kind: Any, default: Any = None) -> Any:
-        """The value of a key that names no stage; the default if it is missing, or wrong."""
+        """The value of a key that names no stage; ``default`` if it is missing or has faults."""
         node = root.get(key)
         if node is not None:
             with self.collecting():
@@ -100,11 +102,11 @@ class StageReader:
         return default
 
     def listed(self, kind: str, node: Node) -> Any:
-        """A stage that the options of another stage name."""
+        """A stage in a list, which is an option of another stage."""
         return self.chosen(f"{with_article(self.registry.kinds[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
-        """A stage written as its name, or as a mapping with its name and options."""
+        """A stage that is written as its name, or as a mapping with ``name`` and options."""
         noun = with_article(self.registry.kinds[kind].noun)
         name = node.get("name") if node.is_mapping else node
         if name is None:
@@ -122,12 +124,12 @@ class StageReader:
         return self.spec(kind, name, lambda _: Node(value=options, mark=node.mark))
 
     def spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
-        """A stage of a kind, or None if its problems were added.
+        """Make a stage of a kind, or add its faults and return None.
 
         Args:
-            kind: a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.
-            name: as written.
-            section: gives what was written for an options class.
+            kind: the kind of the stage, a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.
+            name: the name of the stage as the pipeline has it.
+            section: a function that returns the node with the options, for an options class.
         """
         with self.collecting():
             entry = self.find(kind, name)
@@ -146,27 +148,28 @@ class StageReader:
         return None
 
     def completed(self, options: Any, mark: Mark, author: str) -> Any:
-        """Options, or a section, in which the stages that its defaults name are stages.
+        """Replace names of stages in default values of options by the stages.
 
         Args:
-            options: an attrs instance.
-            mark: where it was written.
-            author: the distribution that wrote the defaults.
+            options: the options or section, an attrs instance.
+            mark: the place of the options in the pipeline.
+            author: the distribution that registers the options and wrote their defaults.
         """
         return with_members(options, partial(self._member, attrs.evolve(mark, author=author)))
 
     def _member(self, mark: Mark, kind: str, name: str) -> Any:
-        """A stage with its defaults, which the default of another stage's option names."""
+        """A stage with default options, which a default value of another stage's option names."""
         stage = self.spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
         if stage is None:
             raise PipelineError([])
         return stage
 
     def find(self, kind: str, name: Node) -> Registration:
-        """The entry that is registered under a name.
+        """The registered plugin of a kind and a name.
 
         Raises:
-            PipelineError: nothing is, or the name is ambiguous; says where it was written.
+            PipelineError: no plugin has this name, or the name is ambiguous. The message has the
+                name's place.
         """
         try:
             return self.registry.find(kind, name.value, author=name.mark.author)
@@ -182,12 +185,15 @@ class StageReader:
             raise PipelineError([problem]) from error
 
     def _plugins_failed(self) -> bool:
-        """Whether plugins failed to load, one of which an unknown name may be; the hint says so."""
+        """Whether plugins failed to load, so that an unknown name may be one of theirs.
+
+        If so, their errors are added to the hints.
+        """
         self.hints += map(str, self.registry.errors)
         return bool(self.registry.errors)
 
     def say(self, mark: Mark, message: str) -> None:
-        """Add a problem."""
+        """Add a fault at a place of the pipeline."""
         self.problems.append(Problem(mark=mark, message=message))
 
     def expect_keys(self, node: Node, keys: Collection[str]) -> None:

@@ -1,6 +1,6 @@
-"""Turns nodes into options classes, strictly, and finds every mistake in one pass.
+"""Turns nodes into instances of options classes, strictly, and finds all faults in one pass.
 
-Numbers are strict: ``"3"`` and ``true`` are no integers.
+Types are strict: ``"3"`` and ``true`` are no integers.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from chameleon_core.words import did_you_mean, listing, with_hint
 
 
 class KeyPath:
-    """Follows the keys on the way to a value, for messages about it."""
+    """Keeps the keys that lead to the current value, for error messages about the value."""
 
     def __init__(self) -> None:
         self._owner = ""
         self._path: list[str] = []
 
     def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run every part and collect the problems of all of them."""
+        """Run every part, and collect the faults of all of them."""
         values: list[Any] = []
         problems: list[Problem] = []
         for key, part in parts:
@@ -72,7 +72,7 @@ class KeyPath:
         return PipelineError([Problem(mark=node.mark, message=message)])
 
     def _failed(self, mark: Mark, words: str) -> PipelineError:
-        # attrs' validators begin with the attribute's name, which is part of `about` already.
+        # Messages of attrs' validators begin with the attribute's name, which `_about` has already.
         named = f"'{self._path[-1]}' " if self._path else "\0"
         rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
         return PipelineError([Problem(mark=mark, message=f"{self._about()}{rest}")])
@@ -85,23 +85,27 @@ NAMES = {
     bool: "true or false",
     types.NoneType: "null",
 }
-"""Words for a scalar type in an error."""
+"""Descriptions of scalar types for error messages."""
 
 
 class Structurer(KeyPath):
     """Makes instances of annotated types from nodes.
 
-    A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), and ``path`` or
-    ``source`` (relative file names become absolute). With ``tagged`` the value, or each entry of a
-    list, is a mapping whose only key picks an attrs class. The metadata maps names to classes, or
-    names a kind of plugin whose records have them. With ``stages`` (a kind of plugin) the value is
-    a list of stages, each written as in a pipeline. ``names`` takes their names alone.
+    The metadata of a field may have these keys. ``duration``: strings such as ``20m`` become
+    seconds. ``path`` or ``source``: relative file names become absolute. ``tagged``: the value, or
+    each entry of a list, is a mapping whose only key names an attrs class. ``tagged`` itself is a
+    mapping from name to class, or a kind of plugin whose records have such classes. ``stages`` (a
+    kind of plugin): the value is a list of stages, each written as in a pipeline. ``names`` (a kind
+    of plugin): the value is a name of a plugin, or a list of names.
 
     Args:
-        stage: makes the ``StageSpec`` of a kind and a node, or None if it says what is wrong.
-        classes: gives the names and classes of a kind of plugin; the installed ones by default.
-        find: looks a name of a kind up; names are taken as they are if None.
-        blamed: whether a plugin may be to blame for a name that no class of a kind has.
+        stage: a function that makes the ``StageSpec`` of a kind and a node. It returns None if it
+            has reported faults.
+        classes: a function that returns the classes of a kind of plugin, by name. The default is
+            for installed plugins.
+        find: a function that looks up a name of a kind. If None, names are not checked.
+        blamed: a function that returns whether an unknown name may be the fault of a plugin that
+            failed to load.
     """
 
     def __init__(
@@ -118,15 +122,16 @@ class Structurer(KeyPath):
         self._blamed = blamed
 
     def make(self, node: Node, kind: Any, owner: str) -> Any:
-        """Make an instance.
+        """Make an instance of a type from a node.
 
         Args:
-            node: what was written.
-            kind: an attrs class or any annotation.
-            owner: what the options belong to, for errors, such as ``explorer 'ppo'``.
+            node: the value in the pipeline.
+            kind: the type: an attrs class or any annotation.
+            owner: the stage or section that the options belong to, for error messages, such as
+                ``explorer 'ppo'``.
 
         Raises:
-            PipelineError: with every mistake that is in it.
+            PipelineError: the value has faults. The message has one line for each.
         """
         self._owner, self._path = owner, []
         return self._structure(node, kind)
@@ -136,18 +141,18 @@ class Structurer(KeyPath):
         return getattr(self, form)(inner, node)
 
     def unknown(self, kind: Any, node: Node) -> Any:
-        """No option can have such a type."""
+        """Raise the error for a type that no option can have."""
         words = f"the plugin declares the type {kind!r}, which no option can have"
         raise self._failed(node.mark, words)
 
     # ----- values ----------------------------------------------------------------------------
 
     def anything(self, _: None, node: Node) -> Any:
-        """Whatever was written."""
+        """The value without any check."""
         return node.plain()
 
     def scalar(self, kind: Any, node: Node) -> Any:
-        """A number, a text or a flag; not-a-number and what overflows are no numbers."""
+        """Check a number, string, bool, path or null; NaN and overflowing integers are faults."""
         wanted = str if kind is Path else kind
         value: Any = node.value
         if wanted is float and type(value) is int:
@@ -160,7 +165,7 @@ class Structurer(KeyPath):
         raise self._wrong(node, NAMES[wanted], "; put it in quotes" if unquoted else "")
 
     def choice(self, choices: Mapping[Any, Any], node: Node) -> Any:
-        """One of a ``Literal``'s values, or the member of an enumeration that has the value."""
+        """A value of a ``Literal``, or the member of an enumeration with this value."""
         for choice, chosen in choices.items():
             if type(choice) is type(node.value) and choice == node.value:
                 return chosen
@@ -170,7 +175,7 @@ class Structurer(KeyPath):
     # ----- containers ------------------------------------------------------------------------
 
     def sequence(self, kind: tuple[type, tuple[Any, ...]], node: Node) -> Any:
-        """A list, as the class that is annotated."""
+        """A list, tuple or set, as the annotation says."""
         if not node.is_sequence:
             raise self._wrong(node, "a list")
         origin, arguments = kind
@@ -189,7 +194,7 @@ class Structurer(KeyPath):
         return values if origin is list else tuple(values)
 
     def mapping(self, inner: Any, node: Node) -> dict[str, Any]:
-        """A mapping of any keys."""
+        """A mapping with any keys, whose values have the annotated type."""
         if not node.is_mapping:
             raise self._wrong(node, "a mapping")
         entries = self._all(
@@ -198,7 +203,7 @@ class Structurer(KeyPath):
         return dict(zip(node.value, entries, strict=True))
 
     def union(self, kinds: tuple[Any, ...], node: Node) -> Any:
-        """The first of several types that the value fits."""
+        """The value as the first of several types that it fits."""
         members = [kind for kind in kinds if kind is not types.NoneType]
         if node.value is None and len(members) < len(kinds):
             return None
@@ -210,8 +215,8 @@ class Structurer(KeyPath):
                 failures.append(error)
         if len(members) == 1:
             raise failures[0]
-        # A mistake inside a list or a mapping says more than that no member fits; where an only
-        # member is a mapping at all, so does everything that is wrong with one.
+        # A fault inside a list or a mapping is a better message than that no member fits. The same
+        # holds for the faults of a mapping, if only one member is a mapping.
         inside = [error for error in failures if all(p.mark != node.mark for p in error.problems)]
         mappings = [
             failure
@@ -225,7 +230,7 @@ class Structurer(KeyPath):
     # ----- options classes -------------------------------------------------------------------
 
     def section(self, kind: Any, node: Node) -> Any:
-        """An instance of an options class."""
+        """An instance of an options class, or all faults of its options."""
         try:
             attrs.resolve_types(kind)
         except Exception as error:
@@ -253,7 +258,8 @@ class Structurer(KeyPath):
         for alias, inner in nodes.items():
             with self._inside(alias), Collecting(problems):
                 values[alias] = self._field(inner, fields[alias])
-        # What is wrong with a stage among the options is said where all that is wrong is collected.
+        # Faults of a stage among the options are collected elsewhere, so a value may be missing
+        # without one.
         if problems or len(values) < len(nodes):
             raise PipelineError([*problems, *self._refused(node, kind, values)])
         return self._construct(node, kind, values)
@@ -324,7 +330,7 @@ class Structurer(KeyPath):
             ) from error
 
     def _refused(self, node: Node, kind: Any, values: dict[str, Any]) -> list[Problem]:
-        """Which options the class's validators refuse; the class itself ends at the first."""
+        """The faults that the class's validators find; the class itself raises only one."""
         problems: list[Problem] = []
         half_made = object.__new__(kind)
         for field in attrs.fields(kind):
@@ -337,7 +343,7 @@ class Structurer(KeyPath):
             try:
                 field.validator(half_made, field, values[field.alias])
             except AttributeError:
-                continue  # it compares with an option that is itself missing
+                continue  # the validator reads an option that is missing
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's may raise anything
                 with self._inside(field.alias):
                     problems += self._failed(value.mark, _words(error)).problems
@@ -345,12 +351,12 @@ class Structurer(KeyPath):
 
 
 def _in_current_names(node: Node, options: type, owner: str) -> tuple[Node, list[Problem]]:
-    """A section with today's names in the places of former ones, and what is wrong with those.
+    """A section with present names of options instead of former names, and a list of faults.
 
     Args:
-        node: a mapping.
-        options: the class that is made of it.
-        owner: what the options belong to, for errors.
+        node: the section, a mapping.
+        options: the options class of the section.
+        owner: the stage or section that the options belong to, for error messages.
     """
     former = former_names(options)
     problems = [
@@ -377,5 +383,5 @@ def _name_of(kind: Any) -> str:
 
 
 def _words(error: BaseException) -> str:
-    # attrs' validators carry the attribute and the value beside the message.
+    # Exceptions of attrs' validators have the attribute and the value as further arguments.
     return str(error.args[0]) if error.args else type(error).__name__

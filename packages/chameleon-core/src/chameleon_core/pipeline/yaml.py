@@ -1,4 +1,4 @@
-"""Reads YAML 1.2 into nodes that know their line and column, and writes pipelines as YAML."""
+"""Reads YAML 1.2 into nodes with line and column, and writes pipelines as YAML."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./~][\w ./=+:-]*", re.ASCII)
 
 
 def read_yaml(path: Path, *, shown: str | None = None) -> Node:
-    """Read a file.
+    """Read a YAML file into nodes.
 
     Args:
         path: the file.
-        shown: what errors call it; the path as given if None.
+        shown: the name of the file in error messages; ``path`` if None.
 
     Raises:
-        ConfigError: it cannot be read.
-        PipelineError: it is no YAML, or uses what a pipeline must not; lists every problem.
+        ConfigError: the file cannot be read.
+        PipelineError: the file is no YAML, or uses features of YAML that a pipeline must not use.
+            The message has one line for each fault.
     """
     name = shown or str(path)
     try:
@@ -56,12 +57,12 @@ def read_yaml(path: Path, *, shown: str | None = None) -> Node:
 
 
 def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
-    """Parse a text; raises as ``read_yaml`` does.
+    """Parse YAML into nodes. Faults raise the same errors as for ``read_yaml``.
 
     Args:
-        text: the YAML.
-        source: what errors call it.
-        folder: what relative paths in it are relative to.
+        text: the YAML as a string.
+        source: the name of the document in error messages.
+        folder: the folder to which relative paths in the document are relative.
     """
     reader = _Reader(source, folder)
     try:
@@ -81,13 +82,16 @@ def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
 
 
 def parse_value(text: str, source: str) -> Node:
-    """Parse one value of the command line; every part of it is said to be at ``source``."""
+    """Parse a value from the command line; all its nodes have ``source`` as their place."""
     root = parse_yaml(text, source)
     return _at(root, Mark(source=source))
 
 
 def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:
-    """JSON values as YAML that reads back as the same values, in block style or in one line."""
+    """JSON values as YAML from which the same values can be read.
+
+    The YAML is in block style, or in one line.
+    """
     yaml = YAML(typ="rt", pure=True)
     yaml.default_flow_style = in_one_line
     yaml.width = 4096  # a long text stays on its line
@@ -98,7 +102,7 @@ def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:
 
 
 class _Representer(RoundTripRepresenter):
-    """Writes null as a word: an empty place after a key looks like a mistake."""
+    """Writes null as the word ``null``, because an empty value looks like a mistake."""
 
 
 _Representer.add_representer(
@@ -107,10 +111,10 @@ _Representer.add_representer(
 
 
 def _styled(value: Any) -> Any:
-    """The value, styled for people.
+    """The value in a style for human readers.
 
-    A list of scalars goes on one line. A text is quoted unless it is plainly a word or a path:
-    ruamel's own choice writes `?0` bare, which reads back as a mapping.
+    A list of scalars is on one line. A string is quoted unless it is a word or a path, because
+    ruamel.yaml writes `?0` without quotes, which reads back as a mapping.
     """
     if isinstance(value, Mapping):
         return {_styled(key): _styled(inner) for key, inner in value.items()}
@@ -125,7 +129,7 @@ def _styled(value: Any) -> Any:
 
 
 class _Reader:
-    """Turns ruamel's nodes into ours and collects every problem on the way."""
+    """Turns ruamel.yaml's nodes into ``Node``, and collects all faults."""
 
     def __init__(self, source: str, folder: Path | None) -> None:
         self.source = source
@@ -133,7 +137,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def mark(self, line: int, column: int) -> Mark:
-        """A mark from ruamel's counts, which start at 0."""
+        """A mark from the counts of ruamel.yaml, which start at 0."""
         return Mark(source=self.source, line=line + 1, column=column + 1, folder=self.folder)
 
     def node(self, parsed: Any, above: tuple[int, ...]) -> Node:

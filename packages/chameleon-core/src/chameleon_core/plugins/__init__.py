@@ -1,4 +1,4 @@
-"""Plugins: what they register, the hooks they implement, how they are found and named."""
+"""Plugins: their records, the hooks they implement, and how they are found and named."""
 
 from chameleon_core.plugins.factory import load_factory, make_stage
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl, hookspec

@@ -1,4 +1,4 @@
-"""Says what is wrong with something a plugin registered."""
+"""Checks of the records that plugins register."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def complaint(kind: Kind, record: Any) -> str | None:
-    """The fault of a record, to be read after "registers", or None.
+    """The fault of a record, as a text that follows "registers", or None without a fault.
 
     Args:
-        kind: the kind whose hook returned it.
-        record: anything.
+        kind: the kind of plugin whose hook returned the record.
+        record: the object that the hook returned, which may be of any type.
     """
     fits = isinstance(record, kind.record)
     if not fits:
@@ -49,7 +49,7 @@ def complaint(kind: Kind, record: Any) -> str | None:
 
 
 def _problems(kind: Kind, record: Any) -> Iterator[str | None]:
-    """Each check of a record: a complaint, or None if nothing is wrong."""
+    """The result of each check of a record: a fault, or None."""
     if isinstance(record, Kind):
         return
     for field in ("factory", "api_version", "pipeline", "architecture"):
@@ -116,7 +116,7 @@ def _wrong_options(kind: Kind, options: Any) -> str | None:
     wrong = _wrong_class("options", options)
     if wrong is not None:
         return wrong
-    # The section's own key `name` says which implementation is meant; a frontend has no such key.
+    # In a pipeline, the key `name` of a stage names the plugin; a frontend has no such key.
     if kind.name != "frontends" and any(field.alias == "name" for field in attrs.fields(options)):
         return "an option called 'name', which the pipeline file uses for the stage itself"
     return None

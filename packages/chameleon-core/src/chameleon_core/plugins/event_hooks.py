@@ -14,15 +14,15 @@ class EventHooks:
     """Hooks that Chameleon calls with the events of a run, in every plugin that implements them.
 
     Hooks run in the process and thread of the search, so they should be quick. If a hook raises,
-    Chameleon logs the error and switches the hook off for the rest of the run. The options
-    ``tryfirst`` and ``trylast`` of pluggy change the order. Chameleon refuses a ``wrapper``, since
-    an event has no result. ``chameleon_core.events`` describes the fields of events. More in
-    docs/plugins.md#events.
+    Chameleon logs the error, and calls no hook of this plugin for the rest of the run. The options
+    ``tryfirst`` and ``trylast`` of pluggy change the order of plugins. Chameleon refuses a
+    ``wrapper``, because an event has no result. ``chameleon_core.events`` describes the fields of
+    events, and docs/plugins.md#events has examples.
     """
 
     @hookspec
     def chameleon_check_started(self, event: records.CheckStarted) -> None:
-        """Chameleon begins the check before tuning: can the network be delivered?
+        """The check before tuning begins: Chameleon tries whether it can deliver the network.
 
         Example:
             @hookimpl
@@ -34,7 +34,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_check_finished(self, event: records.CheckFinished) -> None:
-        """The check before tuning has ended: the network can be delivered.
+        """The check before tuning has ended, and Chameleon can deliver the network.
 
         Example:
             @hookimpl
@@ -107,7 +107,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_task_finished(self, event: records.TaskFinished) -> None:
-        """A task gets no further batch.
+        """A task has ended, and gets no further batch.
 
         Example:
             @hookimpl
@@ -119,7 +119,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_comparison_started(self, event: records.ComparisonStarted) -> None:
-        """A final comparison begins: a task's fastest configurations and its baselines.
+        """A final comparison begins: of a task with its baselines, or of a network with its rivals.
 
         Example:
             @hookimpl

@@ -1,4 +1,4 @@
-"""Imports what a record names, when it is needed and not before."""
+"""Imports the classes and functions that records name, when they are needed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from chameleon_core.plugins.records import (
 from chameleon_core.words import with_article
 
 TRACEBACK = "`chameleon --debug`, with the same command after it, shows the traceback"
-"""What whoever writes a plugin does first."""
+"""The first step for the author of a plugin, as a part of a hint."""
 
 
 def load_factory(factory: str) -> Callable[..., Any]:
-    """Import the object behind ``"module:Class"``.
+    """Import the class or function that a string such as ``"module:Class"`` names.
 
     Args:
-        factory: module and attribute, separated by a colon.
+        factory: the names of the module and of the attribute, separated by a colon.
 
     Returns:
         The class or function.
 
     Raises:
-        PluginError: the text has another form, the module fails to import, or the object is
+        PluginError: the string has another form, the module fails to import, or the object is
             missing or cannot be called.
     """
     module_name, colon, attribute = factory.partition(":")
@@ -60,10 +60,10 @@ def load_factory(factory: str) -> Callable[..., Any]:
 
 
 def hint_after(error: BaseException) -> str:
-    """Decides about an exception that came out of a plugin's own code.
+    """The hint for an exception that a plugin's own code raised.
 
     Args:
-        error: the exception; of one that a missing module caused, the hint names the module.
+        error: the exception. If a module is missing, the hint names the module.
     """
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if not missing:
@@ -75,13 +75,13 @@ def hint_after(error: BaseException) -> str:
 
 
 def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = None) -> Any:
-    """Import a stage of a pipeline and make it, as ``make`` does.
+    """Import and make a stage of a pipeline. Raises the same errors as ``make``.
 
     Args:
-        kind: what it is; says whether the factory takes a context.
-        record: what the plugin registered.
+        kind: the kind of the stage. It decides whether the factory takes a context.
+        record: the record that the plugin registered.
         options: an instance of ``record.options``.
-        context: given to the factory of kinds that take one.
+        context: the second argument of the factory, for kinds that take a context.
     """
     return make(kind, record, *((options, context) if kind.takes_context else (options,)))
 
@@ -91,16 +91,17 @@ def make(
     record: PluginRecord | OperatorRecord | TemplateRecord | InstructionRecord,
     *arguments: Any,
 ) -> Any:
-    """Import an implementation, make it and see that it has the methods of its contract.
+    """Import and make an implementation, and check that it has the methods of its contract.
 
     Args:
-        kind: what it is.
-        record: what the plugin registered.
-        arguments: what the factory of such a kind is called with.
+        kind: the kind of the implementation.
+        record: the record that the plugin registered.
+        arguments: the arguments of the factory.
 
     Raises:
-        PluginError: it cannot be imported, its constructor fails, or it lacks a method.
-        ChameleonError: what the constructor itself reports in this form.
+        PluginError: the implementation cannot be imported, its constructor fails, or it lacks a
+            method.
+        ChameleonError: the constructor itself raised such an error, which is passed on.
     """
     factory = load_factory(record.factory)
     try:

@@ -1,4 +1,4 @@
-"""The project's own distributions; imports nothing."""
+"""The names of this project's own distributions. The module imports nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ _PARTS = (
     *("runners", "samplers", "system", "testing", "transforms", "tvm"),
 )
 FIRST_PARTY = frozenset({"chameleon-tuner", *(f"chameleon-tuner-{part}" for part in _PARTS)})
-"""Whose implementations are meant by a name that this project wrote, whoever registers it too."""
+"""This project's distributions. A name that this project wrote means their plugins, even if other
+distributions register the same name."""
 
 
 def how_to_install(distribution: str) -> str:
-    """The hint for a distribution that is missing; the project's own are on no index."""
+    """The hint for a missing distribution; this project's own are on no package index."""
     if distribution not in FIRST_PARTY:
         return f"install {distribution}"
     folder = distribution.replace("chameleon-tuner-", "chameleon-")

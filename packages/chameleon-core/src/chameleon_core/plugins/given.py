@@ -1,7 +1,7 @@
-"""Plugins that are used where they lie, without being installed: ``chameleon --plugin PATH``.
+"""Plugins that are used without being installed: ``chameleon --plugin PATH``.
 
-An environment variable holds their paths, so every process that this one starts finds them too.
-Worker processes build candidates, whose operators may be plugins.
+An environment variable holds their paths, so that child processes find them too. Worker processes
+need them to build candidates whose operators come from plugins.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.hookspecs import PROJECT
 
 ENVIRONMENT = "CHAMELEON_PLUGINS"
-"""The variable, with paths separated as those of ``PATH``."""
+"""Environment variable with the paths of plugins, separated as in ``PATH``."""
 
 _HOOKS = "hooks"
 
 
 @attrs.frozen(kw_only=True)
 class GivenPlugin:
-    """A module with hooks, where it lies.
+    """A module with hooks that is not installed.
 
     Attributes:
-        module: its name, as it is imported.
-        root: the folder that it is imported from.
-        distribution: the distribution whose source it is, or the name of its package.
-        path: as it was given.
+        module: the name under which the module is imported.
+        root: the folder that the module is imported from.
+        distribution: the distribution that the module belongs to, or the name of the module's
+            package.
+        path: the path as the user gave it.
     """
 
     module: str
@@ -42,7 +43,7 @@ class GivenPlugin:
     path: str
 
     def load(self) -> Any:
-        """Import it.
+        """Import the module, and return it.
 
         Raises:
             Exception: whatever the module raises.
@@ -52,46 +53,46 @@ class GivenPlugin:
 
 
 def given_plugins() -> tuple[GivenPlugin, ...]:
-    """The plugins that this process was given.
+    """The plugins that this process was given with ``--plugin``.
 
     Raises:
-        ConfigError: a path is no plugin, or two are imported by one name.
+        ConfigError: a path is no plugin, or two modules have the same name.
     """
     return all_of(given_paths())
 
 
 def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
-    """Whether an installed plugin is the same one and is left out for it.
+    """Whether a given plugin replaces an installed plugin, because both are the same.
 
     Args:
-        plugin: a plugin that was given.
-        distribution: that of the installed one.
-        module: the module with its hooks.
+        plugin: the plugin that was given with ``--plugin``.
+        distribution: the distribution of the installed plugin.
+        module: the module with the hooks of the installed plugin.
     """
     return module == plugin.module or canonical(distribution) == canonical(plugin.distribution)
 
 
 def canonical(name: str) -> str:
-    """One spelling of a distribution's name (PEP 503)."""
+    """The canonical form of a distribution's name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def enter_path(folder: Path) -> None:
-    """Have modules imported from a folder before all others, as from that of a script."""
+    """Put a folder first in the import path of this process."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def given_paths() -> list[str]:
-    """The paths that this process was given, absolute."""
+    """The absolute paths of the plugins that this process was given with ``--plugin``."""
     return [path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path]
 
 
 def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
-    """The plugins of some paths.
+    """The plugins at some paths.
 
     Raises:
-        ConfigError: a path is no plugin, or two are imported by one name.
+        ConfigError: a path is no plugin, or two modules have the same name.
     """
     plugins: dict[str, GivenPlugin] = {}
     for path in paths:
@@ -106,7 +107,7 @@ def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
 
 
 def _read(path: Path) -> Iterable[GivenPlugin]:
-    """The hooks of a path."""
+    """The modules with hooks at a path."""
     if not path.exists():
         raise ConfigError(
             f"there is no plugin {path}",

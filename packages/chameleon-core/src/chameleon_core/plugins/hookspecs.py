@@ -1,4 +1,4 @@
-"""The markers of hooks, and the options of pluggy that implementations may not ask for."""
+"""The markers of hooks, and the options of pluggy that implementations must not use."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import pluggy
 
 
 def order_of(implementation: pluggy.HookImpl) -> int:
-    """The position of an event hook's implementation: ``tryfirst``, those without, ``trylast``."""
+    """The rank of an event hook's implementation: -1 for ``tryfirst``, 1 for ``trylast``, or 0."""
     return implementation.trylast - implementation.tryfirst
 
 
 def is_wrapper(implementation: pluggy.HookImpl) -> bool:
-    """Whether it is to be called around the others, in the new way or in the old one."""
+    """Whether a hook's implementation is a wrapper of others, in pluggy's new or old form."""
     return bool(implementation.wrapper or implementation.hookwrapper)
 
 
 def refused_event_hook(implementation: pluggy.HookImpl) -> str:
-    """Unknown arguments of an event hook's implementation, after "implements ..."; or nothing."""
+    """The reason why an event hook's implementation is refused, after "implements ..."; or ""."""
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: an event has no result to wrap; write a plain "
@@ -26,7 +26,7 @@ def refused_event_hook(implementation: pluggy.HookImpl) -> str:
 
 
 def refused_registration(implementation: pluggy.HookImpl) -> str:
-    """Unknown arguments of a registration hook, after "implements ..."; or nothing."""
+    """The reason why a registration hook is refused, after "implements ..."; or ""."""
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: records are collected of every plugin on its own, "
@@ -41,7 +41,7 @@ def refused_registration(implementation: pluggy.HookImpl) -> str:
 
 
 PROJECT = "chameleon"
-"""The group of entry points, and how the name of each hook begins."""
+"""The name of the entry-point group, and the prefix of each hook's name."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

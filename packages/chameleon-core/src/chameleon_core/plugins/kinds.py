@@ -1,4 +1,4 @@
-"""The kinds of things that a plugin can register: one table, which the hook specs are made of."""
+"""The kinds of plugins: a table from which the hook specs are made."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ class Kind:
     """One kind of plugin.
 
     Attributes:
-        name: the plural, as in ``chameleon plugins`` and ``chameleon_<name>``.
-        summary: one sentence for the reference.
-        distribution: the distribution that brings some, for install hints.
-        contract: ``"module:Class"``, the abstract class whose methods it must have, or None.
-        record: the class of its records.
-        arguments: names of what its factory is called with.
-        unique: whether a name belongs to one distribution alone, because records of measurements
-            hold it; the names of ``distribution`` are its own.
-        noun: the singular, for sentences.
-        conformance: ``"module:Class"``, the suite that checks such a plugin; by default the testing
-            kit's suite of that noun.
+        name: the name in the plural, as in ``chameleon plugins`` and ``chameleon_<name>``.
+        summary: a sentence about the kind, for the reference.
+        distribution: a distribution that has plugins of this kind, for install hints.
+        contract: the abstract class whose methods a plugin must have, as ``"module:Class"``, or
+            None.
+        record: the class of the records that plugins register.
+        arguments: the names of the arguments of a plugin's factory.
+        unique: whether a name must belong to a single distribution, because records of measurements
+            contain it. If several register a name, it belongs to ``distribution``.
+        noun: the name in the singular, for messages.
+        conformance: the suite that checks such a plugin, as ``"module:Class"``. The default is the
+            suite of ``chameleon_testing`` with this noun.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-z_]+"))
@@ -71,12 +72,12 @@ class Kind:
 
     @property
     def takes_context(self) -> bool:
-        """Whether its factory is called with a context beside its options."""
+        """Whether a plugin's factory takes a context in addition to options."""
         return "context" in self.arguments
 
 
 def _stage(name: str, summary: str, part: str, **more: Any) -> Kind:
-    """A kind whose contract is core's, by default the class of that noun."""
+    """A kind whose contract is in ``chameleon_core.stages``, by default the class with its noun."""
     kind = Kind(name=name, summary=summary, distribution=f"{_WHOLE}-{part}", **more)
     contract = f"chameleon_core.stages:{kind.noun.title().replace(' ', '')}"
     return kind if kind.contract else attrs.evolve(kind, contract=contract)
@@ -177,12 +178,12 @@ _ROWS = (
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
-"""Every kind by its name, in the order of the flow."""
+"""All kinds by name, in the order in which a run uses them."""
 
 STAGE_KINDS: dict[str, Kind] = {
     name: kind for name, kind in KINDS.items() if kind.record is PluginRecord
 }
-"""The kinds that are made with options and used in a pipeline."""
+"""The kinds of stages: plugins with options that a pipeline names."""
 
 KIND_OF_KINDS = Kind(
     name="kinds",
@@ -193,7 +194,7 @@ KIND_OF_KINDS = Kind(
     record=Kind,
     arguments=(),
 )
-"""Its hook ``chameleon_kinds`` yields further rows of the table."""
+"""The kind for the hook ``chameleon_kinds``, which yields further kinds of plugins."""
 
 KIND_OF_SECTIONS = attrs.evolve(
     KIND_OF_KINDS,
@@ -202,11 +203,12 @@ KIND_OF_SECTIONS = attrs.evolve(
     summary="Sections of the pipeline file that a distribution brings.",
     record=SectionRecord,
 )
-"""Its hook ``chameleon_sections`` yields sections; nobody chooses among them, so it is no row."""
+"""The kind for the hook ``chameleon_sections``. Pipelines do not choose among sections, so the
+table does not have it."""
 
 
 def hook_specs(kinds: Iterable[Kind]) -> type:
-    """The registration hooks of kinds, as pluggy's ``add_hookspecs`` takes them."""
+    """A class with the registration hook of each kind, for pluggy's ``add_hookspecs``."""
     return type("RegistrationHooks", (), {kind.hook: _hook_spec(kind) for kind in kinds})
 
 

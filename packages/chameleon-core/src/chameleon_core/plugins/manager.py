@@ -1,7 +1,7 @@
-"""Finds plugins and asks each what it registers, so that a broken one harms only itself.
+"""Finds plugins and collects their records, so that a broken plugin does not break others.
 
-pluggy alone lets the first exception out of a plugin end the host. Here everything a plugin
-does is caught, remembered with the distribution it came from, and shown when it matters.
+With pluggy alone, the first exception of a plugin would end the process. This module catches all
+exceptions of plugins, and keeps them with the name of the distribution for later messages.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from chameleon_core.plugins.records import SectionRecord
 from chameleon_core.words import did_you_mean
 
 MOST_RECORDS = 10_000
-"""A hook that yields more is taken to be endless."""
+"""A hook that yields more records than this counts as endless."""
 
 _FAILED = "failed to load"
 _MARK = f"{PROJECT}_impl"
-"""The attribute that pluggy's marker gives an implementation."""
+"""The attribute that pluggy's marker sets on the implementation of a hook."""
 
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """A record with the plugin and the distribution that registered it."""
+    """A record, with the plugin and the distribution that registered it."""
 
     kind: str
     name: str
@@ -54,9 +54,9 @@ class LoadError:
     """A fault of one plugin.
 
     Attributes:
-        plugin: the plugin's name, that of its entry point.
-        distribution: the distribution that brings it.
-        message: what happened, as a sentence without its subject.
+        plugin: the plugin's name, which is the name of its entry point.
+        distribution: the distribution that the plugin belongs to.
+        message: the fault, as a sentence without its subject, which is the plugin.
     """
 
     plugin: str
@@ -72,9 +72,10 @@ class DiscoveredPlugin:
     """A plugin that is not loaded yet.
 
     Attributes:
-        name: unique among the plugins of its distribution.
-        distribution: the distribution that brings it.
-        load: returns the module or object with the hooks; may raise anything.
+        name: the plugin's name, which is unique in its distribution.
+        distribution: the distribution that the plugin belongs to.
+        load: a function that returns the module or object with the hooks, and may raise any
+            exception.
     """
 
     name: str
@@ -84,11 +85,12 @@ class DiscoveredPlugin:
 
 @attrs.define(kw_only=True)
 class LoadedPlugins:
-    """The outcome of loading: what is registered, what failed, and pluggy's manager.
+    """The result of loading plugins: the registered records, the errors, and pluggy's manager.
 
     Attributes:
-        kinds: the kinds of plugins by name, those of distributions after Chameleon's own.
-        sections: sections of the pipeline file by name, Chameleon's own before those of others.
+        kinds: the kinds of plugins by name: first Chameleon's own, then other distributions'.
+        sections: the sections of the pipeline file by name: first Chameleon's own, then other
+            distributions'.
     """
 
     kinds: dict[str, Kind] = attrs.field(factory=KINDS.copy)
@@ -100,11 +102,12 @@ class LoadedPlugins:
 
 
 def installed() -> Iterator[DiscoveredPlugin]:
-    """The plugins that installed distributions announce in the entry-point group.
+    """The installed plugins (entry points), and the plugins given with ``--plugin``.
 
-    Includes those that are given without being installed. If one is both, the given one is meant.
+    If a plugin is both installed and given, only the given one is returned.
     """
-    # Takes as long to import as all the rest here; workers, which look nothing up, do without.
+    # This import takes as long as the rest of the module, and workers, which look up no plugin, do
+    # not need it.
     from importlib import metadata  # noqa: PLC0415
 
     instead = given_plugins()
@@ -117,9 +120,9 @@ def installed() -> Iterator[DiscoveredPlugin]:
 
 
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
-    """Load plugins and collect their records; never raises because of a plugin.
+    """Load plugins and collect their records. A plugin's exceptions become errors in the result.
 
-    Output of a plugin while it is loaded goes to stderr: stdout holds results alone.
+    Output of plugins while they are loaded goes to stderr, because stdout is only for results.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)
@@ -127,7 +130,8 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     with contextlib.redirect_stdout(sys.stderr):
         plugins = [_Plugin(candidate=candidate, loaded=loaded) for candidate in candidates]
         plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
-        # Of two sections of one name the project's own is meant.
+        # If two distributions have a section of the same name, this project's own comes first and
+        # counts.
         for plugin in sorted(
             plugins, key=lambda plugin: canonical(plugin.candidate.distribution) not in FIRST_PARTY
         ):
@@ -144,19 +148,19 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
 
 @attrs.define(kw_only=True)
 class _Plugin:
-    """A plugin that is being loaded; what is wrong with it becomes an error of the outcome."""
+    """A plugin that is being loaded. Its faults become errors of the result."""
 
     candidate: DiscoveredPlugin
     loaded: LoadedPlugins
     hooks: Any = None
 
     def note(self, problem: str) -> None:
-        """Remember a problem."""
+        """Record a fault of the plugin."""
         plugin, owner = self.candidate.name, self.candidate.distribution
         self.loaded.errors.append(LoadError(plugin=plugin, distribution=owner, message=problem))
 
     def is_called(self, about: str, call: Callable[..., object], *arguments: Any) -> bool:
-        """Whether a call into the plugin's code returns; notes the exception otherwise."""
+        """Call the plugin's code; if it raises, record the exception and return False."""
         try:
             call(*arguments)
         except KeyboardInterrupt:
@@ -173,7 +177,7 @@ class _Plugin:
         self.hooks = self.candidate.load()
 
     def add(self, kind: Kind, known: dict[str, Any]) -> None:
-        """Add what the plugin brings of a kind that others need before they register."""
+        """Add the plugin's records of a kind that is needed before other plugins register."""
         if not hasattr(inspect.getattr_static(self.hooks, kind.hook, None), _MARK):
             return
         for record in self.records(kind, getattr(self.hooks, kind.hook)):
@@ -185,7 +189,7 @@ class _Plugin:
         name = f"{self.candidate.distribution}:{self.candidate.name}"
         manager = self.loaded.manager
         if not self.is_called(_FAILED, manager.register, self.hooks, name):
-            # pluggy keeps a plugin whose second hook it refuses.
+            # If pluggy refuses a later hook, the plugin stays registered.
             if manager.has_plugin(name):
                 manager.unregister(name=name)
             return
@@ -199,7 +203,7 @@ class _Plugin:
                     self.collect(kind, implementation.function)
 
     def collect(self, kind: Kind, hook: Callable[[], Any]) -> None:
-        """Enter the good records of a hook."""
+        """Add the valid records of a hook to the result."""
         plugin, owner = self.candidate.name, self.candidate.distribution
         about = {"kind": kind.name, "distribution": owner, "plugin": plugin}
         for record in self.records(kind, hook):
@@ -209,7 +213,7 @@ class _Plugin:
     def implementations(
         self, hook: str, refused: Callable[[pluggy.HookImpl], str]
     ) -> list[pluggy.HookImpl]:
-        """The plugin's implementations of a hook; notes what they ask for in vain."""
+        """The plugin's implementations of a hook; refused options of pluggy become faults."""
         caller: pluggy.HookCaller = getattr(self.loaded.manager.hook, hook)
         own = [each for each in caller.get_hookimpls() if each.plugin is self.hooks]
         for reason in filter(None, map(refused, own)):
@@ -217,7 +221,7 @@ class _Plugin:
         return own
 
     def note_unknown_hooks(self) -> None:
-        """Note what is marked as a hook and is none."""
+        """Record functions that are marked as hooks, but have the name of no hook."""
         manager = self.loaded.manager
         hooks = {name: caller for name, caller in vars(manager.hook).items() if name[0] != "_"}
         known = [name for name, caller in hooks.items() if caller.has_spec()]
@@ -227,7 +231,7 @@ class _Plugin:
                 self.note(f"implements '{caller.name}', which is no hook{guess}")
 
     def records(self, kind: Kind, hook: Callable[[], Any]) -> list[Any]:
-        """Call one hook and return its good records; notes what is wrong with the others."""
+        """Call a hook and return its valid records. Invalid records are recorded as faults."""
         answer: list[Any] = []
         self.is_called(f"failed in {kind.hook}", self.read, kind, hook, answer)
         if len(answer) > MOST_RECORDS:
@@ -245,7 +249,7 @@ class _Plugin:
         return [*records.values()]
 
     def read(self, kind: Kind, hook: Callable[[], Any], records: list[Any]) -> None:
-        """Call one hook and keep the records; those before an exception as well."""
+        """Call a hook and append its records, also those that come before an exception."""
         answer = hook()
         if answer is None or isinstance(answer, kind.record | str | bytes):
             self.note(f"returns {answer!r} from {kind.hook}, which must return a list of records")
@@ -259,7 +263,7 @@ def _is_foreign(plugin: _Plugin) -> bool:
 
 
 def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
-    """Leave each name of a kind to one distribution: the first-party one, or else to none."""
+    """Of the plugins that share a name, keep only those of the kind's own distribution."""
     owners: dict[str, list[str]] = {}
     for entry in loaded.entries:
         if entry.kind == kind.name:

@@ -1,4 +1,4 @@
-"""Options in few words, and what their metadata may say of them beside ``help``."""
+"""A short form for declaring options, and keys of their metadata."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from attrs import validators
 BINDS = "binds"
 
 NOT_BINDING = MappingProxyType({BINDS: False})
-"""Metadata of an option that no measurement depends on, as a deadline or a tracker's address: a
-run may be continued with another one. ``attrs.field(metadata={**NOT_BINDING, "help": ...})``."""
+"""Metadata of an option that measurements do not depend on, such as a deadline or a tracker's
+address. A run may be continued with another value. ``attrs.field(metadata={**NOT_BINDING, "help":
+...})``."""
 
 FORMER = "former"
-"""Metadata of an option: its former name. Pipelines and run folders that have that one are read as
-if they had today's. ``attrs.field(metadata={FORMER: "file", "help": ...})``."""
+"""Metadata key for an option's former name. Pipelines and run folders with the former name are read
+as if they had the present name. ``attrs.field(metadata={FORMER: "file", "help": ...})``."""
 
 
 def option(
@@ -29,17 +30,18 @@ def option(
     above: float | None = None,
     **metadata: Any,
 ) -> Any:
-    """``attrs.field`` with what options have in common.
+    """Declare an option: ``attrs.field`` with its help, limits and metadata.
 
     Args:
-        default: its value if none is given, or ``attrs.NOTHING``. No check has to accept None as
-            the default. A type stands for a new object each time.
-        words: its help.
-        checks: validators.
-        at_least: the lowest value.
-        at_most: the highest value.
-        above: what every value is above.
-        metadata: what else is said of it, such as ``binds`` or ``duration``.
+        default: the value if the user gives none, or ``attrs.NOTHING`` for a required option. The
+            default None is valid even if checks refuse it. A type such as ``list`` is called for
+            each new object.
+        words: the help text.
+        checks: validators, as for ``attrs.field``.
+        at_least: the lowest valid value.
+        at_most: the highest valid value.
+        above: a value that every valid value must exceed.
+        metadata: further metadata, such as ``binds`` or ``duration``.
     """
     limits = (validators.ge, at_least), (validators.gt, above), (validators.le, at_most)
     bounds = (check(limit) for check, limit in limits if limit is not None)
@@ -54,7 +56,7 @@ def option(
 
 
 def former_names(options: type) -> dict[str, str]:
-    """Today's name of every option of a class that had another one, by that one."""
+    """The present name of each renamed option of a class, by its former name."""
     return {
         field.metadata[FORMER]: field.alias
         for field in attrs.fields(options)
@@ -63,6 +65,6 @@ def former_names(options: type) -> dict[str, str]:
 
 
 def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
-    """A mapping with today's names; if a former one is there as well, today's wins."""
+    """A mapping with present names; a present name wins over its former name."""
     today = {key: value for key, value in section.items() if key not in former}
     return {former[key]: value for key, value in section.items() if key in former} | today

@@ -1,4 +1,4 @@
-"""Frozen records that plugins register. Importing them imports no numerical library."""
+"""Immutable records that plugins register. Their import needs no numerical library."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ from typing import Any
 import attrs
 
 API_VERSION = 1
-"""Raised when a contract in ``chameleon_core.stages`` changes incompatibly."""
+"""The version of the contracts in ``chameleon_core.stages``. An incompatible change increases
+it."""
 
 
 @attrs.frozen(kw_only=True)
 class PluginRecord:
-    """One named implementation of a stage.
+    """One named implementation of a stage, as a plugin registers it.
 
     Attributes:
-        name: what the pipeline file calls it.
-        summary: one line for ``chameleon plugins``.
-        options: an attrs class; its fields are the options, their types are checked, their
-            defaults are the defaults, ``metadata={"help": ...}`` documents them.
-        factory: ``"module:Class"``, imported only when the stage is made. The class is called
-            as ``Class(options, context)`` for search stages (explorer, cost model, sampler,
-            synthesizer, scheduler) and as ``Class(options)`` for the others.
-        api_version: the contract version it was written for.
-        operators: of a space provider, the kinds of operators (``Task.operator``) that it alone
-            knows. A provider that chooses among others, such as ``auto``, leaves them to it.
-        precisions: of a frontend, the types beside float32 that it can have a network computed in,
-            as a pipeline's ``precision`` names them; see ``Frontend.compute_in``.
-        place_option: of a record database, the option that a path or URL alone sets in a pipeline;
-            empty for one that has to be named.
-        detect: of a frontend, ``"module:function"`` that `chameleon init` calls with a pipeline's
-            folder and the name of a file, relative to it. It yields a preset for each model in the
-            file, named as ``--model`` chooses it. Empty for a frontend that reads no files.
-        listings: of a space provider, ``"module:function"`` that writes texts about the winners
-            into the folder of a run that ends. Its arguments are the ``RunContext`` and
-            ``RunResult``. Empty for a space whose builders have no listings.
-        usage: of a frontend, a command or Python that uses the result of a run, whose folder it
-            calls ``{folder}``.
+        name: the name of the stage in a pipeline file.
+        summary: a line about the stage for ``chameleon plugins``.
+        options: the attrs class of the stage's options. Each field is an option, with its type and
+            its default. ``metadata={"help": ...}`` documents it.
+        factory: the class of the stage as ``"module:Class"``, imported only when the stage is made.
+            Search stages (explorer, cost model, sampler, synthesizer, scheduler) are made by
+            ``Class(options, context)``, all others by ``Class(options)``.
+        api_version: the version of the contracts (``API_VERSION``) that the stage was written for.
+        operators: for a space provider, the kinds of operators (``Task.operator``) that no other
+            provider knows. A provider that chooses among providers, such as ``auto``, leaves these
+            operators to this one.
+        precisions: for a frontend, the dtypes other than float32 in which it can have a network
+            computed, as in a pipeline's ``precision`` (``Frontend.compute_in``).
+        place_option: for a record database, the option that a pipeline sets by writing only a path
+            or URL. Empty if the pipeline must name the database.
+        detect: for a frontend, ``"module:function"`` that ``chameleon init`` calls with a
+            pipeline's folder and a file's name relative to it. The function yields a preset for
+            each model in the file; ``--model`` chooses a preset by its name. Empty for a frontend
+            that reads no files.
+        listings: for a space provider, ``"module:function"`` that writes texts about the winners
+            into the run folder when a run ends. Its arguments are the ``RunContext`` and the
+            ``RunResult``. Empty for a space without listings.
+        usage: for a frontend, a command or Python code that uses the result of a run. ``{folder}``
+            in it stands for the run folder.
     """
 
     name: str
@@ -55,11 +58,11 @@ class PluginRecord:
 
 @attrs.frozen(kw_only=True)
 class NoOptions:
-    """The options class of a stage that has none."""
+    """The options class of a stage that has no options."""
 
 
 def recorder(package: str) -> Callable[..., PluginRecord]:
-    """Makes records whose factories are named within an import package."""
+    """Make a function that makes records whose factories are in one import package."""
 
     def record(
         name: str, summary: str, factory: str, options: type = NoOptions, **more: Any
@@ -72,21 +75,23 @@ def recorder(package: str) -> Callable[..., PluginRecord]:
 
 @attrs.frozen(kw_only=True)
 class OperatorRecord:
-    """One kind of tensor operator.
+    """One kind of tensor operator, as a plugin registers it.
 
     Attributes:
-        summary: one line for ``chameleon plugins``.
-        factory: ``"module:Class"``, imported only where a task is computed, and called as
-            ``Class(task)``.
-        arguments: an attrs class: what a pipeline file says of such an operator, with its name as
-            ``kind`` and a method ``task(name, target)``. None for operators that only networks are
-            made of.
-        name: the kind, as ``Task.operator`` holds it and as a list of operators in a pipeline file
-            names it; that of the arguments. Records of measurements hold it too: it stays what it
-            is.
-        api_version: the contract version it was written for.
-        carries_code: whether arguments of its tasks are code, a program or the text of a function.
-            Such tasks are read from files of strangers only if the user trusts these.
+        summary: a line about the operator for ``chameleon plugins``.
+        factory: the operator's class as ``"module:Class"``. It is imported only when a task is
+            computed, and made by ``Class(task)``.
+        arguments: the attrs class of the operator's arguments in a pipeline file. It has the
+            operator's name as ``kind``, and a method ``task(name, target)``. None for operators
+            that occur only in networks.
+        name: the name of the operator in ``Task.operator`` and in pipeline files; by default
+            ``arguments.kind``. The name must not change, because records of measurements contain
+            it.
+        api_version: the version of the contracts (``API_VERSION``) that the operator was written
+            for.
+        carries_code: whether the arguments of its tasks contain code: a program or the source of a
+            function. Such tasks are read from other people's files only if the user trusts these
+            files.
     """
 
     summary: str
@@ -103,16 +108,17 @@ class OperatorRecord:
 
 @attrs.frozen(kw_only=True)
 class TemplateRecord:
-    """One hand-written schedule of operators, with its choices left open as knobs.
+    """One hand-written schedule of operators whose choices are knobs, as a plugin registers it.
 
     Attributes:
-        name: what the pipeline file calls it.
-        summary: one line for ``chameleon plugins``.
-        factory: ``"module:Class"``, imported only when the template is used, and called as
-            ``Class(task, options)`` with the options of the space.
-        operators: the kinds of operators it is for.
-        targets: the kinds of targets it is for, such as ``llvm``.
-        api_version: the contract version it was written for.
+        name: the name of the template in a pipeline file.
+        summary: a line about the template for ``chameleon plugins``.
+        factory: the template's class as ``"module:Class"``. It is imported only when the template
+            is used, and made by ``Class(task, options)``, with the options of the space.
+        operators: the kinds of operators that the template can schedule.
+        targets: the kinds of targets that the template can schedule for, such as ``llvm``.
+        api_version: the version of the contracts (``API_VERSION``) that the template was written
+            for.
     """
 
     name: str
@@ -125,18 +131,21 @@ class TemplateRecord:
 
 @attrs.frozen(kw_only=True)
 class InstructionRecord:
-    """One machine instruction that templates multiply with.
+    """One machine instruction that templates multiply with, as a plugin registers it.
 
     Attributes:
-        name: as assembly language calls it, or as it is told from others of that name. Measured
-            configurations may hold it: it stays what it is.
-        summary: one line for ``chameleon plugins``.
-        factory: ``"module:Class"``, imported only for targets that may have it, and called without
-            arguments.
-        architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
-            a kind of target (``cuda``); empty if every CPU has it.
-        features: what a target has to have, by LLVM's names; of a GPU the first architecture.
-        api_version: the contract version it was written for.
+        name: the name in assembly language, with a suffix if several instructions have this name.
+            The name must not change, because measured configurations may contain it.
+        summary: a line about the instruction for ``chameleon plugins``.
+        factory: the instruction's class as ``"module:Class"``. It is imported only for targets that
+            may have the instruction, and made by ``Class()``.
+        architecture: the architecture of processors with this instruction, by Linux's name
+            (``x86_64``, ``aarch64``), or a kind of target (``cuda``). Empty if every CPU has the
+            instruction.
+        features: the features that a CPU must have, by LLVM's names; for a GPU, the first
+            architecture with the instruction.
+        api_version: the version of the contracts (``API_VERSION``) that the instruction was written
+            for.
     """
 
     name: str
@@ -149,13 +158,15 @@ class InstructionRecord:
 
 @attrs.frozen(kw_only=True)
 class PresetRecord:
-    """Stages under one name, written as a pipeline file would: ``preset: autotvm``.
+    """Keys of a pipeline under one name, as in the line ``preset: autotvm`` of a pipeline file.
 
     Attributes:
-        name: what the pipeline file calls it; ``default`` applies if none is named.
-        summary: one line for ``chameleon plugins``.
-        pipeline: pipeline keys to values; what the file itself says wins.
-        reasons: why it has what it has, a sentence or two for each key, for `chameleon init`.
+        name: the name of the preset in a pipeline file. ``default`` applies if a file names no
+            preset.
+        summary: a line about the preset for ``chameleon plugins``.
+        pipeline: values by key of the pipeline. Keys in the pipeline file override them.
+        reasons: for each key, a sentence or two about the reason for its value, for ``chameleon
+            init``.
     """
 
     name: str
@@ -166,13 +177,13 @@ class PresetRecord:
 
 @attrs.frozen(kw_only=True)
 class SectionRecord:
-    """A section of the pipeline file that is not core's.
+    """A section of the pipeline file that a plugin adds.
 
     Attributes:
-        name: the section's key.
-        summary: one line for the reference.
-        options: an attrs class and a ``Section``, made of what stands in the section.
-        measured: whether measurements of a run may depend on it.
+        name: the section's key in the pipeline file.
+        summary: a line about the section for the reference.
+        options: the class of the section's options: an attrs class and a subclass of ``Section``.
+        measured: whether the measurements of a run may depend on the section.
     """
 
     name: str
@@ -182,38 +193,43 @@ class SectionRecord:
 
 
 class Section:
-    """A section's class may say this of it; if it has ``to_json``, None is no section."""
+    """Base class for the options of a section that a plugin adds to the pipeline file.
+
+    If a subclass has ``to_json`` and it returns None, the section counts as absent.
+    """
 
     def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional
-        """Its faults for a model.
+        """The faults of this section for a model, such as a dtype that the frontend lacks.
 
         Args:
-            node: the section as it was written, a ``pipeline.nodes.Node``.
-            model: the frontend, a ``pipeline.schema.StageSpec``.
+            node: the section as the user wrote it, a ``pipeline.nodes.Node``.
+            model: the frontend of the pipeline, a ``pipeline.schema.StageSpec``.
 
         Returns:
-            Each ``pipeline.nodes.Problem``.
+            The faults, each a ``pipeline.nodes.Problem``.
         """
         return ()
 
     @classmethod
     def binding(cls, section: Any) -> Any:
-        """The part of a section that measurements depend on, as JSON; empty for nothing.
+        """The part of a section that measurements depend on, as JSON; an empty value for no part.
 
         Args:
-            section: as a pipeline's ``document`` has it; None if it has none.
+            section: the section in a pipeline's ``document``; None if the document has no such
+                section.
         """
         return section
 
 
 @attrs.frozen(kw_only=True)
 class CommandRecord:
-    """A command added to the command line.
+    """A command that a plugin adds to the command line.
 
     Attributes:
         name: the command's name.
-        summary: one line for ``chameleon --help``.
-        factory: ``"module:function"``, a click command, imported only when called.
+        summary: a line about the command for ``chameleon --help``.
+        factory: the click command as ``"module:function"``, imported only when the command is
+            called.
     """
 
     name: str

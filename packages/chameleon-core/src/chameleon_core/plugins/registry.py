@@ -1,4 +1,4 @@
-"""Looks up what plugins registered, by kind and name."""
+"""Looks up the records of plugins by kind and name."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from chameleon_core.words import did_you_mean
 
 
 class UnknownNameError(PluginError):
-    """Nothing is registered under a name."""
+    """No plugin of a kind is registered under a name."""
 
 
 class AmbiguousNameError(PluginError):
-    """Two distributions register the same name."""
+    """Two distributions register a plugin of the same kind and name."""
 
 
 class Registry:
-    """Everything the loaded plugins registered.
+    """All records of the loaded plugins, by kind and name.
 
     Args:
-        loaded: the outcome of loading; ``Registry.load()`` and ``Registry.from_plugins()``
-            make one.
+        loaded: the result of loading plugins, as ``Registry.load()`` and
+            ``Registry.from_plugins()`` make it.
     """
 
     def __init__(self, loaded: LoadedPlugins) -> None:
@@ -51,17 +51,19 @@ class Registry:
 
     @classmethod
     def load(cls) -> Registry:
-        """Load every installed plugin."""
+        """Load all installed plugins, and those given with ``--plugin``."""
         return cls(load_plugins(installed()))
 
     @classmethod
     def from_plugins(cls, plugins: Iterable[Any], *, with_installed: bool = False) -> Registry:
-        """A registry of plugins that are already in this process, for tests and for the API.
+        """Make a registry of plugins that are Python objects in this process.
+
+        It is for tests, and for programs that define plugins without installing them.
 
         Args:
-            plugins: modules or objects with hook implementations, or pairs
-                ``(distribution, plugin)``; those without one are of ``in-process``.
-            with_installed: whether the installed plugins come first.
+            plugins: modules or objects with hook implementations, or pairs ``(distribution,
+                plugin)``. The distribution of a plugin without a pair is ``in-process``.
+            with_installed: whether the registry also has the installed plugins.
         """
         candidates = list(installed()) if with_installed else []
         for number, entry in enumerate(plugins):
@@ -77,31 +79,34 @@ class Registry:
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """The manager with every plugin that loaded; its plugins hear a run's events."""
+        """The plugin manager of pluggy, whose plugins get the events of runs."""
         return self._loaded.manager
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """The kinds of plugins by name, in the order of the flow; those of plugins come last."""
+        """The kinds of plugins by name, in the order in which a run uses them.
+
+        Kinds that plugins add come last.
+        """
         return self._loaded.kinds
 
     @property
     def sections(self) -> Mapping[str, SectionRecord]:
-        """The sections of the pipeline file that plugins bring, by name."""
+        """The sections that plugins add to pipeline files, by name."""
         return self._loaded.sections
 
     @property
     def errors(self) -> Sequence[LoadError]:
-        """The faults of plugins that were loaded."""
+        """The faults of plugins, found while loading them."""
         return tuple(self._loaded.errors)
 
     @property
     def distributions(self) -> Sequence[str]:
-        """The distributions that announced a plugin, whether it loaded or not."""
+        """The distributions that announce a plugin, also if the plugin failed to load."""
         return tuple(self._loaded.distributions)
 
     def entries(self, kind: str) -> Sequence[Registration]:
-        """All entries of a kind, sorted by name, duplicates included."""
+        """All registered plugins of a kind, sorted by name. A name may occur twice."""
         return tuple(
             entry for _, entries in sorted(self._entries[kind].items()) for entry in entries
         )
@@ -111,18 +116,19 @@ class Registry:
         return tuple(sorted(self._entries[kind]))
 
     def find(self, kind: str, name: str, *, author: str | None = None) -> Registration:
-        """The entry of a name.
+        """The registered plugin of a kind and a name.
 
         Args:
             kind: a key of ``kinds``.
-            name: ``name``, or ``distribution:name`` if two distributions use the same.
-            author: the distribution that wrote the name down, in a preset say: of several it means
-                its own, or else the first-party one. None if a user wrote it, who may mean any.
+            name: the plugin's name, or ``distribution:name`` if two distributions use the name.
+            author: the distribution that wrote the name, for example in a preset. If several
+                plugins have the name, the distribution's own plugin is found, or else the
+                first-party one. None if a user wrote the name; then an ambiguous name is an error.
 
         Raises:
-            UnknownNameError: there is none; says which names are alike, what is installed and
-                which plugins failed to load.
-            AmbiguousNameError: two distributions register it.
+            UnknownNameError: no plugin has this name. The message has similar names; the hint lists
+                the installed plugins and those that failed to load.
+            AmbiguousNameError: two distributions register the name.
         """
         distribution, colon, short = name.rpartition(":")
         entries = self._entries[kind].get(short, [])
@@ -142,25 +148,25 @@ class Registry:
         return entries[0]
 
     def record(self, kind: str, name: str, *, author: str | None = None) -> Any:
-        """The record of a name; see ``find``."""
+        """The record of the plugin that ``find`` returns. Raises the same errors."""
         return self.find(kind, name, author=author).record
 
     def full_name(self, entry: Registration) -> str:
-        """The shortest name that finds an entry, whoever writes it."""
+        """The shortest name under which any author finds a registered plugin."""
         alone = len(self._entries[entry.kind][entry.name]) == 1
         return entry.name if alone else f"{entry.distribution}:{entry.name}"
 
     def classes(self, kind: str) -> dict[str, type]:
-        """The classes that texts of a pipeline file become, by name: ``arguments`` of a kind.
+        """The classes of the arguments that a pipeline file has for plugins of a kind, by name.
 
         Args:
-            kind: one whose records have arguments, such as ``operators``.
+            kind: a kind whose records have ``arguments``, such as ``operators``.
         """
         classes = {entry.name: entry.record.arguments for entry in self.entries(kind)}
         return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
     def space_of(self, operator: str) -> PluginRecord | None:
-        """The space provider that alone knows a kind of operator, or None if none claims it."""
+        """The space provider that alone knows a kind of operator, or None if there is none."""
         for entry in self.entries("spaces"):
             record: PluginRecord = entry.record
             if operator in record.operators:
@@ -172,12 +178,12 @@ class Registry:
 
         Args:
             kind: a key of ``kinds``.
-            name: as for ``find``.
-            options: an instance of its options class; None for all defaults.
-            context: for kinds that take one.
+            name: the plugin's name, or ``distribution:name`` if two distributions use the name.
+            options: an instance of the plugin's options class; None for default options.
+            context: the context, for kinds whose factories take one.
 
         Raises:
-            PluginError: it is unknown, ambiguous, or cannot be imported or made.
+            PluginError: the name is unknown or ambiguous, or the plugin cannot be imported or made.
         """
         record: PluginRecord = self.find(kind, name).record
         chosen = record.options() if options is None else options
@@ -200,7 +206,10 @@ class Registry:
 
 
 def _meant(entries: Sequence[Registration], author: str) -> list[Registration]:
-    """Which of several entries of one name its author means; all of them if that is open."""
+    """The plugins of one name that its author may mean.
+
+    These are the author's own plugin, or else the first-party one, or else all.
+    """
     own = [entry for entry in entries if _same(entry.distribution, author)]
     ours = [entry for entry in entries if canonical(entry.distribution) in FIRST_PARTY]
     return next((some for some in (own, ours) if len(some) == 1), list(entries))

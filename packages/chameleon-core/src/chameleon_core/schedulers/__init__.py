@@ -17,12 +17,15 @@ if TYPE_CHECKING:  # the options of schedulers are imported with every command
 
 @attrs.frozen(kw_only=True)
 class SchedulerContext:
-    """The arguments of a scheduler. Chameleon makes one scheduler per run.
+    """The arguments of a scheduler.
+
+    Chameleon makes one scheduler for the run's tasks, and a second one if some tasks are
+    alternatives.
 
     Attributes:
-        tasks: the run's tasks.
+        tasks: the tasks that the scheduler chooses among.
         rng: the scheduler's own random generator.
-        batch_size: configurations per round.
+        batch_size: the number of configurations per round.
     """
 
     tasks: Sequence[Task]
@@ -34,18 +37,21 @@ class SchedulerContext:
 class TaskState:
     """The progress of one task.
 
-    It holds results and no elapsed time, so the same measurements lead to the same choices.
+    The progress holds results and no elapsed time, so that the same measurements lead to the same
+    choices.
 
     Attributes:
         task: the task.
-        rounds: number of measured batches.
-        measured: number of measured configurations, failures included.
-        history: lowest cost so far in seconds, after each batch; infinity while nothing succeeded.
+        rounds: the number of measured batches.
+        measured: the number of measured configurations, failures included.
+        history: the lowest time so far in seconds, after each batch; infinity as long as no
+            configuration succeeded.
         done: whether the task gets no further batch.
         in_flight: whether a batch of the task is being measured. The other attributes do not
-            include it yet, and the task gets no other batch before its results arrive.
-        seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest cost of the task
-            that it would replace. Infinity if there is no such task or no cost yet.
+            include this batch yet, and the task gets no other batch before its measurements arrive.
+        seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest time in seconds of
+            the task that it would replace. Infinity for other tasks, or if that task has no time
+            yet.
     """
 
     task: Task
@@ -70,14 +76,15 @@ class Scheduler(ABC):
         """Choose the task that gets the next batch.
 
         Args:
-            states: one per task, in the order of ``SchedulerContext.tasks``.
+            states: the progress of each task, in the order of ``SchedulerContext.tasks``.
 
         Returns:
-            The index of a waiting task, or None if no task is worth a batch now. If batches are in
-            flight, Chameleon asks again after the next measured batch; it does so too for the index
-            of a task in flight. If no batch is in flight, None ends the run.
+            The index of a waiting task, or None if no task is worth a batch now. If the answer is
+            None or a task in flight, Chameleon asks again after the next measured batch. If no
+            batch is in flight, None ends the search.
 
         Raises:
-            Exception: ends the run, as a ``PluginError`` that names the scheduler unless it is a
-                ``ChameleonError``. So does the index of a task that is done or does not exist.
+            Exception: any exception ends the run. Chameleon raises a ``PluginError`` that names the
+                scheduler, unless the exception is a ``ChameleonError``. The index of a task that is
+                done or does not exist is a ``PluginError`` too.
         """

@@ -11,7 +11,7 @@ from chameleon_core.schedulers.options import GradientOptions
 
 
 class RoundRobin(Scheduler):
-    """Gives the next batch to the task with the fewest batches, and to the first of equals."""
+    """Gives the next batch to the task with the fewest batches; among equals, to the first one."""
 
     def __init__(self, _options: NoOptions, _context: SchedulerContext) -> None:
         pass
@@ -24,17 +24,18 @@ class RoundRobin(Scheduler):
 class Gradient(Scheduler):
     """Gives a batch to the task with the largest expected gain in the network's latency.
 
-    This is Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule has as
-    well. It estimates the gain of one more batch from the gain of the last batches, and from two
-    optimistic bounds. In one bound a task's cost falls in proportion to its batches. In the other
-    it comes near the operations per second of the network's fastest task. Every batch counts as
-    equally long, because a resumed run must not depend on a clock.
+    This is Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule uses
+    too. The scheduler estimates the gain of one more batch from the gain of the last batches, and
+    from two optimistic bounds. In the first bound, a task's time falls in inverse proportion to its
+    batches. In the second bound, the task reaches the operations per second of the network's
+    fastest task. Every batch counts as equally long, because a resumed run must not depend on a
+    clock.
 
-    If several tasks are tuned at once, tasks in flight are left out.
+    If several tasks are tuned at once, tasks with a batch in flight are left out.
 
-    Beyond Ansor, a task is skipped if its last batches saved next to nothing, and the run ends if
-    that holds for all tasks. An alternative saves only what falls below the time of the task that
-    it would replace. It is skipped if it is not expected to reach that time.
+    In contrast to Ansor, a task is skipped if its last batches saved next to nothing. The run ends
+    if this holds for all tasks. An alternative saves only the time by which it is faster than the
+    task that it would replace. It is skipped if it is not expected to reach that task's time.
 
     Args:
         options: the options of the scheduler.
@@ -62,7 +63,7 @@ class Gradient(Scheduler):
         return now - now / len(state.history) < state.seconds_to_beat
 
     def _stagnates(self, state: TaskState, states: Sequence[TaskState]) -> bool:
-        """Whether a task's last batches saved less than makes a further one worthwhile."""
+        """Whether a task's last batches saved too little for a further batch to be worthwhile."""
         window, stop = self._options.window, self._options.stop_gain
         if len(state.history) <= window or stop <= 0.0:
             return False
@@ -74,7 +75,7 @@ class Gradient(Scheduler):
         return saved < stop * _network(states)
 
     def _gain(self, state: TaskState, states: Sequence[TaskState]) -> float:
-        """Seconds of the network's latency that one more batch is expected to save."""
+        """The time in seconds that one more batch is expected to save in the network's latency."""
         now = state.history[-1] if state.history else math.inf
         if math.isinf(now):
             return math.inf
@@ -92,19 +93,19 @@ class Gradient(Scheduler):
 
 
 def _below(state: TaskState, before: float, now: float) -> float:
-    """The saving of the network if the cost of a task falls, both in seconds; once per inference.
+    """The seconds that one inference saves if a task's time falls from ``before`` to ``now``.
 
-    Above the cost that an alternative has to beat, its task is there.
+    For an alternative, only the part below the time of the task that it would replace counts.
     """
     before, now = (min(cost, state.seconds_to_beat) for cost in (before, now))
     return math.inf if math.isinf(before) else before - now
 
 
 def _network(states: Sequence[TaskState]) -> float:
-    """The network's latency in seconds, each operator in what is fastest for it, as far as known.
+    """The network's latency in seconds, as far as known, with the fastest dtype of each operator.
 
-    If operators have alternatives, only these may be among the tasks: the costs that they have to
-    beat stand for the others.
+    The tasks may be only the alternatives. The times that these have to beat then stand for the
+    original tasks.
     """
     least: dict[str, float] = {}
     for state in states:

@@ -1,4 +1,4 @@
-"""Options of the schedulers, importable without anything else."""
+"""Options of the schedulers. The module imports nothing else of the schedulers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class GradientOptions:
-    """Options of the ``gradient`` scheduler."""
+    """Options of the scheduler ``gradient``."""
 
     window: int = option(
         2, "a task's last batches, which tell what a further one may bring", at_least=1

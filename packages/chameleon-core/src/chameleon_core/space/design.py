@@ -1,4 +1,4 @@
-"""Design spaces as integer index arrays of shape (n, knobs), and identities of their rows."""
+"""Design spaces as integer index arrays of shape (n, knobs), and numbers that identify rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 from chameleon_core.space.knobs import Knob, Values
 
 _WORD_LIMIT = 2**63
-"""A word holds index vectors of fewer combinations than this, so that it fits an int64."""
+"""A word encodes knobs with fewer combinations than this, so that it fits an int64."""
 
 _BITMAP_LIMIT = 1 << 20
-"""Spaces of at most this many index vectors keep one flag for each, which is fastest to ask."""
+"""Spaces of at most this many index vectors keep a flag for each vector, for the fastest
+look-up."""
 
 
 class MixedRadix:
-    """Gives each configuration a number, in the lexicographic order of knob indices.
+    """Numbers the configurations of a space, in the lexicographic order of knob indices.
 
-    The number of a configuration is packed into int64 words. One word is enough for almost every
-    design space. Larger spaces use Python integers as numbers.
+    Numbers are packed into int64 words. One word is enough for almost every design space. Larger
+    spaces use Python integers.
 
     Args:
-        cardinalities: number of choices of each knob, at least 1.
+        cardinalities: the number of values of each knob, at least 1.
     """
 
     def __init__(self, cardinalities: Sequence[int]) -> None:
@@ -37,7 +38,7 @@ class MixedRadix:
         self._words = tuple(self._pack())
 
     def _pack(self) -> Iterator[tuple[slice, NDArray[np.int64], int]]:
-        """Columns, the weight of each column and the radix of every word."""
+        """For each word: its columns, the weight of each column, and the number of its values."""
         start = 0
         while start < len(self.cardinalities):
             stop, radix = start, 1
@@ -89,15 +90,15 @@ class ConfigSet:
     """A set of configurations that tests many configurations for membership at once.
 
     Args:
-        radix: gives configurations their numbers.
-        size: how many numbers there are.
+        radix: numbers the configurations.
+        size: the number of all index vectors of the space.
         configs: the members, shape (m, knobs).
 
     Attributes:
-        keys: numbers of the members, ascending and distinct, shape (m,).
+        keys: the numbers of the members, ascending and distinct, shape (m,).
 
     Raises:
-        ValueError: there is no member.
+        ValueError: ``configs`` is empty.
     """
 
     def __init__(self, radix: MixedRadix, size: int, configs: NDArray[np.integer[Any]]) -> None:
@@ -115,7 +116,7 @@ class ConfigSet:
         return hashlib.sha256(",".join(map(str, self.keys.tolist())).encode()).hexdigest()[:16]
 
     def holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether each number is that of a member, shape (n,)."""
+        """Whether each number is the number of a member, shape (n,)."""
         holds: NDArray[np.bool_]
         if self._flags is not None:
             holds = self._flags[keys]
@@ -126,21 +127,22 @@ class ConfigSet:
 
 
 Resolve = Callable[[tuple[int, ...]], Sequence[int] | None]
-"""What a legal configuration becomes when its program is made: itself, another one that the
-compiler takes in its place, or None if there is no such program. It may take milliseconds, so only
-configurations that are about to be measured are asked about."""
+"""A function of a legal configuration that returns the configuration which is really compiled: the
+same one, another one that the compiler uses instead, or None if there is no such program. A call
+may take milliseconds, so it is made only for configurations that are about to be measured."""
 
 
 def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The configurations that are compiled in place of the given ones, shape (n, knobs).
+    """The configurations that are really compiled for the given ones, shape (n, knobs).
 
     Args:
-        resolve: maps one configuration to the compiled one, or to None if it has no program. If
-            None, every configuration stays as it is.
+        resolve: a function that returns the compiled configuration for a given one, or None if it
+            has no program. If ``resolve`` is None, every configuration stays as it is.
         configs: legal configurations.
 
     Returns:
-        One row for each configuration. A row of -1, which is not legal, has no program.
+        One row for each configuration. If a configuration has no program, its row is -1, which is
+        not legal.
     """
     if resolve is None:
         return configs
@@ -156,12 +158,13 @@ Configs = NDArray[np.int32]
 
 @attrs.frozen(kw_only=True)
 class Constraint:
-    """A condition that every legal configuration meets.
+    """A condition that every legal configuration must meet.
 
     Attributes:
-        reason: a short sentence that says why a configuration breaks the condition.
-        holds: takes knob values of n configurations, returns a bool array of shape (n,). It gets
-            only configurations that meet the constraints before it.
+        reason: a short clause about an illegal configuration, which says why it breaks the
+            condition.
+        holds: a function of the knob values of n configurations, which returns a bool array of
+            shape (n,). Its configurations meet all constraints that come before this one.
     """
 
     reason: str
@@ -170,17 +173,18 @@ class Constraint:
 
 @attrs.frozen(kw_only=True)
 class FeatureBlock:
-    """Analytical features that a space adds to the features of its knobs.
+    """Analytical features of configurations, in addition to the features of their knobs.
 
     Attributes:
-        names: one per column.
-        compute: takes knob values of n configurations, returns an array of shape (n, len(names)).
-        groups: the columns of each loop or buffer, by its name. A column is in at most one group;
-            without groups, one group holds all columns. Models that read a program loop by loop use
-            them. No fingerprint depends on them.
+        names: the name of each column.
+        compute: a function of the knob values of n configurations, which returns an array of shape
+            (n, len(names)).
+        groups: the names of columns for each loop or buffer, by its name. A column is in at most
+            one group. By default, one group holds all columns. Models that read a program loop by
+            loop use the groups; the fingerprint of a space does not depend on them.
 
     Raises:
-        ValueError: a group names a column that does not exist, or that another group has.
+        ValueError: a group has a column that does not exist or that another group has.
     """
 
     names: tuple[str, ...]
@@ -224,13 +228,14 @@ class ChosenValues(Mapping[str, NDArray[Any]]):
 
 
 Keys = NDArray[Any]
-"""Identities of configurations, shape (n,): int64, or Python ints where the space is larger."""
+"""Numbers that identify configurations, shape (n,): int64, or Python integers in larger spaces."""
 
 ENUMERABLE = 1 << 17
-"""Spaces of at most this many index vectors are sampled from a list of all legal ones."""
+"""Spaces of at most this many index vectors are sampled from a list of all legal configurations."""
 
 _MAX_DRAW = 1 << 16
-"""Index vectors drawn at once when sampling by rejection; bounds memory, not the result."""
+"""Largest number of index vectors in one round of rejection sampling. It limits the memory, not the
+result."""
 
 
 class DesignSpace:
@@ -239,24 +244,27 @@ class DesignSpace:
     Args:
         knobs: the knobs in order, with unique names.
         constraints: conditions that every legal configuration meets.
-        features: analytical features beside those of the knobs.
-        guessed_cost: the space's own estimate of the cost: takes knob values of n configurations,
-            returns positive numbers of shape (n,), lower is better, in any unit. Predictors that
-            learn from many tasks also learn how far to trust the estimate. It is no feature.
-        first_guesses: configurations to measure first, the best guess first, shape (m, knobs).
-            Illegal and repeated rows are dropped.
+        features: analytical features, in addition to the features of the knobs.
+        guessed_cost: the space's own estimate of the cost: a function of the knob values of n
+            configurations, which returns positive numbers of shape (n,). Lower is better; the unit
+            does not matter. Predictors that learn from many tasks also learn how far to trust the
+            estimate. The estimate is not among the features.
+        first_guesses: configurations to measure first, best guess first, shape (m, knobs). Illegal
+            and repeated rows are dropped.
         only: the only configurations that can be legal, shape (m, knobs), as in a recorded table.
-            None if the constraints alone decide.
-        resolve: maps configurations to those that are compiled in their place, if they differ.
-        variant: an option of the space that changes the programs but neither knobs nor constraints.
-            It is part of the fingerprint.
+            If None, only the constraints decide.
+        resolve: a function that returns the configuration which is really compiled for a given one.
+            None if each configuration is compiled as it is.
+        variant: options of the space that change its programs, but not its knobs or constraints.
+            They are part of the fingerprint.
 
     Attributes:
-        movable: columns of the knobs that have at least two values.
+        movable: the columns of the knobs that have at least two values, and in a ``FixedSpace`` are
+            not fixed.
 
     Raises:
-        ValueError: there is no knob, a name occurs twice, or ``when`` names no earlier knob or
-            value.
+        ValueError: there is no knob, a name occurs twice, or a knob's ``when`` names no earlier
+            knob or no value of it.
     """
 
     def __init__(
@@ -297,7 +305,7 @@ class DesignSpace:
         self.first_guesses = self.distinct(guesses[self.legal(guesses)])
 
     def _condition(self, column: int) -> tuple[int, int, NDArray[np.bool_]]:
-        """A conditional knob's column, its parent's, and which parent indices activate it."""
+        """A conditional knob's column, its parent's column, and the parent's activating indices."""
         when = self.knobs[column].when
         assert when is not None  # noqa: S101 - narrows the type; callers checked
         parent = self.index[when[0]]
@@ -310,12 +318,15 @@ class DesignSpace:
 
     @cached_property
     def size(self) -> int:
-        """Number of vectors of knob indices, legal or not, an exact int."""
+        """Number of vectors of knob indices, legal or not, as an exact integer."""
         return math.prod(self.cardinalities.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of knobs, constraints and variant. Records with another digest do not apply."""
+        """A digest of knobs, constraints and variant.
+
+        Records with another fingerprint do not apply to this space.
+        """
         described = [
             [type(k).__name__, k.name, k.when, np.asarray(k.values).tolist()] for k in self.knobs
         ]
@@ -330,7 +341,7 @@ class DesignSpace:
     def active(self, configs: Configs) -> NDArray[np.bool_]:
         """Whether each knob applies (``Knob.when``) in each configuration, shape (n, knobs).
 
-        A knob does not apply if the knob that it depends on does not apply.
+        A knob does not apply if the knob that it depends on has another value or does not apply.
         """
         active = np.ones(np.shape(configs), np.bool_)
         for column, parent, activates in self._conditions:
@@ -339,18 +350,18 @@ class DesignSpace:
         return active
 
     def canonical(self, configs: Configs) -> Configs:
-        """The same configurations with index 0 for every knob that does not apply."""
+        """The configurations with index 0 for every knob that does not apply."""
         configs = np.array(configs, dtype=np.int32, ndmin=2)
         if self._conditions:
             configs[~self.active(configs)] = 0
         return configs
 
     def keys(self, configs: Configs) -> Keys:
-        """A number for each configuration that no other configuration has, shape (n,)."""
+        """The number of each configuration, shape (n,), which no other configuration has."""
         return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:
-        """The configurations that ``keys`` gave these numbers."""
+        """The configurations with the given numbers, the inverse of ``keys``."""
         return self._radix.decode(keys)
 
     def distinct(self, configs: Configs) -> Configs:
@@ -361,7 +372,7 @@ class DesignSpace:
     # -- meaning ----------------------------------------------------------------------------
 
     def values(self, configs: Configs) -> Values:
-        """Knob values of n configurations, a mapping of arrays that are computed when read."""
+        """The values of each knob in n configurations by knob name, computed when first read."""
         return ChosenValues(self._tables, np.asarray(configs))
 
     def decode(self, config: Sequence[int]) -> dict[str, Any]:
@@ -369,7 +380,11 @@ class DesignSpace:
         return {k.name: k.decode(int(i)) for k, i in zip(self.knobs, config, strict=True)}
 
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
-        """Whether each configuration is canonical and meets every constraint, shape (n,)."""
+        """Whether each configuration is legal, shape (n,).
+
+        A legal configuration has indices in range, index 0 for knobs that do not apply, and meets
+        every constraint.
+        """
         configs = np.asarray(configs)
         in_range = (configs >= 0) & (configs < self.cardinalities)
         ok: NDArray[np.bool_] = np.logical_and.reduce(in_range, axis=1)
@@ -378,7 +393,7 @@ class DesignSpace:
         return self._narrow(configs, ok)
 
     def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which rows that are ``ok`` meet every constraint; ``ok`` is changed in place."""
+        """Set ``ok`` to False for rows that break a constraint, and return it."""
         rows = np.flatnonzero(ok)
         if self._listed is not None and len(rows):
             ok[rows] = self._listed.holds(self.keys(configs[rows]))
@@ -450,20 +465,22 @@ class DesignSpace:
     def _random(self, count: int, rng: np.random.Generator) -> Configs:
         """Random index vectors, shape (count, knobs)."""
         shape = (count, len(self.knobs))
-        # Floats, scaled: integers with a bound per column cost numpy five times as much.
+        # Scaled floats, because NumPy takes five times as long for integers with a bound per
+        # column.
         return (rng.random(shape) * self.cardinalities).astype(np.int32)
 
     def _draw(self, count: int, rng: np.random.Generator) -> Configs:
-        """The legal ones among ``count`` random canonical index vectors."""
+        """The legal rows among ``count`` random index vectors."""
         drawn = self.canonical(self._random(count, rng))
         return drawn[self._narrow(drawn, np.ones(count, np.bool_))]
 
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
         """Draw distinct legal configurations at random, shape (at most ``count``, knobs).
 
-        If every knob always applies, all legal configurations are equally likely. If some knobs
-        apply only with certain values of others, and the space is large, the values of each knob
-        are equally likely instead. A branch with few knobs is then drawn as often as one with many.
+        If every knob always applies, or if the space is small, all legal configurations are equally
+        likely. If some knobs of a large space apply only with certain values of others, the values
+        of each knob are equally likely instead. A value under which few knobs apply is then drawn
+        as often as a value under which many apply.
 
         The result has fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection sampling find no more.
@@ -477,21 +494,22 @@ class DesignSpace:
             rows.append(fresh)
             total += len(fresh)
             if total >= count:
-                # Looked for repeats only here: it means sorting all that was found.
+                # Repeats are removed only at this point, because this sorts all rows.
                 rows = [self.distinct(np.concatenate(rows))]
                 total = len(rows[0])
                 if total >= count:
                     break
-            # Enough for what is missing at the rate seen; growing where nothing was found.
+            # Draw enough for the missing rows, from the rate of legal rows so far; draw more if
+            # none was legal.
             wanted = 1.1 * (count - total) * batch / max(len(fresh), 0.25)
             batch = int(np.clip(wanted, 256, min(4 * batch, _MAX_DRAW)))
         return self.distinct(np.concatenate(rows))[:count]
 
     def mutate(self, configs: Configs, rng: np.random.Generator) -> Configs:
-        """Each configuration with one random knob at another random value.
+        """Each configuration with one random knob changed to another random value.
 
-        This is the move of AutoTVM's simulated annealing. Only knobs that apply are moved, and a
-        configuration whose move is illegal stays as it was.
+        This is the move of AutoTVM's simulated annealing. Only knobs that apply are changed. If the
+        result is illegal, the row keeps its old configuration.
         """
         configs = np.asarray(configs, dtype=np.int32)
         count = len(configs)

@@ -1,4 +1,4 @@
-"""Design spaces in which some knobs keep one value, and knob values as users write them."""
+"""Design spaces in which some knobs have a fixed value, and knob values as users write them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from chameleon_core.space.knobs import Knob
 from chameleon_core.words import did_you_mean
 
 _SHOWN = 8
-"""Values of a knob that a sentence names."""
+"""Number of a knob's values that an error message names."""
 
 
 def index_of(knob: Knob, value: Any) -> int:
-    """The index of a knob's value.
+    """The index of a value of a knob.
 
     Args:
         knob: the knob.
@@ -56,7 +56,7 @@ def knob_of(space: DesignSpace, name: str) -> Knob:
 
 
 def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int, ...]:
-    """The knob indices of a configuration that a user wrote.
+    """The knob indices of a configuration that is written as knob values.
 
     Args:
         space: the design space.
@@ -64,7 +64,7 @@ def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int
 
     Raises:
         ConfigError: the space has no such knob or value, a knob is missing, or the configuration is
-            not legal. The message names the reason.
+            illegal. The message names the reason.
     """
     if not isinstance(configuration, Mapping):
         raise ConfigError(
@@ -95,21 +95,21 @@ def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int
 
 
 def _plain(value: Any) -> Any:
-    """A value as ``Knob.decode`` would give it."""
+    """A value in the form that ``Knob.decode`` returns."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     return tuple(value) if isinstance(value, list) else value
 
 
 class FixedSpace(DesignSpace):
-    """A design space in which some knobs keep one value.
+    """A design space in which some knobs have a fixed value.
 
-    It has the configurations of the whole space in which each fixed knob has its value or does not
-    apply. Indices and fingerprint are those of the whole space, so both spaces share records.
+    It has those configurations of the whole space in which each fixed knob has its value or does
+    not apply. Indices and fingerprint are those of the whole space, so both spaces share records.
 
     Args:
         whole: the whole space.
-        fixed: the index of each fixed knob, by column.
+        fixed: the index of the value of each fixed knob, by the knob's column.
     """
 
     def __init__(self, whole: DesignSpace, fixed: Mapping[int, int]) -> None:
@@ -133,7 +133,7 @@ class FixedSpace(DesignSpace):
         self.movable = np.flatnonzero(free)
 
     def _listing(self) -> Configs | None:
-        """All that can be legal, if the whole space or the knobs left over can be listed."""
+        """All configurations that may be legal, or None if there are too many to list."""
         if self._whole.everything is not None:
             return self._whole.everything
         spans = self._whole.cardinalities.copy()
@@ -151,7 +151,7 @@ class FixedSpace(DesignSpace):
         return self._whole.fingerprint
 
     def _held(self, configs: Configs) -> NDArray[np.bool_]:
-        """Which configurations hold the fixed values wherever their knobs apply, shape (n,)."""
+        """Whether each configuration has the fixed values for all knobs that apply, shape (n,)."""
         same = configs[:, self._columns] == self._indices
         same |= ~self.active(configs)[:, self._columns]
         holds: NDArray[np.bool_] = same.all(axis=1)
@@ -178,12 +178,12 @@ class FixedSpace(DesignSpace):
 
 
 def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
-    """The part of a space in which some knobs keep one value.
+    """The part of a space in which some knobs have a fixed value.
 
     Args:
         space: the whole space.
-        columns: the index of each fixed knob, by column. If it is empty, the whole space is
-            returned.
+        columns: the index of the value of each fixed knob, by the knob's column. If it is empty,
+            the whole space is returned.
 
     Raises:
         ConfigError: no legal configuration has these values.
@@ -201,11 +201,11 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
 
 
 def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int, int]:
-    """Columns and indices of fixed knobs.
+    """The columns of fixed knobs, and the indices of their values.
 
     Args:
         space: the design space.
-        values: the value of each fixed knob by name.
+        values: the value of each fixed knob, by the knob's name.
 
     Raises:
         ConfigError: the space has no such knob, or the knob has no such value.

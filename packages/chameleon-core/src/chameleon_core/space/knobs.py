@@ -19,9 +19,10 @@ class Knob(ABC):
     """A knob: a finite, ordered list of values.
 
     Attributes:
-        name: unique within the space, such as ``tile_f`` or ``unroll``.
-        when: ``(knob, indices)`` or None. The knob applies only if the named earlier knob applies
-            and has one of these indices. Otherwise its index is 0.
+        name: the name of the knob, unique in its space, such as ``tile_f`` or ``unroll``.
+        when: the condition under which the knob applies, as a pair ``(knob, indices)``. The knob
+            applies only if the named earlier knob applies and has one of these indices; otherwise
+            its index is 0. None for a knob that always applies.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Knob(ABC):
     @property
     @abstractmethod
     def feature_names(self) -> tuple[str, ...]:
-        """One name per feature column."""
+        """The name of each feature column."""
 
     @property
     @abstractmethod
@@ -58,7 +59,7 @@ def _scalars(options: Iterable[Scalar]) -> tuple[Scalar, ...]:
 
 @attrs.frozen(kw_only=True)
 class Choice(Knob):
-    """A knob with listed values: numbers or texts, in the order of the list."""
+    """A knob with listed values: numbers or strings, in the order of the list."""
 
     options: tuple[Scalar, ...] = attrs.field(converter=_scalars)
 
@@ -88,7 +89,7 @@ class Choice(Knob):
 
     @property
     def _aligned_unevenly(self) -> bool:
-        """Whether a value's size alone does not tell how often 2 divides it."""
+        """Whether larger values are neither always more nor always less divisible by 2."""
         values = self.values
         if not np.issubdtype(values.dtype, np.integer):
             return False
@@ -113,15 +114,15 @@ class Choice(Knob):
 
 
 def aligned(name: str) -> str:
-    """The name of the feature column that holds the ``alignment`` of a knob's values."""
+    """The name of the feature column with the ``alignment`` of a knob's values."""
     return f"{name}.alignment"
 
 
 def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
     """How often each integer can be halved: the exponent of 2 in its factorization; 0 for 0.
 
-    Vectors, cache lines, banks and warps are powers of two, so 64 threads perform like 128 and not
-    like 65. A cost model cannot learn that from the magnitude of a number.
+    Vectors, cache lines, banks and warps are powers of two, so 64 threads perform more like 128
+    threads than like 65. A cost model cannot learn this from the magnitude of a number.
     """
     values = np.abs(np.asarray(values).astype(np.int64))
     lowest_bit = np.where(values == 0, 1, values & -values)
@@ -143,14 +144,14 @@ def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choic
 
 @attrs.frozen(kw_only=True)
 class Factorization(Knob):
-    """A knob that splits a loop: its values are ``parts`` factors with the product ``extent``.
+    """A knob that splits a loop: each value is ``parts`` factors whose product is ``extent``.
 
     The factorizations are in lexicographic order, so one index step is a small change of the tile.
 
     Attributes:
-        extent: the loop's extent.
-        parts: number of factors, the outermost first.
-        max_innermost: the largest last factor, or None for no limit.
+        extent: the number of the loop's iterations.
+        parts: the number of factors, the outermost first.
+        max_innermost: the largest allowed last factor, or None for no limit.
     """
 
     extent: int
@@ -210,7 +211,7 @@ def _divisors(extent: int) -> tuple[int, ...]:
 
 @cache
 def _factorizations(extent: int, parts: int) -> NDArray[np.int64]:
-    """All ordered factorisations, shape (count, parts), lexicographic; shared, so read-only."""
+    """All ordered factorizations, shape (count, parts), in lexicographic order, read-only."""
     if parts == 1:
         rows = np.array([[extent]], dtype=np.int64)
     else:
@@ -225,7 +226,7 @@ def _factorizations(extent: int, parts: int) -> NDArray[np.int64]:
 
 
 Values = Mapping[str, NDArray[Any]]
-"""Knob name to its chosen values for n configurations: shape (n,) or (n, parts)."""
+"""The values of each knob in n configurations, by knob name: shape (n,) or (n, parts)."""
 
 
 def recorded_features(
@@ -233,12 +234,12 @@ def recorded_features(
 ) -> NDArray[np.float32]:
     """Features as in ``DesignSpace.features``, from recorded knob values and without the space.
 
-    Analytical features are NaN, and so are features of knobs that a configuration lacks.
+    A feature is NaN if it is analytical, or if a configuration lacks its knob.
 
     Args:
-        choices: n configurations in the form that ``DesignSpace.decode`` returns, also after a trip
-            through JSON.
-        names: feature names, as in ``DesignSpace.feature_names``.
+        choices: n configurations in the form that ``DesignSpace.decode`` returns. Values may be
+            lists instead of tuples, as after reading JSON.
+        names: names of features, as in ``DesignSpace.feature_names``.
 
     Returns:
         Features of shape (n, len(names)).
@@ -256,10 +257,10 @@ def recorded_features(
 
 
 def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Names of all features that ``recorded_features`` can compute from configurations.
+    """Names of all features that ``recorded_features`` can compute for some configurations.
 
     Args:
-        choices: configurations as ``recorded_features`` takes them.
+        choices: configurations, in the same form as for ``recorded_features``.
 
     Returns:
         Distinct names in order of first appearance.
@@ -269,7 +270,10 @@ def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _features(knob: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Names and values of the features of one choice; a symbol's others are 0 and left out."""
+    """Names and values of the features of one knob's value.
+
+    A string has only the feature of its own value; those of the knob's other values are 0.
+    """
     if isinstance(value, str):
         yield f"{knob}={value}", 1.0
     elif isinstance(value, list | tuple):

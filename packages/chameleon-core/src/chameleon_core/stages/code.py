@@ -1,7 +1,7 @@
 """Contracts of the stages that make code: spaces, builders and baselines.
 
-The process of the search knows tasks and design spaces. Only worker processes make builders and
-kernels, so the code of a candidate never runs beside the search.
+The process of the search uses tasks and design spaces only. Worker processes make builders and
+kernels, so the code of a candidate never runs in the process of the search.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Kernel(ABC):
 
     @abstractmethod
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
-        """Mean seconds of ``number`` runs in a row.
+        """The mean time of ``number`` runs in a row, in seconds.
 
-        One more run comes first and is not counted, since other programs may have used the caches
+        One more run comes first and is not counted, because other programs may have used the caches
         and the threads may be asleep.
 
         Args:
-            number: runs to average over, at least 1.
-            cold_bytes: bytes that are touched between runs, at least. The constants (weights) then
-                come from memory, as in a network. If no argument is constant, all arguments do. 0
-                leaves the caches warm.
+            number: the number of runs to average over, at least 1.
+            cold_bytes: the smallest number of bytes that are touched between runs. The constants
+                (weights) then come from memory, as in a network. If no argument is constant, all
+                arguments come from memory. With 0, the caches stay warm.
 
         Raises:
             DeviceLostError: the device is gone; Chameleon measures the candidate elsewhere.
@@ -50,17 +50,18 @@ class Kernel(ABC):
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """Call ``time(number)`` ``count`` times without pauses.
+        """Call ``time(number)`` ``count`` times without pauses, and return the times.
 
-        A kernel may skip the uncounted run before all repeats but the first.
+        A kernel may skip the uncounted run in all repeats but the first.
 
         Args:
-            number: runs to average over in each repeat, at least 1.
-            count: number of repeats, at least 1.
-            cold_bytes: as for ``time``.
+            number: the number of runs to average over in each repeat, at least 1.
+            count: the number of repeats, at least 1.
+            cold_bytes: the smallest number of bytes that are touched between runs; with 0, the
+                caches stay warm.
 
         Raises:
-            Exception: as for ``time``.
+            Exception: an exception of ``time``.
         """
         return tuple(self.time(number, cold_bytes=cold_bytes) for _ in range(count))
 
@@ -82,9 +83,9 @@ class Builder(ABC):
         """Compile one configuration for a device outside this process.
 
         Args:
-            config: as for ``build``.
-            artifact: an empty folder for all files that ``Device.load`` needs. The files must not
-                refer to this process or machine.
+            config: the knob indices of the configuration.
+            artifact: an empty folder, in which to write all files that ``Device.load`` needs. The
+                files must not refer to this process or machine.
 
         Raises:
             InvalidConfigurationError: the configuration describes no program; the message names the
@@ -95,63 +96,65 @@ class Builder(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
 
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
-        """Texts about one configuration for people to read: the scheduled program, its assembly.
+        """Texts about one configuration for human readers, such as its schedule and assembly.
 
-        Chameleon calls this for the winners at the end of a run if the space's record names
-        ``listings``.
+        At the end of a run, Chameleon calls this method for each winner, if the record of the space
+        names ``listings``.
 
         Args:
-            config: as for ``build``.
+            config: the knob indices of the configuration.
 
         Returns:
-            Texts by file name, such as ``assembly.s``; none by default.
+            The texts by file name, such as ``assembly.s``; none by default.
 
         Raises:
-            Exception: the winner then has no listings; nothing else is lost.
+            Exception: the winner then has no listings, and the run goes on.
         """
         return {}
 
     def reference(self) -> tuple[Arrays, float]:
-        """Expected outputs, computed without any schedule, and the tolerance.
+        """The expected outputs, computed without any schedule, and the tolerance.
 
         The tolerance limits the largest |difference| divided by the largest |expected|. Chameleon
-        calls this once per task and shares the outputs between workers.
+        calls this method once per task, and shares the outputs between workers.
 
         Raises:
-            NotImplementedError: the builder has no reference. A space needs one; a baseline is
-                checked with another builder's outputs.
-            Exception: any other exception ends the run, since no candidate could be checked.
+            NotImplementedError: the builder has no reference. Only builders of baselines may lack
+                one, because baselines are checked against another builder's outputs.
+            Exception: any other exception ends the run, because no candidate could be checked.
         """
         raise NotImplementedError(f"{type(self).__name__} has no reference outputs")
 
 
 class SpaceProvider(ABC):
-    """Supplies a task's design space, and compiles its configurations."""
+    """Makes the design space of a task, and compiles its configurations."""
 
     @abstractmethod
     def design_space(self, task: Task) -> DesignSpace:
-        """The task's design space, the same in every process for the same task and options.
+        """Make the task's design space.
+
+        The space must be the same in every process for the same task and options.
 
         Raises:
-            ConfigError: the provider has no space for this task; the hint names a provider that has
-                one.
+            ConfigError: the provider has no space for this task. The hint should name a provider
+                that has one.
         """
 
     @abstractmethod
     def builder(self, task: Task, *, threads: int) -> Builder:
-        """A builder of the task's kernels, for a worker process.
+        """Make a builder of the task's kernels, in a worker process.
 
         Raises:
-            ConfigError: as for ``design_space``.
+            ConfigError: the provider has no space for this task.
         """
 
 
 class Baseline(ABC):
-    """A program to compare with, such as the untuned kernel or the vendor's library.
+    """A program to compare tuned kernels with, such as the untuned kernel or the vendor's library.
 
     Attributes:
-        vendor: whether it is a library that users would otherwise call. Its time counts as
-            ``vendor_seconds``, that of the untuned kernel as ``untuned_seconds``.
+        vendor: whether the baseline is a library that users would otherwise call. The time of such
+            a baseline is ``vendor_seconds`` in results; the time of others is ``untuned_seconds``.
     """
 
     vendor: ClassVar[bool] = True
@@ -162,16 +165,19 @@ class Baseline(ABC):
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:
-        """Names of the variants for the task, such as layouts. The fastest variant counts."""
+        """Names of the baseline's variants for a task, such as layouts.
+
+        The fastest variant counts in results.
+        """
 
     @abstractmethod
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
-        """A builder whose only configuration is ``()``, for a worker process of its own.
+        """Make a builder whose only configuration is ``()``, in a separate worker process.
 
         Args:
             task: the task.
-            variant: one of ``variants``.
-            threads: number of threads that the kernel may use.
+            variant: the name of the variant, one of ``variants``.
+            threads: the number of threads that the kernel may use.
 
         Raises:
             Exception: the builder cannot be made; the baseline then takes no part in the

@@ -1,4 +1,4 @@
-"""How much other programs disturbed a runner's timing, and how far its ranking can be trusted."""
+"""How much other programs disturbed a runner's timing, and how far to trust its ranking."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import Any, Self
 import attrs
 
 SHARED, TRUSTED = 0.05, 0.75
-"""A run warns if others had more of its cores, or if fewer leaders kept their order."""
+"""Limits for a warning: the largest share of the cores' time for other programs, and the smallest
+share of pairs of fast configurations that kept their order."""
 
 
 @attrs.frozen(kw_only=True)
 class Disturbance:
-    """How much other programs disturbed the timing.
+    """How much other programs disturbed the timing of a run.
 
-    All attributes are sums, so those of several processes can be added.
+    All attributes are sums, so the disturbances of several processes can be added.
 
     Attributes:
-        core_seconds: wall-clock time of timing, times the number of cores in use.
-        stolen_seconds: the part of it in which the host of a virtual machine ran others.
-        others_seconds: the part of it that other processes used.
-        pairs: pairs of fast configurations whose times clearly differed when timed a second time.
-        kept: those pairs whose order was the same in the first timing.
+        core_seconds: the wall-clock time of timing in seconds, times the number of cores in use.
+        stolen_seconds: the part of ``core_seconds`` in which the host of a virtual machine ran
+            other work.
+        others_seconds: the part of ``core_seconds`` that other processes used.
+        pairs: the number of pairs of fast configurations whose times clearly differed in a second
+            timing.
+        kept: the number of these pairs that had the same order in the first timing.
     """
 
     core_seconds: float = 0.0
@@ -38,7 +41,7 @@ class Disturbance:
 
     @property
     def stolen(self) -> float | None:
-        """Share of the cores' time that the host gave to others; None if unknown."""
+        """Share of the cores' time that the host of the virtual machine took; None if unknown."""
         return self.stolen_seconds / self.core_seconds if self.core_seconds else None
 
     @property
@@ -53,13 +56,13 @@ class Disturbance:
 
     @property
     def disturbed(self) -> bool:
-        """Whether the disturbance is large enough to warn about the ranking."""
+        """Whether the disturbance is so large that the ranking of kernels may be wrong."""
         shared = (self.stolen or 0.0) + (self.others or 0.0)
         return shared > SHARED or (self.trust is not None and self.trust < TRUSTED)
 
     @property
     def summary(self) -> str:
-        """All figures in sentences on one line; empty if nothing is known."""
+        """All known figures as sentences in one line; empty if nothing is known."""
         parts = []
         if self.core_seconds:
             parts.append(
@@ -76,11 +79,11 @@ class Disturbance:
         return " ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """The sums and the figures derived from them."""
+        """The sums, and the shares derived from them, as JSON values."""
         shares = {"stolen": self.stolen, "others": self.others, "trust": self.trust}
         return {**shares, "disturbed": self.disturbed, **attrs.asdict(self)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The disturbance that ``to_json`` wrote."""
+        """Read a disturbance from the output of ``to_json``."""
         return cls(**{name: value[name] for name in attrs.fields_dict(cls) if name in value})

@@ -17,11 +17,12 @@ from chameleon_core.task import Task
 
 
 class Trials(ABC):
-    """A few measurements by the run's own runner, with which a frontend chooses between tasks.
+    """A few measurements by the run's runner, with which a frontend makes a choice.
 
     Attributes:
         target: the resolved target.
-        measures_hardware: as in ``Runner``. If it is False, the times say nothing about hardware.
+        measures_hardware: whether the runner times real hardware. If False, the times say nothing
+            about hardware.
         seconds: wall-clock time in seconds that the choice should take at most; infinity for no
             limit.
     """
@@ -37,13 +38,14 @@ class Trials(ABC):
         """Measure the first guesses of a task's design space, and return the lowest time.
 
         Args:
-            task: any task; it need not belong to the run.
+            task: a task, which need not belong to the run.
             guesses: the largest number of measurements.
-            seconds_to_beat: the time of the other choice. The slower the task is beside it, the
-                less time Chameleon spends.
+            seconds_to_beat: the time in seconds of another choice. If the task is much slower,
+                Chameleon measures it less often.
 
         Returns:
-            Seconds, or None if the space has no such task or no guess, or if all guesses fail.
+            The lowest time in seconds. None if the task has no design space or no first guess, or
+            if all guesses fail.
 
         Raises:
             RunInterrupted: the user or a signal stopped the run.
@@ -53,53 +55,53 @@ class Trials(ABC):
         """Estimate the cost of a task's first guess, without a measurement.
 
         Args:
-            task: any task; it need not belong to the run.
+            task: a task, which need not belong to the run.
 
         Returns:
-            The estimated time over the time that the task's operations take at the CPU's full rate.
-            None if the design space has no estimate.
+            The estimated time, divided by the time that the task's operations take at the CPU's
+            full rate. None if the design space has no estimate.
         """
         return None
 
 
 class TargetResolver(ABC):
-    """Turns the text after ``target:`` into a canonical target."""
+    """Converts the text after ``target:`` in a pipeline into a canonical target."""
 
     @abstractmethod
     def resolve(self, text: str) -> str:
         """The canonical form of a target; ``native`` becomes this machine's CPU.
 
         Raises:
-            TargetError: the target does not exist; the hint names those that do.
+            TargetError: the target does not exist. The hint names existing targets.
         """
 
     def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
-        """Facts about a target's device, for models that learn across devices.
+        """Properties of a target's device, for models that learn across devices.
 
         Args:
             target: a canonical target.
 
         Returns:
             JSON values: ``kind``, a sorted list of features, and numbers with units in their names.
-            Empty if nothing is known. Equal devices have equal descriptions.
+            Empty if nothing is known. Equal devices must have equal descriptions.
         """
         return {}
 
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task, or the best guess if none was measured.
+    """The best configuration of a task, or the best guess if the task was not measured.
 
     Attributes:
         task: the task.
-        config: knob indices, in the space that the pipeline names.
+        config: knob indices in the design space of the task.
         seconds: the time in the final comparison, or else in the search. None for a guess, which is
             neither compiled nor checked nor timed yet.
-        alternatives: other configurations that were nearly as fast when timed alone.
-        guesses: replacements for a wrong result, the most promising first.
-        recorded: whether only the record of another run says that it was compiled, checked and
-            timed. Like a guess, it must be checked here.
-        predicted: whether a guess comes from a trained cost model and not from the space.
+        alternatives: other configurations that were nearly as fast in the task's measurements.
+        guesses: configurations to use if this one fails, most promising first.
+        recorded: whether the configuration was compiled, checked and timed only in another run.
+            Like a guess, it must then be checked in this run.
+        predicted: whether a guess comes from a trained cost model, and not from the space.
     """
 
     task: Task
@@ -112,7 +114,7 @@ class Winner:
 
     @property
     def measured(self) -> bool:
-        """Whether the configuration was compiled, checked and timed, here or elsewhere."""
+        """Whether the configuration was compiled, checked and timed, in this run or another one."""
         return self.seconds is not None
 
     @property
@@ -127,12 +129,12 @@ class Delivery:
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of every task that has one, or the best guess.
-        space: the space provider of these configurations.
+        winners: the best configuration of each task that has one, or else the best guess.
+        space: the provider of the tasks' design spaces.
         folder: the folder for the result; it may hold an earlier result.
         threads: the number of threads that kernels were measured with.
-        plan: how long the comparison with rivals should take at most, and a function that shows its
-            progress. The limit does not include compiling the rivals.
+        plan: the time limit of the comparison with rivals, and a function that shows its progress.
+            The limit does not include compiling the rivals.
         measures: whether the budget allows any measurement.
     """
 
@@ -146,17 +148,17 @@ class Delivery:
 
 
 class Frontend(ABC):
-    """Turns the pipeline's ``model`` section into tasks."""
+    """Splits a pipeline's ``model`` into tasks, and may deliver a network at the end."""
 
     def compute_in(self, precision: Any) -> None:
-        """Accept the dtypes that the network may be computed in.
+        """Accept the dtypes in which the network may be computed.
 
-        Chameleon calls this before all other methods, and not at all if the pipeline names float32
-        alone.
+        Chameleon calls this method before all others. It does not call the method if the pipeline
+        allows only float32.
 
         Args:
-            precision: the pipeline's ``precision`` section; its ``types`` are the dtypes beside
-                float32.
+            precision: the section ``precision`` of the pipeline. Its ``types`` are the allowed
+                dtypes other than float32.
 
         Raises:
             ConfigError: the model cannot be computed in these dtypes.
@@ -169,18 +171,21 @@ class Frontend(ABC):
     def check_source(self) -> None:  # noqa: B027 - optional hook
         """Check that the model's files and functions exist.
 
-        ``chameleon validate`` calls this, so it should take no longer than imports. It imports the
-        user's functions without a call, and finds files without reading them.
+        ``chameleon validate`` calls this method, so it should take no longer than imports. It
+        imports the user's functions without calling them, and checks that files exist without
+        reading them.
 
         Raises:
             ChameleonError: a file, a function or a library is missing.
         """
 
     def coverage(self) -> Sequence[OperatorCoverage] | None:
-        """The model's operators, found without compiling; None if the frontend knows of none.
+        """List the model's operators without compiling them.
+
+        The result is None if the frontend cannot list them.
 
         Raises:
-            ConfigError: the model cannot be read at all.
+            ConfigError: the model cannot be read.
         """
         return None
 
@@ -190,22 +195,22 @@ class Frontend(ABC):
         threads: int,  # noqa: ARG002
         earlier: Mapping[str, Any] | None,  # noqa: ARG002
     ) -> dict[str, Any] | None:
-        """Refuse a model that cannot be delivered, before anything is measured.
+        """Raise an error for a model that cannot be delivered, before anything is measured.
 
-        Chameleon calls this first when a run begins, if the runner measures on a real device. The
-        run folder keeps the answer. A continued run passes it as ``earlier``, and the check may
-        then be skipped.
+        Chameleon calls this method first when a run begins, if the runner measures on a real
+        device. The run folder keeps the result. If the run is continued, the result is passed as
+        ``earlier``, and the check may then be skipped.
 
         Args:
             target: the resolved target.
             threads: the number of threads that kernels are measured with.
-            earlier: the answer of this method when the run began, or None.
+            earlier: the result of this method when the run began, or None if it begins now.
 
         Returns:
             JSON values with a sentence under ``summary``, or None if nothing was checked.
 
         Raises:
-            ChameleonError: the model cannot be delivered; the message names the cause and the next
+            ChameleonError: the model cannot be delivered. The message names the cause and the next
                 step.
         """
         return None
@@ -213,8 +218,8 @@ class Frontend(ABC):
     def decide(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Make a choice that the tasks depend on, such as a network's layout, by measurements.
 
-        Chameleon calls this before ``tasks`` when a run begins. The run folder keeps the answer,
-        and a continued run passes it to ``restore``.
+        Chameleon calls this method before ``tasks`` when a run begins. The run folder keeps the
+        result. If the run is continued, the result is passed to ``restore``.
 
         Returns:
             The choice as JSON values, or None if there is no choice.
@@ -226,24 +231,24 @@ class Frontend(ABC):
 
     @abstractmethod
     def tasks(self, target: str) -> list[Task]:
-        """The tasks for a resolved target, with unique names.
+        """List the tasks for a resolved target, with unique names.
 
         The list may be empty if the frontend can deliver a model without tuned operators.
 
         Raises:
-            ConfigError: an operator is impossible, for instance because its shapes do not fit.
+            ConfigError: an operator is impossible, for example because its shapes do not fit.
         """
 
     def deliver(self, delivery: Delivery) -> NetworkResult | None:  # noqa: ARG002 - optional hook
         """Compile and verify the model whose tasks were tuned, such as a network.
 
-        Chameleon calls this at the end of a run. The object may be another one than that whose
-        ``tasks`` was called.
+        Chameleon calls this method at the end of a run, perhaps on another object than the method
+        ``tasks``.
 
         Returns:
-            The ``network`` part of the run's result, or None if there is nothing to deliver. Its
-            ``delivered_seconds`` count from the call of this method. A mapping with the keys of
-            ``run --json`` is accepted too.
+            The network's result, or None if there is nothing to deliver. Its ``delivered_seconds``
+            count from the call of this method. A mapping with the keys of ``network`` in
+            ``chameleon run --json`` is also allowed.
 
         Raises:
             ChameleonError: the delivery is impossible.

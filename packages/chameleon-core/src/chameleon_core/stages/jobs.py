@@ -14,11 +14,11 @@ from chameleon_core.task import Task
 
 @attrs.frozen(kw_only=True)
 class StageRef:
-    """A stage as data, from which a worker process can make the stage again.
+    """A stage as plain data, from which a worker process can make the stage.
 
     Attributes:
-        factory: ``"module:Class"``.
-        options: JSON values for the options of the class.
+        factory: the class of the stage as ``"module:Class"``.
+        options: the options of the class, as JSON values.
     """
 
     factory: str
@@ -32,14 +32,14 @@ class StageRef:
 
 @attrs.frozen(kw_only=True, eq=False)
 class MeasureJob:
-    """Configurations of one task that a runner measures.
+    """A job for a runner: configurations of one task to measure.
 
     Attributes:
         task: the task.
-        space: the space provider.
+        space: the provider of the task's design space.
         configs: knob indices of each configuration.
-        best_seconds: the task's lowest time so far, or infinity. Time limits and early stopping
-            depend on it.
+        best_seconds: the task's lowest time so far in seconds, or infinity. Time limits and the
+            number of repeats depend on it.
     """
 
     task: Task
@@ -49,18 +49,18 @@ class MeasureJob:
 
 
 TUNED = "tuned"
-"""Name of the contenders that are configurations of the space."""
+"""Name of the contenders that are tuned configurations, and no baselines."""
 
 
 @attrs.frozen(kw_only=True)
 class Contender:
-    """One program in a final comparison.
+    """One program in a final comparison: a tuned configuration, or a variant of a baseline.
 
     Attributes:
-        name: ``tuned``, ``untuned``, ``onednn`` and so on.
-        variant: the baseline's variant; empty for a tuned configuration.
-        stage: the space provider or the baseline.
-        config: the configuration; ``()`` for a baseline.
+        name: ``tuned``, or the name of the baseline, such as ``untuned`` or ``onednn``.
+        variant: the name of the baseline's variant; empty for a tuned configuration.
+        stage: the space provider or the baseline, which makes the program.
+        config: the knob indices of the configuration; ``()`` for a baseline.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Contender:
 
 
 def _tell_nobody(step: str, done: int, of: int) -> None:
-    """Nobody wants to know how far a comparison is."""
+    """Ignore the progress of a comparison."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -78,10 +78,10 @@ class ComparisonPlan:
     """The time limit of a comparison, and a function that shows its progress.
 
     Attributes:
-        seconds: wall-clock time that the comparison should take at most, compiling included;
-            infinity for no limit.
-        tell: takes a step (``built``, ``checked`` or ``timed``), the number done, and the total.
-            Nobody calls it while a program is timed.
+        seconds: the wall-clock time in seconds that the comparison should take at most, with
+            compiling. Infinity for no limit.
+        tell: a function of a step (``built``, ``checked`` or ``timed``), the number of items done,
+            and their total. It must not be called while a program is timed.
     """
 
     seconds: float = math.inf

@@ -1,7 +1,7 @@
 """The contract of record databases, which keep measurements for later runs.
 
-A record is data, and a wrong record can only make a run slow. Configurations are looked up in the
-run's own design space, and every kernel is checked before it is delivered.
+A record is data, so the worst effect of a wrong record is a slow kernel. Configurations are looked
+up in the run's own design space, and every kernel is checked before it is delivered.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from chameleon_core.measurement import Measurement
 
 @attrs.frozen(kw_only=True, eq=False)
 class RecordKey:
-    """All facts that a task's measurements depend on. Machine, seed and search are not among them.
+    """All facts that a task's measurements depend on, without machine, seed and search.
 
     Attributes:
-        operator: ``Task.operator``.
-        arguments: ``Task.arguments``: shapes, layouts, dtypes.
-        target: ``Task.target``, the canonical target: the kind of processor and its features.
-        space: name of the space provider.
-        fingerprint: ``DesignSpace.fingerprint``. Knob indices mean the same only if it is equal.
-        conditions: further facts that times depend on, as JSON values: ``Runner.conditions``
-            (threads, compiler, state of the caches) and the version of the space's package.
+        operator: the kind of the operator (``Task.operator``).
+        arguments: the arguments of the operator (``Task.arguments``): shapes, layouts, dtypes.
+        target: the canonical target (``Task.target``): the kind of processor and its features.
+        space: the name of the plugin that makes the design space.
+        fingerprint: the fingerprint of the design space (``DesignSpace.fingerprint``). Knob indices
+            have the same meaning only if it is equal.
+        conditions: further facts that times depend on, as JSON values. They are
+            ``Runner.conditions`` (threads, compiler, state of the caches) and the version of the
+            space's package.
     """
 
     operator: str
@@ -46,7 +48,10 @@ class RecordKey:
 
     @cached_property
     def family(self) -> str:
-        """The key without its shapes. Configurations may suit other keys of the same family."""
+        """A digest of the key without arguments and fingerprint.
+
+        Configurations of one key may suit other keys of the same family.
+        """
         return _digest([self.operator, self.target, self.space, dict(self.conditions)])
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +61,7 @@ class RecordKey:
         return hash(self.digest)
 
     def to_json(self) -> dict[str, Any]:
-        """The key as JSON values; ``RecordKey(**value)`` reads them."""
+        """The key as JSON values. ``RecordKey(**value)`` makes the key again."""
         return attrs.asdict(self, recurse=False)
 
 
@@ -65,11 +70,11 @@ class Record:
     """One measurement in a database.
 
     Attributes:
-        measurement: the measurement, perhaps a failure.
-        knobs: the knob values as JSON values, for tasks with another space.
+        measurement: the measurement, which may be a failure.
+        knobs: the knob values by name as JSON values, for tasks with another design space.
         measured_at: time of the measurement, in seconds since 1970.
-        spent_seconds: the measurement's share of its task's wall-clock time, search included. It
-            counts towards the budget of a run that reuses the record.
+        spent_seconds: the measurement's share of the wall-clock time of its task, search included,
+            in seconds. It counts towards the budget of a run that reuses the record.
     """
 
     measurement: Measurement
@@ -81,12 +86,13 @@ class Record:
 class RecordDatabase(ABC):
     """A database of measurements by ``RecordKey``. One run uses one object, in one thread.
 
-    Several runs may use one database at once. If it cannot be read or written, it raises a
-    ``ChameleonError`` with a hint. The run shows it, and goes on without the database.
+    Several runs may use one database at once. A method must raise a ``ChameleonError`` with a hint
+    if the database cannot be read or written. The run then logs the error, and goes on without the
+    database.
 
     Attributes:
-        place: the database's address for messages.
-        writable: whether records can be added.
+        place: the address of the database, for messages.
+        writable: whether records can be added to the database.
     """
 
     place: str
@@ -94,25 +100,26 @@ class RecordDatabase(ABC):
 
     @abstractmethod
     def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
-        """The keys that have records, in an order that depends on the keys alone.
+        """The keys that have records, in an order that depends only on the keys.
 
         Args:
-            like: a key whose ``family`` alone is wanted; all keys if None.
+            like: a key. Only keys of the same ``family`` are returned; all keys if None.
         """
 
     @abstractmethod
     def records(self, key: RecordKey) -> Sequence[Record]:
-        """The records of a key in any order, one per configuration; empty if there are none."""
+        """The records of a key in any order, one per configuration; empty without records."""
 
     @abstractmethod
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
-        """Add all of these records, or none of them.
+        """Add all of these records; if this fails, add none of them.
 
-        A second addition changes nothing, and the order of additions does not matter. If two
-        records have the same key and configuration, the one with the lower ``rank`` stays.
+        If the same records are added twice, the second addition changes nothing. The order of
+        additions does not matter. If two records have the same key and configuration, the record
+        with the lower ``rank`` stays.
 
         Returns:
-            Number of records that changed the database.
+            The number of records that changed the database.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
@@ -120,10 +127,10 @@ class RecordDatabase(ABC):
 
 
 def rank(record: Record) -> tuple[Any, ...]:
-    """A sort key for records of one configuration. The record with the lowest rank stays.
+    """A sort key for records of one configuration; a database keeps the one with the lowest rank.
 
     Successes come before failures, and low times before high ones, because other work on a machine
-    makes kernels slower, never faster. Records with different contents have different ranks, so
+    only makes kernels slower. Records with different contents have different ranks, so that
     databases can be merged in any order.
     """
     trial = record.measurement

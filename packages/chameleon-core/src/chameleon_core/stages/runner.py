@@ -1,8 +1,8 @@
 """Contracts of runners, of devices that they send kernels to, and of rival tuners.
 
-With devices, building and running are apart. A builder exports a configuration as a folder, and any
-process that has a device loads the folder there. So a builder never waits for a device, and a
-device is never busy with a build. A candidate whose device is lost runs on another one.
+A runner with devices builds in one process and runs in another. A builder exports a configuration
+as a folder, and a process with a device loads the folder. So a builder never waits for a device,
+and a device never waits for a build. A candidate whose device is lost runs on another device.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from chameleon_core.task import Task
 
 @attrs.frozen(kw_only=True, eq=False)
 class Arrival:
-    """A measurement and its job.
+    """A measurement, with the job that it belongs to.
 
     Attributes:
-        job: the object that was submitted.
+        job: the job, the same object that was submitted.
         measurement: the measurement of one of the job's configurations.
     """
 
@@ -37,9 +37,9 @@ class Arrival:
 
 
 class MeasureStream(ABC):
-    """Measures overlapping jobs for one target. It is a context manager.
+    """Measures jobs for one target, which may overlap. A context manager.
 
-    Only the thread that uses the runner calls it; other threads may call ``wake``. Every
+    All methods except ``wake`` must be called in the thread that uses the runner. Every
     configuration of every job gets exactly one measurement. The stream may choose the order of
     jobs, but an earlier job should not wait for a later one.
     """
@@ -49,7 +49,7 @@ class MeasureStream(ABC):
         """Queue a job for measurement, and return at once.
 
         Raises:
-            TargetError: no device known so far can run the job's target.
+            TargetError: none of the devices known so far can run the job's target.
         """
 
     @abstractmethod
@@ -57,15 +57,16 @@ class MeasureStream(ABC):
         """Wait for the next measurement.
 
         Args:
-            timeout: seconds to wait at most, on the runner's clock; None for no limit. A step that
-                cannot be interrupted may take longer.
+            timeout: the longest time to wait, in seconds on the runner's clock; None for no limit.
+                A step that cannot be interrupted may take longer.
 
         Returns:
-            The measurement, or None if the time is over, ``wake`` was called, or no job is left.
+            The measurement with its job. None if the time is over, if ``wake`` was called, or if no
+            job is left.
 
         Raises:
-            PluginError: as for ``Runner.measure``, for any of the jobs.
-            TargetError: as for ``Runner.measure``, for any of the jobs.
+            PluginError: the space or the reference of a job fails for every candidate.
+            TargetError: no device can run the target of a job.
         """
 
     @property
@@ -73,19 +74,19 @@ class MeasureStream(ABC):
     def busy(self) -> bool:
         """Whether measurements are still to come.
 
-        False when all jobs are done. After ``Runner.interrupt`` it is False when the measurements
-        in flight have arrived.
+        The value is False when all jobs are done. After ``Runner.interrupt`` it is False as soon as
+        the measurements in flight have arrived.
         """
 
     def wake(self) -> None:  # noqa: B027 - optional hook
         """Make the current or the next call of ``poll`` return soon. Any thread may call it.
 
-        A stream without this ability returns with its next measurement.
+        A stream without this ability returns from ``poll`` with its next measurement.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Drop the jobs in flight, so that the runner is free again. A second call does nothing."""
+        """Drop the jobs in flight, so that the runner is free. A second call does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +96,7 @@ class MeasureStream(ABC):
 
 
 class OrderedStream(MeasureStream):
-    """Measures jobs in the order of their arrival, each to its end."""
+    """Measures jobs in the order of their submission, each to its end."""
 
     def __init__(self) -> None:
         self._waiting: deque[MeasureJob] = deque()
@@ -103,7 +104,7 @@ class OrderedStream(MeasureStream):
 
     @abstractmethod
     def _begin(self) -> Generator[Arrival, None, None]:
-        """Take a job, or several, from those that wait, and measure them."""
+        """Take one or more of the waiting jobs, and measure them."""
 
     @property
     def busy(self) -> bool:
@@ -134,7 +135,7 @@ class JobAfterJob(OrderedStream):
     """A stream that measures one job after the other with ``Runner.measure``.
 
     Args:
-        measure: ``Runner.measure``.
+        measure: the method ``measure`` of the runner.
     """
 
     def __init__(self, measure: Callable[[MeasureJob], Iterator[Measurement]]) -> None:
@@ -153,31 +154,32 @@ class JobAfterJob(OrderedStream):
 
 
 class Runner(ABC):
-    """Compiles, runs, checks and times candidates. A context manager that starts its workers.
+    """Compiles, runs, checks and times candidates. As a context manager, it starts its workers.
 
     Attributes:
-        measures_hardware: whether the runner times real hardware. Then nothing else should run
-            beside it, and each measurement is written to disk when it arrives. False for recorded
-            results, which are written batch by batch.
+        measures_hardware: whether the runner times real hardware. If True, no other work should run
+            at the same time, and each measurement is written to disk when it arrives. If False, the
+            runner replays recorded times, which are written batch by batch.
     """
 
     measures_hardware: ClassVar[bool] = True
 
     @property
     def batch_size(self) -> int:
-        """The number of configurations per batch if the pipeline names none.
+        """The number of configurations per batch if the pipeline does not set it.
 
-        It should be as small as keeps the runner busy, since a search learns between batches.
+        It should be just large enough to keep the runner busy, because a search learns between
+        batches.
         """
         return 16
 
     @property
     def lanes(self) -> int:
-        """Number of candidates that are timed at once while a search goes on, as on remote devices.
+        """The number of candidates that are timed at once while a search goes on, on other devices.
 
-        0 means that a search would disturb the timing. Chameleon then tunes one task after another.
-        Otherwise it tunes as many tasks at once as keep the lanes busy. The runner is entered
-        before this is read.
+        With 0, a search would disturb the timing, so Chameleon tunes one task after another. With
+        more, it tunes enough tasks at once to keep the lanes busy. Chameleon reads this value after
+        it has entered the runner's context.
         """
         return 0
 
@@ -188,17 +190,17 @@ class Runner(ABC):
         self.close()
 
     def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
-        """Learn the space provider before the runner is entered.
+        """Prepare for a space provider, before the runner's context is entered.
 
-        Workers can then import it while the main process still makes tasks and design spaces.
+        Workers can then import the provider, while the main process makes tasks and design spaces.
         """
 
     @abstractmethod
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
-        """Yield one measurement for each configuration, as soon as it is known.
+        """Yield one measurement for each configuration of a job, as soon as it is known.
 
-        A bad candidate is a failed measurement, never an exception. Measurements may come in any
-        order; ``Measurement.config`` names the configuration.
+        A candidate that fails is a failed measurement, never an exception. Measurements may come in
+        any order; ``Measurement.config`` names the configuration.
 
         Raises:
             PluginError: the space or the reference fails for every candidate.
@@ -206,43 +208,43 @@ class Runner(ABC):
         """
 
     def stream(self) -> MeasureStream:
-        """A stream that measures several jobs at once. Close it before you use the runner again.
+        """Make a stream that measures several jobs. Close it before you use the runner again.
 
-        By default, jobs run one after another. A runner with many devices overlaps them, so that no
-        device waits for the last candidate of a batch.
+        By default, the stream measures one job after another. A runner with many devices should let
+        jobs overlap, so that no device waits for the last candidate of a batch.
         """
         return JobAfterJob(self.measure)
 
     def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
-        """Accept the plan of a comparison. Chameleon calls this right before ``compare``.
+        """Accept the plan of a comparison. Chameleon calls this method right before ``compare``.
 
-        If time is short, contenders are timed fewer times, but often enough for a sound median.
-        Compiling is not limited.
+        If time is short, the runner should time contenders fewer times, but often enough for a
+        reliable median. The time limit does not apply to compiling.
         """
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """Time the programs of a comparison in turns.
+        """Time the contenders of a comparison in turns.
 
         Returns:
-            One measurement for each program, in their order.
+            One measurement for each contender, in the order of ``contenders``.
 
         Raises:
-            PluginError: no program can compute the expected outputs.
-            TargetError: as for ``measure``.
+            PluginError: no contender can compute the expected outputs.
+            TargetError: no device can run the task's target.
         """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """The device, its threads and the versions in use, as JSON values for the record."""
+        """Describe the device, its threads and the versions in use, as JSON values."""
 
     def conditions(self) -> Mapping[str, Any] | None:
-        """All facts that times depend on beside task and space, as JSON values.
+        """All facts that times depend on, except for task and space, as JSON values.
 
         They include threads, the compiler's version and the state of the caches. If they are equal,
-        another machine of the same kind can reuse the records (``RecordKey.conditions``). Facts
-        about one machine alone do not belong here. None means that records are not shared. The
-        runner is entered before this is called.
+        another machine of the same kind can reuse the records (``RecordKey.conditions``). So they
+        must not include facts about a single machine. None means that records are not shared.
+        Chameleon calls this method after it has entered the runner's context.
         """
         return None
 
@@ -259,16 +261,16 @@ class Runner(ABC):
         return time.perf_counter()
 
     def best_known(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The lowest time in seconds that any configuration can have, or None if unknown.
+        """The lowest time in seconds that any configuration of a task has, or None if unknown.
 
-        An exhaustive table knows it; hardware does not.
+        A runner that replays a complete table knows this time; hardware does not.
         """
         return None
 
     def interrupt(self) -> None:  # noqa: B027 - optional hook
-        """Ask the runner to stop after the measurement in flight.
+        """Ask the runner to stop after the measurements that are running.
 
-        Chameleon calls this in a thread of its own when a signal arrives.
+        Chameleon calls this method in a separate thread when a signal arrives.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
@@ -290,20 +292,20 @@ class Device(ABC):
             target: the canonical target that artifacts are compiled for.
 
         Returns:
-            The device's description as JSON values, with ``name`` at least.
+            The device's description as JSON values, which has ``name`` at least.
 
         Raises:
-            DeviceLostError: the device cannot be reached now; Chameleon tries again later.
-            TargetError: the device can never run such artifacts, for instance because of another
+            DeviceLostError: the device cannot be reached now. Chameleon tries again later.
+            TargetError: the device can never run such artifacts, for example because it has another
                 architecture. Chameleon then stops before the first measurement.
         """
 
     @abstractmethod
     def load(self, artifact: Path) -> Kernel:
-        """Load on the device what ``Builder.export`` wrote.
+        """Load a folder that ``Builder.export`` wrote, and return its kernel on the device.
 
         Args:
-            artifact: the folder; it may be removed after the call.
+            artifact: the folder, which may be removed after the call.
 
         Raises:
             DeviceLostError: the device is gone.
@@ -312,33 +314,37 @@ class Device(ABC):
 
     @property
     def identity(self) -> str:
-        """The current device's name if a new connection may lead to another device, else empty."""
+        """The name of the connected device, if a new connection may lead to another device.
+
+        It is empty if the device is always the same.
+        """
         return ""
 
     def probe(self) -> None:  # noqa: B027 - optional hook
-        """Test quickly whether the device computes right answers.
+        """Test quickly whether the device computes correct results.
 
         Raises:
-            DeviceLostError: it does not.
+            DeviceLostError: the device does not compute correct results.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Release the device, also if it is lost. A second call does nothing."""
+        """Release the device, even if it is lost. A second call does nothing."""
 
 
 @attrs.frozen(kw_only=True)
 class RivalTrace:
-    """Another tuner's progress with one task, point by point.
+    """The progress of a rival, which is another tuner, with one task, point by point.
 
     Attributes:
-        at_seconds: wall-clock time of each point in seconds since the rival's start, rising.
-        measurements: number of configurations that the rival had measured at each point.
-        best_seconds: the rival's lowest kernel time so far in seconds at each point, scaled so that
-            it can be compared with ``final_seconds``. Infinity before the rival's first success.
-        failed: number of failed measurements.
-        final_seconds: time of the rival's best kernel, measured as Chameleon's kernels are; or
-            None.
-        details: further JSON values for the record.
+        at_seconds: for each point, the wall-clock time in seconds since the rival's start, rising.
+        measurements: for each point, the number of configurations that the rival had measured.
+        best_seconds: for each point, the rival's lowest kernel time so far in seconds, scaled so
+            that it can be compared with ``final_seconds``. Infinity before the rival's first
+            success.
+        failed: the number of failed measurements.
+        final_seconds: the time of the rival's best kernel in seconds, measured in the same way as
+            Chameleon's kernels. None if the rival has no valid kernel.
+        details: further facts as JSON values, which are stored with the trace.
     """
 
     at_seconds: tuple[float, ...]
@@ -350,7 +356,7 @@ class RivalTrace:
 
 
 class Rival(ABC):
-    """Another tuner, which runs in its own processes."""
+    """A rival: another tuner, which runs in its own processes."""
 
     @abstractmethod
     def tune(
@@ -360,11 +366,11 @@ class Rival(ABC):
 
         Args:
             task: the task.
-            measurements: the largest number of configurations to measure, or None.
-            wall_seconds: wall-clock time in seconds after which the rival stops, or None. Its start
-                counts.
+            measurements: the largest number of configurations to measure, or None for no limit.
+            wall_seconds: the wall-clock time in seconds after which the rival stops, or None for no
+                limit. The time of starting the rival counts.
             seed: the seed of the rival's search.
 
         Raises:
-            ChameleonError: the rival cannot tune such a task, or ended with an error.
+            ChameleonError: the rival cannot tune such a task, or it ended with an error.
         """

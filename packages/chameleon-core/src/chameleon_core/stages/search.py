@@ -1,11 +1,12 @@
 """Contracts of the stages that search: explorer, cost model, sampler, synthesizer.
 
-All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
-better. Each gets its own random generator, spawned from the run's seed.
+All of them work on arrays: configurations of shape (n, knobs), and scores of shape (n,), for which
+higher is better. Each stage gets its own random generator, which follows from the run's seed.
 
-No method here has an error of its own. An exception ends the run, as a ``PluginError`` that names
-the stage unless it is a ``ChameleonError``. An array of another shape or type is such an error,
-too; illegal, repeated or visited rows are dropped and counted.
+The methods in this module have no errors of their own. An exception ends the run. Chameleon raises
+a ``PluginError`` that names the stage, unless the exception is a ``ChameleonError``. An array of
+another shape or dtype is also a ``PluginError``. Illegal, repeated or visited rows are dropped and
+logged.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Observations:
 
     Attributes:
         configs: knob indices, shape (n, knobs).
-        costs: median kernel time in seconds, infinity for failures, shape (n,).
-        failures: the kind of failure of each row, or None.
-        build_seconds: wall-clock time of each build in seconds, shape (n,).
-        run_seconds: wall-clock time of each row's check and timing in seconds, shape (n,).
+        costs: the median kernel time in seconds of each row, infinity for failures, shape (n,).
+        failures: the kind of failure of each row, or None if it succeeded.
+        build_seconds: the wall-clock time of each row's build in seconds, shape (n,).
+        run_seconds: the wall-clock time of each row's check and timing in seconds, shape (n,).
     """
 
     configs: Configs
@@ -47,7 +48,7 @@ class Observations:
 
     @classmethod
     def of(cls, space: DesignSpace, measurements: list[Measurement]) -> Observations:
-        """Put measurements into arrays."""
+        """Convert measurements to arrays."""
         width = len(space.knobs)
         return cls(
             configs=np.array([m.config for m in measurements], np.int32).reshape(-1, width),
@@ -62,7 +63,7 @@ class Observations:
 
     @property
     def best_cost(self) -> float:
-        """The lowest cost in seconds; infinity if nothing succeeded."""
+        """The lowest kernel time in seconds; infinity if no configuration succeeded."""
         return float(np.min(self.costs, initial=np.inf, where=self.costs > 0))
 
     @property
@@ -71,7 +72,7 @@ class Observations:
         best = self.best_cost
         if not np.isfinite(best):
             return np.zeros(len(self))
-        # A cost of zero or not-a-number comes from a broken clock, not from a fast kernel.
+        # A cost of zero or NaN comes from a broken clock, not from a fast kernel.
         timed = np.isfinite(self.costs) & (self.costs > 0)
         return np.divide(best, self.costs, out=np.zeros(len(self)), where=timed)
 
@@ -98,7 +99,7 @@ class Archive:
     """Lets the stages of one task learn from the other tasks of a run.
 
     Each run has one archive. A resumed run repeats its rounds in the same order, so the archive's
-    content depends on the seed alone.
+    content depends only on the seed.
     """
 
     def __init__(self) -> None:
@@ -106,23 +107,23 @@ class Archive:
         self._shared: dict[str, Any] = {}
 
     def record(self, history: TaskHistory) -> None:
-        """Replace the measurements of a task. Chameleon calls this after every batch."""
+        """Replace the stored measurements of a task. Chameleon calls this after every batch."""
         self._histories[history.task.key] = history
 
     def others(self, task: Task) -> list[TaskHistory]:
         """The measurements of all other tasks, in the order in which they were first measured.
 
-        Tasks with the same ``Task.key`` are the same task, whatever their names. So a model never
-        learns from the task that it predicts.
+        Tasks with the same ``Task.key`` count as the same task, even if their names differ. So a
+        model never learns from the task that it predicts.
         """
         return [history for key, history in self._histories.items() if key != task.key]
 
     def shared(self, name: str, make: Callable[[], Shared]) -> Shared:
-        """An object that all tasks of the run share. The first request makes it.
+        """An object that all tasks of the run share. The first call makes the object.
 
         Args:
-            name: the owner and the object, such as ``"ppo/policy"``.
-            make: makes the object.
+            name: a name of the owner and the object, such as ``"ppo/policy"``.
+            make: a function that makes the object.
         """
         if name not in self._shared:
             self._shared[name] = make()
@@ -136,15 +137,16 @@ ScoreFunction = Callable[[Configs], Scores]
 
 @attrs.frozen(kw_only=True)
 class StageContext:
-    """The arguments of a stage. Chameleon makes each stage once per task.
+    """The arguments of a search stage. Chameleon makes each stage once per task.
 
     Attributes:
         space: the task's design space.
         task: the task, for stages that learn across tasks.
-        rng: the stage's own random generator; use no other one.
-        batch_size: configurations per round.
-        threads: number of threads that the stage may use.
-        archive: the run's other tasks, and objects that stages share across tasks.
+        rng: the stage's own random generator. The stage must not use another one.
+        batch_size: the number of configurations per round.
+        threads: the number of threads that the stage may use.
+        archive: the measurements of the run's other tasks, and objects that stages share across
+            tasks.
         device: the device's description (``TargetResolver.describe``).
     """
 
@@ -162,12 +164,13 @@ class Candidates:
     """Configurations that an explorer proposes, with their scores, best first.
 
     Attributes:
-        configs: knob indices, shape (n, knobs), distinct.
-        scores: shape (n,), higher is better. All are zero without a trained cost model. If the
-            explorer needs no model, they are ranks and only their order counts.
-        steps: search steps that the explorer took: predictions per chain or episode.
-        converged: the step after which the best predicted score rose no more. If None, Chameleon
-            derives it from the order of predictions.
+        configs: knob indices of distinct configurations, shape (n, knobs).
+        scores: the score of each configuration, shape (n,), higher is better. All scores are zero
+            if there is no trained cost model. An explorer that needs no model may return ranks;
+            only the order of scores counts.
+        steps: the number of search steps that the explorer took: predictions per chain or episode.
+        converged: the search step after which the best predicted score rose no more. If None,
+            Chameleon derives it from the order of predictions.
     """
 
     configs: Configs
@@ -177,14 +180,14 @@ class Candidates:
 
 
 class Visited:
-    """Configurations of one task that are measured or in flight."""
+    """The configurations of one task that are measured or in flight."""
 
     def __init__(self, space: DesignSpace) -> None:
         self._space = space
         self._keys: set[int] = set()
 
     def add(self, configs: Configs) -> None:
-        """Add configurations."""
+        """Add configurations to the visited ones."""
         self._keys.update(self._space.keys(configs).tolist())
 
     def __contains__(self, key: int) -> bool:
@@ -194,39 +197,41 @@ class Visited:
         return len(self._keys)
 
     def fresh(self, configs: Configs) -> NDArray[np.bool_]:
-        """Whether each configuration is new, shape (n,)."""
+        """Whether each configuration is unvisited, shape (n,)."""
         keys: Keys = self._space.keys(configs)
         return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
 
     def sample(self, count: int, rng: np.random.Generator) -> Configs:
-        """Draw at most ``count`` distinct legal configurations that are new.
+        """Draw at most ``count`` distinct legal configurations that are unvisited.
 
-        There are fewer only if the space has no more, or if rejection sampling finds no more.
+        The result has fewer rows only if the space has no more, or if rejection sampling finds no
+        more.
         """
         drawn = self._space.sample(count, rng)
         drawn = drawn[self.fresh(drawn)]
         if len(drawn) < count:
-            # Among so many distinct configurations at most len(self) were visited.
+            # At most len(self) of these distinct configurations were visited.
             drawn = self._space.sample(count + len(self), rng)
             drawn = drawn[self.fresh(drawn)]
         return drawn[:count]
 
 
 class Explorer(ABC):
-    """Searches the space and proposes candidates."""
+    """Searches the design space and proposes candidates."""
 
     @abstractmethod
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
-        """Propose up to ``count`` distinct legal configurations that are new.
+        """Propose up to ``count`` distinct legal configurations that are unvisited.
 
         Args:
-            score: predicts the quality of configurations; None before a model is trained.
-            visited: configurations that may not be proposed again.
+            score: a function that predicts the quality of configurations, higher is better. None
+                before a cost model is trained.
+            visited: the configurations that must not be proposed again.
             count: the largest number of proposals. Return fewer only if the search finds fewer.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
-        """Learn from all measurements so far. Chameleon calls this after every batch."""
+        """Learn from all measurements so far. Chameleon calls this method after every batch."""
 
 
 class CostModel(ABC):
@@ -234,7 +239,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def fit(self, observations: Observations) -> None:
-        """Learn from all measurements so far."""
+        """Learn from all measurements so far. Chameleon calls this method after every batch."""
 
     @property
     @abstractmethod
@@ -245,23 +250,24 @@ class CostModel(ABC):
     def predict(self, configs: Configs) -> Scores:
         """Predicted quality of each configuration, higher is better, shape (n,).
 
-        A score must not depend on the other configurations in the call: Chameleon predicts a small
-        space once, and explorers look scores up.
+        A score must not depend on the other configurations in the call. The reason is that
+        Chameleon predicts all configurations of a small space once, and explorers look up the
+        scores.
         """
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Choose the candidates to measure together in one batch.
 
-        Use it in a model that knows how much one measurement says about another, as in GP-BUCB
-        (Desautels et al. 2014). The best scores often belong to configurations so alike that one of
-        them would do.
+        The best scores often belong to configurations so similar that measuring one of them is
+        enough. A model should implement this method if it knows how much one measurement tells
+        about another configuration, as in GP-BUCB (Desautels et al. 2014).
 
         Args:
             configs: the explorer's candidates, best score first, shape (n, knobs).
             count: the largest number of rows to choose.
 
         Returns:
-            At most ``count`` distinct row numbers of ``configs``, the best first; None for the rows
+            At most ``count`` distinct row numbers of ``configs``, best first. None means the rows
             with the best scores.
         """
         del configs, count
@@ -269,14 +275,14 @@ class CostModel(ABC):
 
 
 class Sampler(ABC):
-    """Selects few of the candidates for measurement."""
+    """Selects the few candidates that are measured."""
 
     @abstractmethod
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """At most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and new. The synthesizer replaces a configuration that is
-        not. If it does not, a random configuration takes the place.
+        They should be distinct, legal and unvisited. The synthesizer may replace a configuration
+        that is not; otherwise a random configuration replaces it.
         """
 
 
@@ -288,9 +294,9 @@ class Synthesizer(ABC):
         """Replace configurations of a batch that are illegal, repeated or visited.
 
         Returns:
-            The batch to measure: distinct, legal and new configurations, not more than in
+            The batch to measure: distinct, legal and unvisited configurations, not more than in
             ``batch``.
         """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
-        """Learn from all measurements so far. Chameleon calls this after every batch."""
+        """Learn from all measurements so far. Chameleon calls this method after every batch."""

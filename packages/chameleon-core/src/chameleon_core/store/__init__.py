@@ -1,4 +1,4 @@
-"""The store of a run: every task, measurement and comparison in one SQLite file."""
+"""The store of a run: all tasks, measurements and comparisons in one SQLite file."""
 
 from chameleon_core.store.records import Database, RecordStore, StoredComparison, StoredTask
 

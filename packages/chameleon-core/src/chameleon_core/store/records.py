@@ -1,4 +1,4 @@
-"""Every measurement of a run, committed when it arrives, and read back exactly."""
+"""The records of a run: each measurement is committed when it arrives, and is read back exactly."""
 
 from __future__ import annotations
 
@@ -78,14 +78,16 @@ _DAMAGED = (
 
 ORIGIN, SCORE = "origin", "score"
 LATER_COLUMNS = {ORIGIN: "TEXT", SCORE: "REAL", **dict.fromkeys(NUMBERS, "REAL")}
-"""The columns of ``measurements`` that files of earlier versions lack until they are written."""
+"""Columns of the table ``measurements`` that a file of an earlier version lacks until it is opened
+for writing."""
 
 
 class Database(SQLiteFile):
     """The connection of one process to a run's SQLite file.
 
     Raises:
-        RunFolderError: the file cannot be opened, is not such a file, or is of a newer version.
+        RunFolderError: the file cannot be opened, is no database of records, or was written by a
+            newer version.
     """
 
     version = SCHEMA_VERSION
@@ -99,21 +101,22 @@ class Database(SQLiteFile):
         there = _columns(connection)
         for name, kind in LATER_COLUMNS.items():
             if name not in there:
-                # Versions that do not know the column may write beside it, so theirs is ours.
+                # Earlier versions ignore the column when they write, so they can still use the
+                # file.
                 connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
 
     def select(
         self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
     ) -> list[T]:
-        """The rows of a query as objects.
+        """Run a query, and convert its rows to objects.
 
         Args:
-            make: what a row becomes.
+            make: a function that converts a row to an object.
             sql: the query.
-            values: its parameters.
+            values: the parameters of the query.
 
         Raises:
-            RunFolderError: the file cannot be read, or holds what no run writes.
+            RunFolderError: the file cannot be read, or has values that no run writes.
         """
         rows = self.read(sql, values)
         try:
@@ -125,7 +128,10 @@ class Database(SQLiteFile):
 
     @property
     def columns(self) -> set[str]:
-        """The columns of ``measurements``; an earlier version's file, only read, lacks some."""
+        """The columns of the table ``measurements``.
+
+        A file of an earlier version that is open for reading only lacks some columns.
+        """
         with self._sentences("read"):
             return _columns(self._connection)
 
@@ -135,19 +141,19 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
 
 
 def dumped(value: Any) -> str:
-    """JSON as rows hold it."""
+    """A value as JSON text, in the form that rows hold."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def json_of(row: tuple[Any, ...]) -> Any:
-    """The JSON value that is a row's only column."""
+    """Read the JSON value in a row's only column."""
     (text,) = row
     return json.loads(text)
 
 
 def measurement_of(row: tuple[Any, ...]) -> Measurement:
-    """A measurement; the row's columns are those that ``RecordStore`` selects, in their order."""
-    # By hand: a folder may have very many.
+    """Make a measurement from a row with the columns ``_COLUMNS``, in their order."""
+    # Without cattrs, for speed: a folder may have very many measurements.
     config, seconds, failure, message, *numbers = row
     known: dict[str, Any] = {
         name: default if number is None else number
@@ -172,19 +178,20 @@ _ADD = (
 
 
 _PRESENT = "present/{key}"
-"""The fact that says which of a task's rows is of the space that it has now."""
+"""Key under which the store keeps the id of the task's row with its present design space."""
 
 
 @attrs.frozen(kw_only=True)
 class StoredTask:
-    """A task with the space its records belong to.
+    """A task in the store, with the design space that its records belong to.
 
     Attributes:
-        id: the row; measurements refer to it.
+        id: the id of the row, to which measurements refer.
         task: the task.
-        space: name of the space provider.
-        fingerprint: the design space's; records of another one do not apply.
-        spending: seconds spent on it so far.
+        space: the name of the plugin that made the design space.
+        fingerprint: the fingerprint of the design space. Records with another fingerprint do not
+            apply.
+        spending: the seconds that the task's search has taken so far, by part.
     """
 
     id: int
@@ -196,11 +203,11 @@ class StoredTask:
 
 @attrs.frozen(kw_only=True)
 class StoredComparison:
-    """A final comparison.
+    """A final comparison of a task, as stored.
 
     Attributes:
-        contenders: who took part.
-        measurements: one per contender, in the same order.
+        contenders: the contenders that took part.
+        measurements: the measurement of each contender, in the order of ``contenders``.
     """
 
     contenders: tuple[Contender, ...]
@@ -213,30 +220,30 @@ class StoredComparison:
 
     @property
     def tuned(self) -> list[tuple[tuple[int, ...], Measurement]]:
-        """The configurations of the space with their measurements."""
+        """The knob indices and measurements of the tuned configurations, without baselines."""
         return [(ours.config, trial) for ours, trial in self.rows if ours.name == TUNED]
 
 
 class RecordStore:
     """The records of one run folder.
 
-    A measurement is identified by task, space, fingerprint and configuration; a second one of
-    the same identity is ignored, so the first stands.
+    A measurement is identified by task, space, fingerprint and configuration. If a measurement with
+    the same identity exists, a second one is ignored.
 
     Args:
         path: the SQLite file.
-        read_only: only look; works while another process writes.
+        read_only: whether the file is only read. This works while another process writes it.
 
     Raises:
-        RunFolderError: the file cannot be opened; every method raises it if the disk is full
-            or the file became unreadable.
+        RunFolderError: the file cannot be opened. Every method raises this error if the disk is
+            full or the file cannot be read any more.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._database = Database(path, read_only=read_only)
 
     def close(self) -> None:
-        """Close the file; safe to call twice."""
+        """Close the file. A second call does nothing."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -248,22 +255,22 @@ class RecordStore:
     # -- facts about the run ------------------------------------------------------------------
 
     def fact(self, name: str) -> Any:
-        """A JSON value kept under a name, or None."""
+        """The JSON value stored under a name, or None if there is none."""
         value = self._database.select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
         return value[0] if value else None
 
     def set_fact(self, name: str, value: Any) -> None:
-        """Keep a JSON value under a name."""
+        """Store a JSON value under a name."""
         self._database.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, dumped(value)))
 
     @property
     def measured(self) -> int:
-        """Measurements of all tasks."""
+        """The number of measurements of all tasks."""
         [(count,)] = self._database.read("SELECT COUNT(*) FROM measurements")
         return int(count)
 
     def forget(self, *, but: str | None = None) -> None:
-        """Delete everything, except for one fact."""
+        """Delete all records and facts, except for the fact named ``but``."""
         with self._database.transaction() as execute:
             for table in ("comparisons", "measurements", "tasks"):
                 execute(f"DELETE FROM {table}", ())  # noqa: S608 - constants
@@ -272,7 +279,10 @@ class RecordStore:
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
-        """The task's row, made if there is none; one of an earlier version gets today's name."""
+        """Return the row of a task, which is made if it does not exist.
+
+        An existing row gets the task's present name and values.
+        """
         self._database.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (key, space, fingerprint) "
@@ -288,15 +298,16 @@ class RecordStore:
         return added
 
     def tasks(self) -> list[StoredTask]:
-        """All tasks, in the order they were added."""
+        """All tasks, in the order in which they were added."""
         return self._database.select(
             _stored_task, "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
         )
 
     def present_tasks(self) -> list[StoredTask]:
-        """The tasks that are tuned, or were at last: each in the space that it was added with last.
+        """All tasks, each only with the design space that it was added with last.
 
-        Records of a task in another space, as with another version of a plugin, are in ``tasks``.
+        ``tasks`` also returns rows of a task with another space, such as that of an earlier version
+        of a plugin.
         """
         return [
             stored
@@ -307,10 +318,10 @@ class RecordStore:
     # -- measurements -------------------------------------------------------------------------
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """Everything written inside is committed together, at the end, however that comes.
+        """A context whose writes are committed together at its end, also after an exception.
 
         Raises:
-            RunFolderError: it cannot be committed; then nothing of it is.
+            RunFolderError: the writes cannot be committed; the file is then unchanged.
         """
         return self._database.together()
 
@@ -326,22 +337,25 @@ class RecordStore:
         score: float | None = None,
         measured_at: float | None = None,
     ) -> int:
-        """Commit one measurement together with the seconds its task has taken so far.
+        """Commit one measurement, together with the seconds that its task has taken so far.
 
         Args:
-            task_id: the task's row.
-            key: the configuration's mixed-radix identity (``DesignSpace.keys``).
-            measurement: the outcome.
-            knobs: the configuration decoded, so that records can be read without the space.
-            spending: the task's total at this moment.
-            origin: what put it into its batch (``chameleon_core.loop.round.batch.Origin``).
-            score: what the cost model said of it when it was proposed, on the model's own scale;
-                higher is better.
-            measured_at: when it was measured, in seconds since 1970; now by default.
+            task_id: the id of the task's row.
+            key: the number of the configuration in its space (``DesignSpace.keys``).
+            measurement: the measurement of the configuration.
+            knobs: the knob values of the configuration, so that records can be read without the
+                space.
+            spending: the seconds that the task's search has taken so far, by part.
+            origin: the stage that proposed the configuration
+                (``chameleon_core.loop.round.batch.Origin``).
+            score: the cost model's score when the configuration was proposed, in the model's own
+                unit; higher is better.
+            measured_at: the time of the measurement, in seconds since 1970; by default the present
+                time.
 
         Returns:
-            Its place, as ``places`` tells it; of a configuration that was measured before, that of
-            the measurement that stands.
+            The position of the measurement among those of all tasks (``places``). If the
+            configuration was measured before, the position of the earlier measurement.
         """
         m = measurement
         with self._database.transaction() as execute:
@@ -374,13 +388,13 @@ class RecordStore:
         return int(number)
 
     def set_spending(self, task_id: int, spending: Spending) -> None:
-        """Commit the seconds a task has taken so far."""
+        """Commit the seconds that a task's search has taken so far."""
         self._database.write(
             "UPDATE tasks SET spending = ? WHERE id = ?", (dumped(attrs.asdict(spending)), task_id)
         )
 
     def measurements(self, task_id: int) -> list[Measurement]:
-        """A task's measurements in order of arrival."""
+        """All measurements of a task, in order of arrival."""
         there = self._database.columns
         columns = ", ".join(name if name in there else "NULL" for name in _COLUMNS)
         return self._database.select(
@@ -391,27 +405,28 @@ class RecordStore:
 
     @property
     def last_measured_at(self) -> float | None:
-        """When the last measurement of any task was made, in seconds since 1970."""
+        """The time of the last measurement of any task, in seconds since 1970, or None."""
         [(at,)] = self._database.read("SELECT MAX(measured_at) FROM measurements")
         return None if at is None else float(at)
 
     def origins(self, task_id: int) -> list[str | None]:
-        """The origin of each of a task's measurements, in the order of ``measurements``.
+        """The stage that proposed each measured configuration, in the order of ``measurements``.
 
-        None if the version that measured it did not record it.
+        An entry is None if the version of Chameleon that measured it did not record the stage.
         """
         return self._column(ORIGIN, task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
-        """The cost model's score of each of a task's measurements, in that order.
+        """The cost model's score of each measured configuration, in the order of ``measurements``.
 
-        When it was proposed, on the model's own scale, higher is better. None if no trained model
-        was asked, or a version did not record it.
+        It is the score when the configuration was proposed, in the model's own unit; higher is
+        better. An entry is None if no trained model scored the configuration, or if an earlier
+        version did not record the score.
         """
         return self._column(SCORE, task_id)
 
     def _column(self, name: str, task_id: int) -> list[Any]:
-        """A column that files of earlier versions lack; None in each of its rows then."""
+        """A column of a task's measurements; None in each row if the file lacks the column."""
         column = name if name in self._database.columns else "NULL"
         rows = self._database.read(
             f"SELECT {column} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
@@ -424,17 +439,17 @@ class RecordStore:
         return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:
-        """When each of a task's measurements arrived, in seconds since 1970."""
+        """The time at which each of a task's measurements arrived, in seconds since 1970."""
         return self._column("measured_at", task_id)
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
-        """A task's measured configurations decoded, in the order of ``measurements``."""
+        """The knob values of each measured configuration, in the order of ``measurements``."""
         return self._database.select(
             json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
         )
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
-        """A measured configuration decoded, or None if it was not measured."""
+        """The knob values of a measured configuration, or None if it was not measured."""
         value = self._database.select(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
@@ -445,7 +460,7 @@ class RecordStore:
     # -- the final comparison -----------------------------------------------------------------
 
     def set_comparison(self, task_id: int, comparison: StoredComparison) -> None:
-        """Keep a task's final comparison; it replaces an earlier one."""
+        """Store a task's final comparison, in place of an earlier one."""
         self._database.write(
             "INSERT OR REPLACE INTO comparisons VALUES (?, ?, ?)",
             (
@@ -456,7 +471,7 @@ class RecordStore:
         )
 
     def comparison(self, task_id: int) -> StoredComparison | None:
-        """A task's final comparison, or None if there was none yet."""
+        """A task's final comparison, or None if the task has none yet."""
         value = self._database.select(
             _stored_comparison,
             "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",

@@ -1,4 +1,4 @@
-"""A SQLite file whose every commit is on its own and whose errors are sentences."""
+"""A SQLite file in which each write is one commit, with errors that users can understand."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from chameleon_core.errors import ChameleonError
 class SQLiteFile:
     """The connection of one process to a SQLite file.
 
-    Write-ahead logging with ``synchronous=NORMAL``: a commit survives the death of the process
-    (``kill -9`` included); a power cut may lose the last ones, never the file.
+    The file uses write-ahead logging with ``synchronous=NORMAL``. A commit survives the end of the
+    process, even ``kill -9``. A power cut may lose the last commits, but does not damage the file.
 
     Args:
-        path: the file; made when missing, unless ``read_only``.
-        read_only: only look; works while another process writes, and in a read-only folder.
+        path: the file. It is made if it does not exist, unless ``read_only`` is set.
+        read_only: whether the file is only read. This works while another process writes it, and in
+            a read-only folder.
 
     Raises:
-        ChameleonError: the file cannot be opened, is not such a file, or is of a newer version.
+        ChameleonError: the file cannot be opened, is no such database, or was written by a newer
+            version.
 
     Attributes:
         path: the file.
@@ -32,22 +34,22 @@ class SQLiteFile:
     """
 
     version: ClassVar[int]
-    """Of the schema; a file of a newer one is refused."""
+    """The version of the schema. A file with a newer version is refused."""
 
     schema: ClassVar[str]
-    """Statements that make what is missing."""
+    """SQL statements that make missing tables."""
 
     error: ClassVar[type[ChameleonError]]
-    """What everything that goes wrong is raised as."""
+    """The class of all errors that this class raises."""
 
     newer: ClassVar[str]
-    """What to do about a file of a newer version."""
+    """The hint about a file with a newer version."""
 
     later: ClassVar[str]
-    """What to do where the file cannot be used now."""
+    """The hint about a file that cannot be used at the moment."""
 
     damaged: ClassVar[str]
-    """What to do about a file that is damaged."""
+    """The hint about a damaged file."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
@@ -56,7 +58,7 @@ class SQLiteFile:
             self._connection = self._open_to_read() if read_only else self._open_to_write()
 
     def _open_to_write(self) -> sqlite3.Connection:
-        # Autocommit: one statement is one commit, unless a transaction is asked for.
+        # Autocommit mode: outside a transaction, each statement is one commit.
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -76,8 +78,9 @@ class SQLiteFile:
         try:
             self._check_version(connection)
         except sqlite3.OperationalError:
-            # Reading a WAL file needs its -shm file, which a read-only folder cannot get; where
-            # there is no -wal file left nothing can be missing and SQLite need not look for it.
+            # SQLite needs a -shm file to read a WAL file, and cannot make one in a read-only
+            # folder. Without a -wal file the database file is complete, and can be read as
+            # immutable.
             connection.close()
             if Path(f"{self.path}-wal").exists():
                 raise
@@ -86,7 +89,7 @@ class SQLiteFile:
         return connection
 
     def _complete(self, connection: sqlite3.Connection) -> None:
-        """Add to a file what versions before this one left out."""
+        """Add columns that files of earlier versions lack."""
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -104,18 +107,21 @@ class SQLiteFile:
             )
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Run a query, and return its rows."""
         with self._sentences("read"):
             return self._connection.execute(sql, values).fetchall()
 
     def write(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Execute and commit one statement; the id of the row it inserted."""
+        """Execute and commit one statement, and return the id of the row that it inserted."""
         with self._sentences("write to"):
             return self._connection.execute(sql, values).lastrowid or 0
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
-        """Several statements as one commit: yields the function that executes one."""
+        """A context whose statements are one commit.
+
+        The context yields the function that executes a statement.
+        """
         with self._sentences("write to"):
             if self._connection.in_transaction:
                 yield self._connection.execute
@@ -131,9 +137,10 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """One commit for everything written inside, made even if the inside raises.
+        """A context whose writes are one commit, which is made even if the context raises.
 
-        Results written before an interruption stay; only a file that cannot be written loses them.
+        So results written before an interruption are kept. They are lost only if the file cannot be
+        written.
         """
         with self._sentences("write to"):
             self._connection.execute("BEGIN IMMEDIATE")
@@ -141,12 +148,12 @@ class SQLiteFile:
             yield
         finally:
             with self._sentences("write to"):
-                # SQLite itself ends the transaction where the disk is full.
+                # If the disk is full, SQLite itself ends the transaction.
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file; safe to call twice."""
+        """Close the file. A second call does nothing."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -157,7 +164,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def _sentences(self, doing: str) -> Iterator[None]:
-        """Turn SQLite's errors into ones a user can act on."""
+        """Turn SQLite's errors into errors with a message and a hint for the user."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -1,1 +1,1 @@
-"""Networks compiled: tuned kernels in place, and the calls between them."""
+"""Compiles networks: puts tuned kernels into the graph, and plans the calls between them."""

@@ -1,4 +1,4 @@
-"""A prepared network with its tuned kernels, compiled to a call sequence or Relax bytecode."""
+"""Compiles a prepared network with its tuned kernels to kernel calls or Relax bytecode."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, eq=False)
 class CompiledNetwork:
-    """A network that can be written into a folder.
+    """A compiled network that can be written into a folder.
 
     Attributes:
-        executable: has ``export_library``.
-        virtual_machine: why Relax's virtual machine runs it; None if nothing has to.
-        functions: of its kernels before they were scheduled, by the kernels' names.
-        unscheduled: names of those that no schedule of ours fits.
-        permissions: what a process has to ask the operating system for before it runs it.
+        executable: An object with a method ``export_library``.
+        virtual_machine: The reason why TVM's virtual machine must run the network, or None.
+        functions: The functions of the kernels before they were scheduled, by kernel name.
+        unscheduled: Names of the kernels that no schedule of Chameleon fits.
+        permissions: Permissions that a process must ask of the operating system before it runs the
+            network, such as AMX.
     """
 
     executable: Any
@@ -60,13 +61,13 @@ class CompiledNetwork:
 def compiled(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str
 ) -> CompiledNetwork:
-    """The network for a target.
+    """Compile a network for a target.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        kernels: those that are tuned; chains without one are compiled as TVM would.
-        target: the resolved target.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        kernels: The tuned kernels. Fused operators without one are compiled with default schedules.
+        target: The resolved target.
     """
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}):
@@ -85,12 +86,13 @@ def compiled(
 
 
 def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
-    """A ``relax.Executable`` that the virtual machine runs.
+    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs.
 
     Args:
-        module: what ``fused`` returned.
-        target: the resolved target, which is the current one.
-        loops: schedules of functions that are no chains; others get a default one.
+        module: The module that ``fused`` returned.
+        target: The resolved target, which is also TVM's current target.
+        loops: The tuned schedules of functions that are no fused operators. Other functions get a
+            default schedule.
     """
     module = with_default_schedules(module, target, lambda _, function: loops.plan(function))
     main = _WithoutEmptyConstants(module).visit_expr(module["main"])
@@ -100,7 +102,7 @@ def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
 
 @relax.expr_functor.mutator
 class _WithoutEmptyConstants(relax.PyExprMutator):
-    """Allocates empty tensors; TVM cannot load them from a file."""
+    """Allocates empty tensors instead of constants, which TVM cannot load from a file."""
 
     def visit_generic_const_(self, constant: Any) -> Any:
         if 0 not in map(int, getattr(constant.ty, "shape", ())):
@@ -112,12 +114,12 @@ class _WithoutEmptyConstants(relax.PyExprMutator):
 def fused_functions(
     module: Any, chains: Sequence[FusedOperator], target: str
 ) -> list[tuple[Any, int]]:
-    """The functions beside the chains' kernels, and how often each is called.
+    """The functions around the kernels of a network's fused operators, with their call counts.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        target: the resolved target.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        target: The resolved target.
     """
     with tvm_target(target), tvm.transform.PassContext(opt_level=3):
         functions = fused(with_kernels(module, chains, _placeholder))
@@ -138,7 +140,7 @@ def fused_functions(
 
 
 def _placeholder(chain: FusedOperator) -> OperatorKernel:
-    """A kernel that computes nothing, for looking at what is around it."""
+    """A kernel that computes nothing, to look at the functions around it."""
     # They get the shapes of what they are put at, some of which is not in the graph yet.
     # What is not in the graph yet has no type; such chains are of float32.
     types = [getattr(expression, "ty", None) for expression in (*chain.inputs, chain.last)]
@@ -154,7 +156,7 @@ def _placeholder(chain: FusedOperator) -> OperatorKernel:
 
 
 def fused(module: Any) -> Any:
-    """The network as calls of functions, each of several operators if they can be fused."""
+    """Lower a network to calls of functions, each of which fuses several operators if possible."""
     passes = relax.transform
     for module_pass in (
         with_marks,
@@ -177,10 +179,10 @@ def fused(module: Any) -> Any:
 
 
 def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwork:
-    """The network as calls of kernels.
+    """Compile a network to a sequence of kernel calls.
 
     Raises:
-        NotStatic: it is more than that.
+        NotStatic: The network contains something else than kernel calls.
     """
     sequence = sequence_of(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
@@ -209,7 +211,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
 def _named_after_tasks(
     sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
 ) -> tuple[CallSequence, dict[str, Any]]:
-    """The sequence with tuned functions of loops called as tuned kernels are."""
+    """Rename tuned functions of loops like tuned kernels, in the calls and the functions."""
     names = {name: loops.task_of(function) for name, function in functions.items()}
     renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
     calls = [
@@ -221,10 +223,10 @@ def _named_after_tasks(
 
 
 def _named_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
-    """The sequence with the calls of tuned kernels named by their tasks.
+    """Name the calls of tuned kernels by their tasks.
 
-    A task that occurs in several shapes or types of its output has several functions, of which
-    one alone has the name that profiles know.
+    A task that occurs with several output shapes or dtypes has several functions. Only one of these
+    has the name that profiles use.
     """
 
     def named(call: Call) -> Call:
@@ -235,11 +237,11 @@ def _named_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> Call
 
 
 def untuned(module: Any, target: str) -> Any:
-    """A ``relax.Executable`` of the network as TVM compiles it without a tuner.
+    """Compile a network to a ``relax.Executable`` as TVM does without a tuner.
 
     Args:
-        module: the network as it was imported, or prepared.
-        target: the resolved target.
+        module: The network as it was imported, or prepared.
+        target: The resolved target.
     """
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
@@ -247,13 +249,13 @@ def untuned(module: Any, target: str) -> Any:
 
 
 def _with_infinite_extremes(module: Any) -> Any:
-    """The module with reductions that begin at infinity, not at the largest number of a type.
+    """Let maximum and minimum reductions begin at infinity, not at the largest number of a dtype.
 
-    Frameworks begin there. TVM begins at the largest finite number, so that the largest of infinite
-    numbers is finite.
+    Frameworks begin at infinity. TVM begins at the largest finite number, so that the maximum of
+    infinite numbers would be finite.
 
     Args:
-        module: an ``IRModule`` of functions in TensorIR, and of others.
+        module: An ``IRModule`` with TensorIR functions and others.
     """
     changed = {
         variable: _begun_at_infinity(function)

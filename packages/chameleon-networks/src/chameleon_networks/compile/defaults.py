@@ -1,4 +1,4 @@
-"""Schedules for what is not tuned: TVM's default is loops as they are written, on one thread."""
+"""Default schedules for functions that are not tuned; TVM would run their loops on one thread."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ def symbol_of(task: str) -> str:
     """The name of a tuned kernel's function.
 
     Args:
-        task: the name of its task.
+        task: The name of the kernel's task.
     """
     return TUNED + identifier(task)
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether a function has a schedule of ours rather than TVM's: loops on one thread."""
+    """Whether a function has a schedule of Chameleon, and not TVM's loops on one thread."""
     return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
 
 
 def with_default_schedules(
     module: Any, target: str, plan_of: Callable[[str, Any], LoopPlan | None] | None = None
 ) -> Any:
-    """The module with every unscheduled function of loops scheduled for a CPU.
+    """Schedule each function of a module that has no schedule yet, for a CPU.
 
     Args:
-        module: an ``IRModule`` after ``FuseTIR``.
-        target: the resolved target.
-        plan_of: the schedule of a function, given its name and itself, if it was tuned.
+        module: An ``IRModule`` after ``FuseTIR``.
+        target: The resolved target.
+        plan_of: A function that gets a function's name and the function. It returns the schedule
+            with which the function was tuned, or None to use the default schedule.
     """
     lanes = target_info(target).lanes("float32")
     for variable, function in list(module.functions_items()):

@@ -1,4 +1,4 @@
-"""Tuned kernels for the chains of a network: the function, and the chain's own constants packed."""
+"""Makes the tuned kernel of a fused operator: its function, and its packed constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def _next_guess(winner: Winner) -> Winner | None:
-    """The guess that comes after one that is not to be used; None if there is none left."""
+    """The winner with the next guess instead of its configuration. None if no guess is left."""
     if not winner.guesses:
         return None
     config, *further = winner.guesses
@@ -35,7 +35,7 @@ def _next_guess(winner: Winner) -> Winner | None:
 
 
 def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
-    """The same operator with each other type that its output may have."""
+    """Yield the same operator with each other dtype that its output may have."""
     if isinstance(spec, TypedSpec):
         for kind in COMPUTE[spec.dtype].outputs:
             if kind != spec.output_dtype:
@@ -44,13 +44,15 @@ def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class OperatorKernel:
-    """The function that computes one chain, and its arguments.
+    """The function that computes one fused operator, and its arguments.
 
     Attributes:
-        task: name of the task it was tuned as.
-        function: parameters are the chain's inputs and packed constants, then the output.
-        arguments: one per parameter but the output: a packed constant, or None for an input.
-        plain_loops: as in ``Program``.
+        task: The name of the task that the function was tuned as.
+        function: The function. Its parameters are the operator's inputs and packed constants, in
+            one order, then the output.
+        arguments: One value for each parameter but the output: a packed constant, or None for an
+            input.
+        plain_loops: Whether the function consists of final loops, as in ``Program``.
     """
 
     task: str
@@ -65,12 +67,12 @@ def _copied(winners: Mapping[str, Winner]) -> dict[str, Winner]:
 
 @attrs.define(eq=False)
 class Kernels:
-    """The winners of a run as kernels of a network's chains.
+    """The winners of a run as kernels of a network's fused operators.
 
     Args:
-        winners: the best configuration of every task, by ``Task.key``.
-        space: what they are configurations of.
-        target: the resolved target.
+        winners: The best configuration of each task, by ``Task.key``.
+        space: The design space that the configurations belong to.
+        target: The resolved target.
     """
 
     _winners: dict[str, Winner] = attrs.field(converter=_copied)
@@ -79,17 +81,17 @@ class Kernels:
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
     def task_of(self, chain: FusedOperator) -> Task:
-        """The task that a chain is an occurrence of, named as its winner."""
+        """The task that a fused operator is an occurrence of, with the winner's task name."""
         tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
         known = (self._winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
     def like(self, chain: FusedOperator) -> Winner | None:
-        """The winner of a chain's task, or of the same operator with another type of its output.
+        """The winner of a fused operator's task, or of the same operator with another output dtype.
 
-        In a network of several types, an output may have another type than in a network of one.
-        Both have the same knobs and nearly the same work.
+        In a network of several dtypes, an output may have another dtype than in a network of one
+        dtype. Both operators have the same knobs and nearly the same work.
         """
         for own in specs_for(chain, self._target):
             task = own.task("chain", self._target)
@@ -103,7 +105,7 @@ class Kernels:
         return None
 
     def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
-        """The same kernels, with those of ``like`` for chains that have none of their own."""
+        """Add a kernel for each fused operator that has none of its own, as ``like`` finds it."""
         winners = dict(self._winners)
         for chain in chains:
             winner = self.like(chain)
@@ -112,15 +114,15 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def without(self, keys: frozenset[str]) -> Kernels:
-        """The same kernels but those of some tasks."""
+        """The same kernels, without those of some tasks."""
         winners = {key: winner for key, winner in self._winners.items() if key not in keys}
         return attrs.evolve(self, winners=winners)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
-        """The same kernels but for those of some tasks, which get other configurations.
+        """The same kernels, with other configurations for some tasks.
 
         Args:
-            configs: by ``Task.key``.
+            configs: The new configurations, by ``Task.key``.
         """
         winners = {
             key: attrs.evolve(winner, config=configs.get(key, winner.config))
@@ -129,11 +131,11 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
-        """The same kernels but for guesses that make room for the next ones.
+        """The same kernels, with the next guess for some tasks that were never measured.
 
         Args:
-            keys: of tasks that were never measured.
-            give_up: have them no kernel at all, rather than the next guess if there is one.
+            keys: The keys of the tasks (``Task.key``).
+            give_up: Whether the tasks get no kernel, even if a guess is left.
         """
         winners = dict(self._winners)
         for key in keys:
@@ -145,16 +147,16 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def joined(self, winners: Mapping[str, Winner]) -> Kernels:
-        """The same kernels and some more.
+        """The same kernels, and those of other tasks.
 
         Args:
-            winners: by ``Task.key``; of tasks that have a kernel already they count for nothing.
+            winners: Winners by ``Task.key``. They are ignored for tasks that have a kernel already.
         """
         return attrs.evolve(self, winners={**winners, **self._winners})
 
     @property
     def keys(self) -> list[str]:
-        """Identities of the tasks that have a kernel."""
+        """The keys of the tasks that have a kernel (``Task.key``)."""
         return list(self._winners)
 
     @property
@@ -164,11 +166,11 @@ class Kernels:
 
     @property
     def loops(self) -> TunedLoops:
-        """The schedules of functions that are no chains."""
+        """The tuned schedules of functions that are no fused operators."""
         return TunedLoops.of(self._winners.values())
 
     def of(self, chain: FusedOperator) -> OperatorKernel | None:
-        """The kernel of a chain, or None if its task has no winner."""
+        """The kernel of a fused operator. None if its task has no winner."""
         task = self.task_of(chain)
         winner = self._winners.get(task.key)
         builder = None if winner is None else self._builder(winner.task)
@@ -193,7 +195,10 @@ class Kernels:
         )
 
     def _program(self, key: str, builder: TVMBuilder) -> Program | None:
-        """The program of a task's winner; of a guess that gives none, that of the next guess."""
+        """The program of a task's winner.
+
+        If a guess gives no program, the next guess replaces it.
+        """
         while (winner := self._winners.get(key)) is not None:
             try:
                 return builder.program(winner.config)

@@ -1,8 +1,8 @@
-"""Fused functions of a network that are no products, as tasks: what takes long is tuned as well.
+"""Tunes functions of a network that are no matrix products but take much of its time.
 
-Normalisations, poolings, resizes, reductions: after fusion each is a function of loops with a
-default schedule. Those that take a considerable share of an inference are tasks of their own, whose
-configurations are schedules (``spaces.loops``); the rest keeps the default.
+Normalization, pooling, resizing, reduction: after fusion, each is a function of loops with a
+default schedule. Functions that take a considerable share of an inference become tasks, whose
+configurations are schedules (``spaces.loops``). The other functions keep the default schedule.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ LARGE = 0.1
 
 @attrs.frozen(kw_only=True, eq=False)
 class TunedLoops:
-    """The schedules of functions that were tuned.
+    """The tuned schedules of functions of loops.
 
     Attributes:
-        plans: by identity of the function, the task's name and the schedule.
+        plans: The name of the task and the schedule, by the structural hash of the function.
     """
 
     plans: Mapping[int, tuple[str, LoopPlan]]
 
     @classmethod
     def of(cls, winners: Iterable[Winner]) -> TunedLoops:
-        """The schedules among a run's winners."""
+        """Collect the schedules of functions of loops among a run's winners."""
         plans = {}
         for winner in winners:
             if winner.task.operator == KIND:
@@ -58,25 +58,25 @@ class TunedLoops:
         return cls(plans=plans)
 
     def task_of(self, function: Any) -> str | None:
-        """The name of the task that a function was tuned as."""
+        """The name of the task that a function was tuned as, or None."""
         plan = self.plans.get(_identity(function)) if self.plans else None
         return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
-        """The schedule that a function was found to be fastest with."""
+        """The fastest schedule of a function, or None if the function was not tuned."""
         plan = self.plans.get(_identity(function)) if self.plans else None
         return None if plan is None else plan[1]
 
 
 @attrs.frozen(kw_only=True)
 class CostlyFunction:
-    """A function of a network that is worth tuning although it is no product.
+    """A function of a network that is worth tuning although it is no matrix product.
 
     Attributes:
-        name: of its kernel.
-        function: the function, as TVM writes it in JSON.
-        calls: in one inference.
-        seconds: of all of them.
+        name: The name of the function's kernel.
+        function: The function in TVM's JSON.
+        calls: Number of calls in one inference.
+        seconds: Seconds of all these calls together.
     """
 
     name: str
@@ -88,13 +88,13 @@ class CostlyFunction:
 def costly_functions(
     functions: Mapping[str, Any], kernels: Sequence[KernelTime], seconds: float
 ) -> tuple[CostlyFunction, ...]:
-    """The functions worth tuning, the slowest first.
+    """Find the functions of a network that are worth tuning, the slowest first.
 
     Args:
-        functions: of the network, by the names of their kernels; those without a default schedule
-            are left out.
-        kernels: what ``profile.kernel_seconds`` returned for the network.
-        seconds: of one inference, to which shares are related.
+        functions: The functions of the network, by the names of their kernels. Functions without a
+            default schedule are left out.
+        kernels: The result of ``profile.kernel_seconds`` for the network.
+        seconds: Seconds of one inference, to which shares are related.
     """
     alike: dict[int, list[KernelTime]] = defaultdict(list)
     for row in kernels:
@@ -118,12 +118,12 @@ def costly_functions(
 def large_shares(
     kernels: Sequence[KernelTime], names: Collection[str], seconds: float
 ) -> dict[str, float]:
-    """The shares of an inference that some kernels take, as far as they are large.
+    """The shares of an inference's time that some kernels take, by name. Small shares are left out.
 
     Args:
-        kernels: as for ``costly_functions``.
-        names: of the kernels that count.
-        seconds: of one inference.
+        kernels: The result of ``profile.kernel_seconds`` for the network.
+        names: The names of the kernels.
+        seconds: Seconds of one inference.
     """
     total = max(seconds, sum(kernel.seconds for kernel in kernels if kernel.name in names))
     shares: dict[str, float] = defaultdict(float)
@@ -136,13 +136,13 @@ def large_shares(
 def loop_tasks(
     costly: Iterable[CostlyFunction], functions: Iterable[tuple[Any, int]], target: str
 ) -> list[Task]:
-    """The tasks of what ``costly_functions`` returned, as far as the tuned network has it.
+    """Make tasks of the functions that ``costly_functions`` found, if the network still has them.
 
     Args:
-        costly: those.
-        functions: of the network around its tuned kernels, and how often each is called. Without
-            those kernels, products would be functions as well.
-        target: the resolved target.
+        costly: The result of ``costly_functions``.
+        functions: The functions of the network that are not kernels of its fused operators, and how
+            often each is called.
+        target: The resolved target.
     """
     occurrences = {_identity(function): (function, calls) for function, calls in functions}
     tasks = []
@@ -173,7 +173,7 @@ def loop_tasks(
 
 
 def _bare(function: Any) -> Any:
-    """The function without attributes: its name, and what passes have noted."""
+    """A function without its attributes, such as its name and the notes of passes."""
     return tirx.PrimFunc(function.params, function.body, function.ret_type)
 
 
@@ -182,5 +182,5 @@ def _identity(function: Any) -> int:
 
 
 def _has_float_inputs(function: Any) -> bool:
-    """Whether random numbers will do as inputs: random places may lie outside of an array."""
+    """Whether random numbers can be inputs; random indices might lie outside of an array."""
     return all(str(parameter.dtype) == "float32" for parameter in function.params)

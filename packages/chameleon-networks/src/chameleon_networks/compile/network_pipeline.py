@@ -1,4 +1,4 @@
-"""How TVM lowers the functions of a network: a pipeline of its own, registered by name."""
+"""Registers the TVM pipeline ``chameleon-network``, which lowers the functions of a network."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PLAIN = "chameleon.plain_loops"
 
 
 def _as_loops(function: Any) -> Any:
-    """A function that is loops in a block of its own, or becomes loops, as loops alone."""
+    """Turn a function into plain loops: one whose block holds loops, or one with vector lanes."""
     if LANES in (function.attrs or {}):
         return loops_of(function)
     return function.with_body(function.body.block.body)
 
 
 def _network_pipeline() -> tuple[Any, Any, Any]:
-    """The short way for functions that are loops or become it, TVM's default for all others."""
+    """A short pipeline for functions of plain loops, and TVM's default pipeline for all others."""
     plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
     usual, _, _ = tirx.get_tir_pipeline("default")
 

@@ -1,4 +1,4 @@
-"""Kernels put into the graph, each in place of its chain's last operator."""
+"""Puts kernels into the graph, each in place of the last operator of its fused operators."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def with_kernels(
     *,
     reshape: bool = False,
 ) -> Any:
-    """The network with calls of kernels in the places of chains.
+    """Replace fused operators of a network by calls of kernels.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        kernel_of: the kernel of a chain, or None if the chain is to stay.
-        reshape: reshape the graph's arrays for the kernels, rather than the kernels' parameters.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        kernel_of: A function that returns the kernel of a fused operator, or None to keep the
+            operators.
+        reshape: Whether to reshape the graph's arrays to the shapes of the kernels' parameters. If
+            False, the parameters get the shapes of the arrays.
     """
     kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
@@ -44,9 +46,9 @@ def with_kernels(
 
 @relax.expr_functor.mutator
 class _Placer(relax.PyExprMutator):
-    """Puts a call of the kernel in place of a chain's last operator.
+    """Replaces the last operator of each fused operator by a call of the kernel.
 
-    It is not put at the chain's first operator: the residual may be defined after the convolution.
+    The first operator would be too early: the residual may be defined after the convolution.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class _Placer(relax.PyExprMutator):
     def _function(
         self, kernel: OperatorKernel, arguments: Sequence[Any], out: Sequence[int]
     ) -> Any:
-        """The kernel's function in the module; occurrences of one shape and type share it."""
+        """The kernel's function in the module. Calls with the same shapes and dtypes share it."""
         shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
         # A kernel in eight bits writes its output in those or in another type, by its readers.
         kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)
@@ -118,13 +120,13 @@ class _Placer(relax.PyExprMutator):
 
 
 def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """The function with parameters of the graph's shapes."""
+    """A function whose parameters have the shapes of the graph's arrays."""
     names = [str(parameter.name) for parameter in function.params]
     shaped = with_shapes(function, dict(zip(names, shapes, strict=True)))
     return shaped.with_attrs(dict(function.attrs))
 
 
 def _in_block(function: Any) -> Any:
-    """The function in a block of its own, as ``RewriteDataflowReshape`` wants all of one input."""
+    """A function whose body is in a block, which ``RewriteDataflowReshape`` expects."""
     block = tvm.s_tir.SBlock([], [], [], "root", function.body)
     return function.with_body(tvm.s_tir.SBlockRealize([], True, block))

@@ -1,4 +1,4 @@
-"""Imported networks as they are tuned and compiled, each made once."""
+"""Prepares imported networks for tuning and compilation, each network and layout once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _KNOWN: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDiction
 
 
 def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Prepared:
-    """A network in a layout, and the chains in it.
+    """Prepare a network in a layout, and find its fused operators.
 
     Args:
-        network: as its framework has it.
-        layout: the network's own if None.
+        network: The imported network.
+        layout: The layout. None means that of the network.
+
+    Returns:
+        A Relax ``IRModule``, and its fused operators.
 
     Raises:
-        ConfigError: it cannot be read or converted.
+        ConfigError: The network cannot be read or converted to the layout.
     """
     known = _KNOWN.setdefault(network, {})
     layout = layout or network.layout

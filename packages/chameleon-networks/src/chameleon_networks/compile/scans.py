@@ -1,4 +1,4 @@
-"""Running sums and products: neighbours in memory in vectors, the rest dealt to the threads."""
+"""Kernels for running sums and products (``cumsum``, ``cumprod``), with vectors and threads."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class _Scans(relax.PyExprMutator):
 
 
 def with_scans(module: Any) -> Any:
-    """The module with kernels for its running sums and products of constant shapes.
+    """Replace running sums and products of constant shapes by kernels.
 
     Args:
-        module: an ``IRModule``.
+        module: An ``IRModule``.
     """
     scans = _Scans(module)
     for variable, function in module.functions_items():
@@ -60,14 +60,14 @@ def with_scans(module: Any) -> Any:
 def _scan(
     rows: list[int], dtypes: tuple[str, str], kind: Any, identity: int, *, exclusive: bool
 ) -> Any:
-    """The kernel of scans along the second of three axes.
+    """The kernel of running sums or products along the second of three axes.
 
     Args:
-        rows: extents of the axes.
-        dtypes: of the numbers, and of what they become.
-        kind: of the operation.
-        identity: what changes nothing.
-        exclusive: whether each result leaves out the number at its own place.
+        rows: The extents of the three axes.
+        dtypes: The dtypes of the input and of the output.
+        kind: The TensorIR class of the operation.
+        identity: The neutral element of the operation: 0 for sums, 1 for products.
+        exclusive: Whether each result leaves out the number at its own index.
     """
     outer, length, inner = rows
     data, result = (

@@ -1,4 +1,4 @@
-"""Which operator of a network cannot be compiled, found by compiling each alone."""
+"""Finds the operator of a network that cannot be compiled, by compiling each one alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class UncompilableOperator:
     """An operator that cannot be compiled.
 
     Attributes:
-        operator: its name and source location.
-        problem: what the compiler says.
+        operator: A phrase with the operator's name and source location.
+        problem: The message of the compiler.
     """
 
     operator: str
@@ -31,19 +31,19 @@ class UncompilableOperator:
 
 
 def no_kernels(target: str) -> Kernels:
-    """The kernels of a network of which nothing is tuned."""
+    """The kernels of a network in which nothing is tuned."""
     return Kernels({}, AutoSpace(AutoOptions()), target)
 
 
 def first_uncompilable(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> UncompilableOperator | None:
-    """The first operator of a network that cannot be compiled alone; None if all can.
+    """Find the first operator of a network that cannot be compiled alone. None if all can.
 
     Args:
-        module: the network as it was imported.
-        target: the resolved target.
-        locations: source locations by the names of variables.
+        module: The network as it was imported.
+        target: The resolved target.
+        locations: The source location of each variable, by the variable's name.
     """
     tried = set()
     for block in module["main"].body.blocks:
@@ -67,13 +67,13 @@ def first_uncompilable(
 
 
 def _key(call: Any) -> str:
-    """Calls of one key are compiled into the same program."""
+    """A key of an operator call. Calls with equal keys are compiled to the same program."""
     types = [str(getattr(argument, "ty", argument)) for argument in call.args]
     return f"{call.op.name} {types} {call.attrs}"
 
 
 def _problem(call: Any, target: str) -> str | None:
-    """The compiler's error about a call of an operator on its own inputs; None if there is none."""
+    """Compile a call of an operator alone. Returns the compiler's error, or None if it succeeds."""
     inputs: dict[Any, Any] = {}
 
     def alone(argument: Any) -> Any:

@@ -1,1 +1,1 @@
-"""The end of a run: networks compiled with the winners, verified and compared."""
+"""The end of a run: compiles a network with the winners, verifies it and compares it."""

@@ -1,4 +1,4 @@
-"""Other programs that run a delivered network: its reference, frameworks, itself untuned."""
+"""Other ways to run a delivered network: frameworks, its reference, and TVM without tuning."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ UNTUNED = "untuned"
 
 
 class Baselines:
-    """Other programs that run a network, each in a process of its own.
+    """Runs a network with frameworks and with TVM's default schedules, each in a separate process.
 
-    The reference's process starts at once, beside the next steps: it imports and loads for seconds,
-    on one core.
+    The process of the reference starts at once. Importing and loading takes it seconds on one core,
+    during which the delivery continues.
 
     Args:
-        network: as its framework has it.
-        delivery: says the target, and the threads that all compute with.
-        scratch: where the untuned network is compiled to.
-        stack: the processes end with it.
+        network: The imported network.
+        delivery: The target, and the number of threads that all processes compute with.
+        scratch: The folder for the untuned network.
+        stack: The exit stack that ends the processes.
 
     Attributes:
-        left_out: why something that may run the network was not timed, by name.
+        left_out: The reason why each framework that was not timed is missing, by name.
     """
 
     def __init__(
@@ -72,10 +72,12 @@ class Baselines:
 
     @cached_property
     def reference(self) -> NetworkProcess:
-        """The process with the right answers: the first framework, or TVM untuned without one.
+        """The process whose outputs count as right.
+
+        It runs the network's first framework, or TVM without tuning if that framework fails.
 
         Raises:
-            ChameleonError: there is none.
+            ChameleonError: Neither can run the network.
         """
         try:
             self._first.opened()
@@ -92,10 +94,12 @@ class Baselines:
         return process
 
     def opened(self, name: str) -> NetworkProcess | None:
-        """The network run by something else, or None if that cannot be opened.
+        """Start a process that runs the network with a framework.
+
+        None if the process cannot be opened.
 
         Args:
-            name: one of ``ImportedNetwork.frameworks``, or its ``exact``.
+            name: One of ``ImportedNetwork.frameworks``, or ``ImportedNetwork.exact``.
         """
         try:
             return self._stack.enter_context(
@@ -106,12 +110,13 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """The reference's answers in float64; None if nothing can give them.
+        """The reference's outputs in float64. None if nothing can compute them.
 
-        A quantized network gives its answers for nudged samples.
+        For a quantized network, they are the reference's outputs for nudged samples: inputs changed
+        by about a rounding.
 
         Args:
-            samples: inputs.
+            samples: The inputs of several inferences.
         """
         if self._network.has_quantized_activations:
             return [self.reference.outputs(nudged(inputs)) for inputs in samples]
@@ -136,13 +141,16 @@ class Baselines:
         inputs: Arrays,
         reduced: ReducedRequest | None = None,
     ) -> NetworkResult:
-        """A result with seconds of the network, itself untuned and other frameworks, in turns.
+        """Time the delivered network, TVM without tuning, and other frameworks in turns.
 
         Args:
-            result: what there is to say about the network before.
-            ours: the network that is delivered.
-            inputs: that all are timed with.
-            reduced: the precisions beside float32 in which other frameworks run it, too.
+            result: The result of the delivery so far.
+            ours: The process with the delivered network.
+            inputs: The inputs of one inference.
+            reduced: The reduced precisions in which frameworks run the network as well, or None.
+
+        Returns:
+            The result with the times added.
         """
         if not self._network.options.compare:
             return result
@@ -182,10 +190,10 @@ class Baselines:
         return ReducedRivals(self._network, request, threads=threads, stack=self._stack)
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
-        """The processes that are timed beside the network and its reference.
+        """Start the processes to time in addition to the delivered network and its reference.
 
-        They start side by side: each imports and compiles for many seconds, mostly on one core,
-        some of them only when they run first.
+        They start side by side, since each imports and compiles for many seconds, mostly on one
+        core. Some compile only in their first inference.
         """
         starting = [
             self._stack.enter_context(
@@ -213,7 +221,7 @@ class Baselines:
         return processes if plain is None else [*processes, plain]
 
     def _untuned(self) -> NetworkProcess | None:
-        """The network as TVM compiles it without a tuner."""
+        """Start a process with the network that TVM compiles without tuning. None if that fails."""
         delivery = self._delivery
         plain = prepared(self._network.imported, "NCHW")
         kernels = no_kernels(delivery.target)

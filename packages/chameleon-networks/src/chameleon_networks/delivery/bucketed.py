@@ -1,4 +1,4 @@
-"""The frontends of whole networks: one network, or one for each bucket of shapes."""
+"""The frontends of whole networks: one network, or one network for each bucket of shapes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from chameleon_networks.shapes import dimensions_of
 
 
 class BucketedFrontend(Frontend):
-    """The tasks of a network for several shapes of its inputs.
+    """The frontend of a network that is compiled for several input shapes (buckets).
 
     Args:
-        network: as its framework has it.
+        network: The network, with one imported network for each bucket.
 
     Attributes:
-        network: that.
-        networks: each bucket with the frontend of its network, the smallest extents first.
+        network: The argument ``network``.
+        networks: Each bucket with the frontend of its network, the smallest extents first.
     """
 
     def __init__(self, network: BucketedNetwork) -> None:
@@ -46,7 +46,7 @@ class BucketedFrontend(Frontend):
 
     @property
     def by_bucket(self) -> dict[str, NetworkFrontend]:
-        """The frontend of each bucket, by its name."""
+        """The frontend of each bucket's network, by the name of the bucket."""
         return {bucket.name: frontend for bucket, frontend in self.networks}
 
     def compute_in(self, precision: Precision) -> None:
@@ -58,7 +58,7 @@ class BucketedFrontend(Frontend):
 
     @cached_property
     def _dispatch(self) -> Buckets:
-        """The choice of a bucket that a delivered network makes; it runs none."""
+        """Chooses buckets as the delivered network will. It cannot run a network."""
         return signatures_dispatch(self.network)
 
     def coverage(self) -> Sequence[OperatorCoverage]:
@@ -100,13 +100,13 @@ class BucketedFrontend(Frontend):
         return self._together([network.tasks(target) for _, network in self.networks])
 
     def named_tasks(self, target: str) -> list[Task]:
-        """The same tasks without looking at the weights."""
+        """The same tasks as ``tasks``, without checking the weights."""
         return self._together([network.named_tasks(target) for _, network in self.networks])
 
     def _together(self, tasks: Sequence[Sequence[Task]]) -> list[Task]:
-        """The tasks of all buckets, each once, with its occurrences in all of them.
+        """The distinct tasks of all buckets, each weighted by its occurrences in all of them.
 
-        Different tasks of one name get the name of the first bucket that has them.
+        If different tasks have the same name, the name of their first bucket is appended.
         """
         union: dict[str, Task] = {}
         first: dict[str, str] = {}
@@ -144,11 +144,11 @@ class BucketedFrontend(Frontend):
 
 
 class _Share(Trials):
-    """Measurements that leave as much time to the other buckets.
+    """Measurements for one bucket, limited to its share of the time.
 
     Args:
-        trials: measures.
-        buckets: that there are.
+        trials: The measurements for all buckets.
+        buckets: Number of buckets.
     """
 
     def __init__(self, trials: Trials, buckets: int) -> None:
@@ -164,7 +164,7 @@ class _Share(Trials):
 
 
 def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The summary of each bucket; only once if all have the same."""
+    """The summary of each bucket. If all are equal, the list has one sentence."""
     said = {name: str(bucket["summary"]) for name, bucket in facts.items()}
     if len(set(said.values())) == 1:
         return [f"each bucket: {next(iter(said.values()))}"]
@@ -172,7 +172,7 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def work_on(options: NetworkOptions) -> NetworkWork:
-    """The object that does the work of a pipeline's frontend."""
+    """Make the frontend for options: for one network, or for a network in buckets of shapes."""
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))
     return NetworkFrontend(network_of(options))

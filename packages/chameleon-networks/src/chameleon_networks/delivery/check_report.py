@@ -1,4 +1,4 @@
-"""Facts about a network before anything is tuned, as the run folder keeps them."""
+"""The result of checking a network before tuning, as the run folder stores it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ Facts = dict[str, Any]
 
 @attrs.frozen(kw_only=True)
 class CheckReport:
-    """How a network can be delivered.
+    """The result of compiling and checking a network before anything is tuned.
 
     Attributes:
-        layout: the first one that it can be compiled in.
-        max_relative_error: of its answers; None without a reference, or on another CPU.
-        reference: the framework that they were compared with, or None.
-        conditioning: a sentence if the framework's own rounding makes a larger error right than
-            usual.
-        refused: what is wrong with the layouts before that one.
-        reference_seconds: of one inference of it.
-        unscheduled: the shares of the time of kernels that no schedule fits, by name, if large.
-        loops: the functions that are worth tuning although they are no products.
-        step_seconds: wall-clock of the steps.
+        layout: The first layout that the network can be compiled in.
+        max_relative_error: The error of the network's outputs. None if there is no reference, or if
+            the target is another CPU.
+        reference: The framework that the outputs were compared with, or None.
+        conditioning: A sentence that says why a larger error than usual is accepted, or None. The
+            reason is the framework's own rounding.
+        refused: The problem with each layout that was tried before ``layout``.
+        reference_seconds: Seconds of one inference with the framework.
+        unscheduled: Kernels that no schedule fits, by name, with their share of the network's time.
+            Only large shares are listed.
+        loops: Functions that are worth tuning although they are no matrix products.
+        step_seconds: Wall-clock seconds of each step of the check, by name.
     """
 
     layout: str
@@ -43,7 +45,7 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
-        """All of it in a sentence."""
+        """The report as one sentence."""
         agrees = (
             "it compiles"
             if self.max_relative_error is None
@@ -64,5 +66,5 @@ class CheckReport:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CheckReport:
-        """The inverse of ``to_json``."""
+        """Make a report from the result of ``to_json``."""
         return cattrs.structure(value, cls)

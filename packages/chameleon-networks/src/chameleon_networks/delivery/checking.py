@@ -1,4 +1,4 @@
-"""A network tried before anything is tuned, in a process that the compiler may take down."""
+"""Checks a network before tuning, in a child process that a crash of the compiler may end."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ _LIMIT_SECONDS = 600.0
 
 
 class _CrashedError(Exception):
-    """The compiler took its process along; says how."""
+    """The compiler crashed and ended its process. The message says how."""
 
 
 def tried(
     network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
 ) -> CheckReport:
-    """How a network can be delivered, of the layouts that may be.
+    """Find out in a child process whether a network can be delivered, and in which layout.
 
     Args:
-        network: as its framework has it.
-        layouts: to try, in order; a crash of the compiler goes to the account of the first.
-        target: the resolved target.
-        threads: that the framework computes with.
+        network: The imported network.
+        layouts: The layouts to try, in order. If the compiler crashes, the first layout counts as
+            failed and the others are tried again.
+        target: The resolved target.
+        threads: Number of threads that the framework computes with.
 
     Raises:
-        ConfigError: it cannot be delivered; says why, and what to do.
-        TargetError: the target cannot be compiled for.
+        ConfigError: The network cannot be delivered. The message says why.
+        TargetError: Networks cannot be compiled for the target.
     """
     crashed: dict[str, str] = {}
     for first, layout in enumerate(layouts):
@@ -64,10 +65,10 @@ def tried(
 def _asked(
     network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
 ) -> CheckReport:
-    """The child's answer.
+    """Start a child process that checks the network, and return its report.
 
     Raises:
-        _CrashedError: there is none.
+        _CrashedError: The compiler crashed or did not end in time.
     """
     request = {
         "layouts": list(layouts),
@@ -100,7 +101,7 @@ def _asked(
 
 
 def _repeat(network: ImportedNetwork, answer: Mapping[str, Any]) -> None:
-    """Do what the other process has survived, while it goes on with what it may not survive."""
+    """Do a step that the child process did without a crash, while the child does the next one."""
     if answer["done"] == "import":
         _ = network.imported
     else:

@@ -1,4 +1,4 @@
-"""Makes a verified network in a folder of the winners of a run."""
+"""Compiles the winners of a run into a verified network in a folder."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ one, the network would be compiled several times."""
 def mended(
     steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
 ) -> tuple[Path | None, OutputCheck]:
-    """Replace guesses that are to blame until the network is right, or none is to blame.
+    """Replace kernels that were never checked (guesses) until the network's outputs are right.
 
     Args:
-        steps: the delivery; it gets other kernels.
-        staged: the compiled network, or None if it could not be compiled.
-        verdict: on it.
+        steps: The delivery, whose kernels are replaced.
+        staged: The folder of the compiled network. None if the network could not be compiled.
+        verdict: The result of comparing that network with the reference.
 
     Returns:
-        The network that was compiled last and the verdict on it.
+        The folder of the network that was compiled last, and the result of its comparison. The
+        comparison still has a problem if no guess causes it.
     """
     for turn in range(TURNS + 1):
         guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
@@ -65,19 +66,20 @@ def mended(
 
 
 def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
-    """Compile, verify and time a network; only what gives the right answers gets into the folder.
+    """Compile, verify and time a network. Only a network with right outputs gets into the folder.
 
-    It is there as soon as it is verified; what it takes is written into its manifest later.
+    The folder is written as soon as the network is verified. The times are added to its manifest
+    later.
 
     Args:
-        settled: the network, and what was decided about it.
-        delivery: what to compile it with, and where to.
+        settled: The network, with the decisions about it.
+        delivery: The winners to compile the network with, and the folder.
 
     Returns:
-        Its result, with a ``failure`` if nothing is in the folder.
+        The result of the delivery. It has a ``failure`` if nothing was written into the folder.
 
     Raises:
-        ChameleonError: it cannot be compiled at all, or nothing can check it.
+        ChameleonError: The network cannot be compiled at all, or nothing can verify it.
     """
     started = time.perf_counter()
     check_target(delivery.target)
@@ -105,15 +107,15 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
 
 
 def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None, NetworkResult]:
-    """Compile and verify a network in the types that it has anyway.
+    """Compile and verify a network in the dtypes that its source has.
 
     Args:
-        steps: its delivery.
-        settled: the network, and what was decided about it.
+        steps: The delivery of the network.
+        settled: The network, with the decisions about it.
 
     Returns:
-        The folder that it is in for now, with its whole manifest, or None if it is not to be
-        delivered. Then its result, with a ``failure`` in that case.
+        The temporary folder of the network with its complete manifest, and the result. If the
+        network must not be delivered, the folder is None and the result has a ``failure``.
     """
     staged = steps.best_in_place() if settled.network.options.in_place else None
     if staged is None:
@@ -153,9 +155,9 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
 
 
 def replace(staged: Path, folder: Path) -> None:
-    """Put a finished folder in its place in one step; an earlier one is removed.
+    """Copy a finished folder to its final place in one step. An earlier folder there is removed.
 
-    Whoever has loaded the earlier one keeps its files.
+    Processes that have loaded the earlier network can still read its files.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)

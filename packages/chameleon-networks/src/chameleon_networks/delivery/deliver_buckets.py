@@ -1,4 +1,4 @@
-"""Makes one folder of the winners of a run, with a verified network for each bucket of shapes."""
+"""Compiles the winners of a run into one folder, with a verified network for each bucket."""
 
 from __future__ import annotations
 
@@ -51,16 +51,17 @@ from chameleon_networks.running.verify import Run, compared
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
-    """Put the weights of buckets into one file, and their numbers in it into the manifests.
+    """Move the weights of all buckets into one file, which holds equal arrays once.
 
-    Networks that the virtual machine runs have theirs in the module, and keep them there.
+    The manifest of each bucket gets the numbers of its arrays in the file. Networks that run in
+    TVM's virtual machine keep their weights in their module.
 
     Args:
-        folder: gets the file.
-        buckets: folders of networks in it, by name.
+        folder: The folder that gets the file.
+        buckets: The folders of the buckets' networks inside ``folder``, by bucket name.
 
     Returns:
-        Bytes that are there once instead of several times.
+        Number of bytes that sharing saves.
     """
     known: dict[bytes, int] = {}
     constants: list[NDArray[Any]] = []
@@ -93,13 +94,13 @@ Results = Mapping[str, NetworkResult]
 def summed(
     bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
 ) -> NetworkResult:
-    """One inference of each bucket together, and a row for each.
+    """Combine the results of all buckets: the sum of one inference of each, and a row for each.
 
     Args:
-        bucketed: the network.
-        results: of all buckets.
-        called: of each bucket the run's names of its tasks, if several buckets have different ones
-            of one name.
+        bucketed: The network.
+        results: The result of each bucket, by bucket name.
+        called: For each bucket, the name of each of its tasks in the run, by the task's name in the
+            bucket. The names differ if buckets have different tasks with the same name.
     """
     every = list(results.values())
     left_out = {
@@ -152,7 +153,7 @@ def summed(
 
 
 def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
-    """With the types of all buckets together and of each; the same if none were chosen."""
+    """Add the dtypes of each bucket and of all together, if dtypes were chosen."""
     summary = _each({name: result.precision_summary for name, result in results.items()})
     if summary is None:
         return whole
@@ -172,19 +173,19 @@ def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
 
 
 def _each(sentences: Mapping[str, str | None]) -> str | None:
-    """Sentences about buckets as one; None without any."""
+    """Join sentences about buckets, which may be None, to one. None if all are None."""
     parts = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
     return "; ".join(parts) or None
 
 
 def _sum(seconds: Iterable[float | None]) -> float | None:
-    """The sum; None if one is not known."""
+    """The sum of seconds. None if one of them is None."""
     known = list(seconds)
     return None if None in known else sum(number for number in known if number is not None)
 
 
 def _layouts(rows: Iterable[BucketResult]) -> LayoutResult:
-    """The layout of each bucket, and a sentence."""
+    """The layout of each bucket, with a sentence about all of them."""
     chosen = {row.name: row.layout for row in rows}
     if len(set(chosen.values())) == 1:
         summary = f"{next(iter(chosen.values()))} in each bucket"
@@ -205,22 +206,22 @@ def delivered(
     named_tasks: Callable[[str], list[Task]],
     delivery: Delivery,
 ) -> NetworkResult:
-    """Compile, verify and time a network in each of its buckets.
+    """Compile, verify and time a network in each of its buckets of shapes.
 
-    Nothing gets into the folder unless every bucket gives the right answers, padded inputs among
-    them. Their latencies are written into the manifest later.
+    The folder is written only if every bucket has the right outputs, also for padded inputs. The
+    latencies are added to the manifest later.
 
     Args:
-        bucketed: the network.
-        settled: that of each bucket, and what was decided about it.
-        named_tasks: gives the tasks of all buckets for a target.
-        delivery: what to compile it with, and where to.
+        bucketed: The network.
+        settled: The network of each bucket with the decisions about it, by bucket name.
+        named_tasks: A function that returns the tasks of all buckets for a target.
+        delivery: The winners to compile the network with, and the folder.
 
     Returns:
-        The result of all buckets together, and of each.
+        The result of all buckets together, with a row for each.
 
     Raises:
-        ChameleonError: a bucket cannot be compiled at all, or nothing can check it.
+        ChameleonError: A bucket cannot be compiled at all, or nothing can verify it.
     """
     started = time.perf_counter()
     check_target(delivery.target)
@@ -269,13 +270,13 @@ def delivered(
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Bucket:
-    """The network of one bucket.
+    """The compiled network of one bucket.
 
     Attributes:
-        result: what there is to say about it before it is timed.
-        kernels: that it is compiled with.
-        inputs: some of its own.
-        outputs: of it alone for them; none if it is not to be delivered.
+        result: The result of the bucket before it is timed.
+        kernels: The kernels that the network is compiled with.
+        inputs: Inputs of one inference.
+        outputs: The outputs for these inputs. Empty if the network must not be delivered.
     """
 
     result: NetworkResult
@@ -288,10 +289,11 @@ def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: 
     """Compile and verify the network of one bucket.
 
     Args:
-        settled: the bucket's network.
-        delivery: its own.
-        folder: gets it.
-        plain: gets it in the types that it has anyway; may be the same folder.
+        settled: The bucket's network.
+        delivery: The bucket's share of the delivery.
+        folder: The folder that gets the network.
+        plain: The folder that gets the network in the dtypes that its source has. May be
+            ``folder``.
     """
     begun = time.perf_counter()
     inputs = settled.network.samples(np.random.default_rng(0))
@@ -313,12 +315,12 @@ def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: 
 
 
 def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
-    """A delivery of one bucket: its own winners, named and weighted as in that network alone.
+    """The delivery of one bucket: the winners of its tasks, with the bucket's names and weights.
 
     Args:
-        delivery: of all buckets.
-        tasks: of the bucket by ``Task.key``.
-        buckets: how many there are; each has its share of the time that comparing may take.
+        delivery: The delivery of all buckets.
+        tasks: The tasks of the bucket, by ``Task.key``.
+        buckets: Number of buckets, which share the time for comparisons.
     """
     winners = [
         attrs.evolve(winner, task=tasks[winner.task.key])
@@ -330,7 +332,7 @@ def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Deliver
 
 
 def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
-    """Make one network of the buckets' folders; returns its manifest."""
+    """Combine the folders of the buckets to one network, and return its manifest."""
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
     saved = share_weights(whole, folders)
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
@@ -349,14 +351,14 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
 def _problem(
     bucketed: BucketedNetwork, whole: Path, plain: Path, built: Mapping[str, _Bucket], threads: int
 ) -> str | None:
-    """The problem with the answers of the network in all buckets; None if they are right.
+    """Compare the combined network with its buckets. Returns a sentence if an output is wrong.
 
     Args:
-        bucketed: the network.
-        whole: its folder.
-        plain: the folder of the same in the types that it has anyway, which may be ``whole``.
-        built: the network of each bucket, by its name.
-        threads: that it computes with.
+        bucketed: The network.
+        whole: The folder of the combined network.
+        plain: The folder of the combined network in the dtypes of its source. May be ``whole``.
+        built: The network of each bucket, by bucket name.
+        threads: Number of threads that the network computes with.
     """
     with delivered_process("the compiled network", whole, threads=threads) as process:
         for bucket, build in built.items():
@@ -372,7 +374,7 @@ def _problem(
 def _changed_by_padding(
     bucketed: BucketedNetwork, process: NetworkProcess, threads: int
 ) -> str | None:
-    """How padding changes the answers of the network that a process has open, if it does."""
+    """A sentence that says how padding changes the outputs of a network. None if it does not."""
 
     def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
         return process.outputs
@@ -387,9 +389,9 @@ def _timed(
     built: Mapping[str, _Bucket],
     folder: Path,
 ) -> dict[str, NetworkResult]:
-    """The result of each bucket with its latencies.
+    """Time each bucket, and return the results with latencies.
 
-    The network is timed as it is delivered, choosing the bucket included.
+    The network is timed as it is delivered, so that the time includes choosing the bucket.
     """
     results = {}
     for bucket, network in settled.items():

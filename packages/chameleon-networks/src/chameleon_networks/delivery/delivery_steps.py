@@ -1,4 +1,4 @@
-"""The steps of one delivery: compile, verify, find who is to blame, time."""
+"""The steps of one delivery: compile, verify, find the kernel that is wrong, time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ _UNBLAMED = (
 
 
 def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
-    """The kernels with which the network fails; none if it fails without any of the suspects."""
+    """The kernels among ``suspects`` that make the network fail.
+
+    Empty if it fails without them too.
+    """
 
     def fails(keys: frozenset[str]) -> bool:
         others = frozenset(suspects) - keys
@@ -75,15 +78,15 @@ class DeliverySteps:
     """The steps of one delivery.
 
     Args:
-        settled: the network, and what was decided about it.
-        delivery: what to compile it with, and where to.
-        stack: processes and temporary files end with it.
+        settled: The network, with the decisions about it.
+        delivery: The winners to compile the network with, and the folder.
+        stack: The exit stack that ends processes and removes temporary files.
 
     Attributes:
-        kernels: what it is compiled with.
-        replaced: why a guess was not used, by ``Task.key``.
-        baselines: other programs that run the network, the reference among them.
-        seconds: what each step has taken.
+        kernels: The kernels that the network is compiled with.
+        replaced: The reason why a guess was not used, by ``Task.key``.
+        baselines: Other ways to run the network, among them its reference.
+        seconds: The wall-clock seconds of each step.
     """
 
     def __init__(
@@ -112,10 +115,10 @@ class DeliverySteps:
 
     @cached_property
     def expected(self) -> Expected:
-        """The reference's answers, waited for if it has not started yet.
+        """The reference's outputs. Waits for the reference's process if it is still starting.
 
         Raises:
-            ChameleonError: nothing has the right answers, or they are not finite.
+            ChameleonError: There is no reference, or its outputs are not finite.
         """
         with self.seconds.during("reference"):
             reference = self.baselines.reference
@@ -137,20 +140,20 @@ class DeliverySteps:
 
     @property
     def threads(self) -> int:
-        """The threads that networks compute with."""
+        """Number of threads that networks compute with."""
         return self._delivery.threads
 
     def with_alternatives(self, chains: Sequence[FusedOperator]) -> Kernels:
-        """The kernels for chains some of which are in other types than the network has."""
+        """The kernels for fused operators, some of which have reduced dtypes."""
         return self.kernels.joined(self._alternatives).adapted(chains)
 
     def compile_typed(self, network: TypedNetwork, name: str) -> Path:
-        """The network with types of its chains in a folder of its own."""
+        """Compile a network with chosen dtypes into a temporary folder, and return the folder."""
         kernels = self.with_alternatives(network.chains)
         return self._written(network.module, network.chains, kernels, name)
 
     def manifest(self) -> Manifest:
-        """The manifest of the folder."""
+        """The manifest of the network that was compiled last."""
         return self._manifest(self._module, self._chains, self.kernels)
 
     def _manifest(self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels) -> Manifest:
@@ -165,7 +168,7 @@ class DeliverySteps:
         }
 
     def unmeasured(self) -> tuple[Unmeasured, ...]:
-        """Operators whose kernel was never timed."""
+        """The operators whose kernels were never timed, each with the reason."""
         winners = {winner.task.key: winner for winner in self._delivery.winners}
         operators = []
         for task in self._settled.named_tasks(self._delivery.target):
@@ -188,7 +191,7 @@ class DeliverySteps:
         return tuple(operators)
 
     def compile(self, kernels: Kernels, name: str) -> Path:
-        """The network with some kernels in a folder of its own."""
+        """Compile the network with some kernels into a temporary folder, and return the folder."""
         return self._written(self._module, self._chains, kernels, name)
 
     def _written(
@@ -207,9 +210,11 @@ class DeliverySteps:
         return folder
 
     def best_in_place(self) -> Path | None:
-        """Settle on the kernels that are fastest in the network; the folder if it is there.
+        """Choose the kernels that are fastest inside the network, among nearly equal ones.
 
-        If the network with the winners does not run, nothing is tried: its verdict says why.
+        Returns:
+            The folder of the network with these kernels if it is compiled already, else None. Also
+            None if the network with the winners does not run.
         """
         variants: list[NetworkVariant] = []
         with contextlib.ExitStack() as stack:
@@ -237,10 +242,13 @@ class DeliverySteps:
         return None if better else variants[0].folder
 
     def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
-        """The network with some kernels, and whether it is right; it may fail to compile.
+        """Compile the network with some kernels, and compare it with the reference.
+
+        Returns:
+            The folder, or None if the network cannot be compiled, and the result of the comparison.
 
         Raises:
-            Exception: it does not compile, and there is no guess among its kernels.
+            Exception: The network cannot be compiled, although all its kernels were checked.
         """
         try:
             folder = self.compile(kernels, name)
@@ -253,7 +261,7 @@ class DeliverySteps:
         return folder, self.verdict(folder)
 
     def verdict(self, folder: Path) -> OutputCheck:
-        """Whether the network of a folder gives the reference's answers, in its own process."""
+        """Compare the network of a folder with the reference, in a separate process."""
         try:
             process = self._process("the compiled network", folder)
         except ChameleonError as error:
@@ -267,11 +275,11 @@ class DeliverySteps:
         return verdict
 
     def in_own_precision(self, folder: Path, kind: str) -> OwnPrecision:
-        """The network of a folder against the framework's answers in half precision.
+        """Compare the network of a folder with the framework's outputs in half precision.
 
         Args:
-            folder: of a network that agrees with the same in float32.
-            kind: the precision, a floating type of two bytes.
+            folder: The folder of a network that agrees with the framework in float32.
+            kind: The precision: ``float16`` or ``bfloat16``.
         """
         framework = self.baselines.opened(TORCH)
         if framework is None:
@@ -292,7 +300,7 @@ class DeliverySteps:
         )
 
     def explain_failure(self, verdict: OutputCheck) -> str:
-        """A sentence that names the tasks to blame for a network that fails."""
+        """Find the tasks whose kernels make a network fail, as a sentence that names them."""
         log.warning("network_fails", problem=verdict.problem)
 
         keys = blamed(self, self.kernels.keys)
@@ -301,11 +309,11 @@ class DeliverySteps:
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """The network of a folder in a process of its own, if possible the one that verified it."""
+        """A process with the network of a folder: the one that verified it, or a new one."""
         return self._verified.pop(folder, None) or self._process("network", folder)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
-        """A result with seconds of the network and its baselines; see ``Baselines.timed``."""
+        """Add the times of the network and its baselines to a result; see ``Baselines.timed``."""
         try:
             reduced = self._settled.reduced_request(self.baselines.reference.outputs)
         except ChameleonError as error:
@@ -315,7 +323,7 @@ class DeliverySteps:
         return self.baselines.timed(result, ours, self._samples[0], reduced)
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
-        """The seconds of each kernel; nothing if they cannot be measured."""
+        """Measure the seconds of each kernel. Empty if that fails."""
         try:
             return tuple(process.profile(str(folder), self._samples[0]))
         except ChameleonError as error:

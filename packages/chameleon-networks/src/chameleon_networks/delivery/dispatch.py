@@ -1,4 +1,4 @@
-"""The table that the loader of several buckets reads: shapes, dimensions, and cuts of outputs."""
+"""Makes the table from which the loader chooses a bucket: shapes, dimensions and output cuts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class BucketShapes:
     """The shapes of one bucket.
 
     Attributes:
-        name: of the bucket.
-        extents: of the dimensions.
-        dtypes: of the inputs.
-        inputs: shape of each.
-        outputs: shape of each.
+        name: The name of the bucket.
+        extents: One extent for each dimension.
+        dtypes: The dtype of each input.
+        inputs: The shape of each input.
+        outputs: The shape of each output.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BucketShapes:
 
     @classmethod
     def of(cls, bucket: Bucket, signature: Manifest) -> BucketShapes:
-        """Those that the manifest of a bucket tells, or the signature of its module."""
+        """The shapes of a bucket, from its manifest or from the signature of its module."""
         inputs, outputs = signature["inputs"], signature["outputs"]
         return cls(
             name=bucket.name,
@@ -53,8 +53,8 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -
     """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
 
     Args:
-        bucketed: the network.
-        buckets: those that there are to choose from; each is in a folder of its name.
+        bucketed: The network.
+        buckets: The buckets to choose from. Each is in a folder with its name.
     """
     names = bucketed.input_names
     return {
@@ -84,10 +84,12 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -
 
 
 def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
-    """Chooses a bucket as the delivered network will, before there is one; it runs none.
+    """Make a ``Buckets`` before the network is compiled.
+
+    It chooses a bucket as the delivered network will, but cannot run a network.
 
     Args:
-        bucketed: the network.
+        bucketed: The network.
     """
     shapes = [
         BucketShapes.of(bucket, signature_of(prepared_network(network)[0]))
@@ -101,10 +103,10 @@ def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
 
 
 def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int]]:
-    """Axes of outputs whose extent is the dimension's, or so many times that, in every bucket.
+    """The output axes whose extent is a fixed multiple of a dimension's extent in every bucket.
 
     Returns:
-        Number of the output, number of the axis, and how many times.
+        Rows with the number of the output, the number of the axis, and the factor.
     """
     extents = [bucket.extents[dimension] for bucket in buckets]
     if len(set(extents)) == 1:
@@ -126,12 +128,12 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
 
 @attrs.frozen(kw_only=True)
 class PaddingProbe:
-    """Extents that are no bucket's, for which padding has to give the right answers.
+    """Extents between those of buckets, with which padding is tested.
 
     Attributes:
-        asked: one for each dimension.
-        padded: those of the bucket that the loader takes for them.
-        words: what is padded, as a part of a sentence.
+        asked: One extent for each dimension, as a caller would have it.
+        padded: The extents of the bucket that the loader chooses for ``asked``.
+        words: A phrase for messages that says what is padded.
     """
 
     asked: tuple[int, ...]
@@ -140,7 +142,7 @@ class PaddingProbe:
 
 
 def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
-    """One probe for each padded dimension, and one of all together if there are several."""
+    """One probe for each padded dimension, and one for all together if there are several."""
     least = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}
     for index, dimension in enumerate(dimensions):
@@ -168,7 +170,10 @@ def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
 
 
 def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
-    """An extent in the middle of the widest gap and the bucket above; None without any gap."""
+    """The middle of the widest gap between extents, and the extent above.
+
+    None if there is no gap.
+    """
     gaps = [
         (above - below, below, above)
         for below, above in itertools.pairwise(buckets)

@@ -1,12 +1,13 @@
-"""Whether a network can be delivered at all: ``python -m chameleon_networks.delivery.examine``.
+"""Checks whether a network can be delivered: ``python -m chameleon_networks.delivery.examine``.
 
-The network is compiled as it would be delivered, without tuned kernels, and run once against the
-framework. That happens in a process of its own, since a compiler that fails may take its process
-along. The request is a line of JSON on standard input, the answer the last one on standard output.
-The lines before it name the steps that have not crashed. Arguments name modules to import first.
+Compiles the network as it would be delivered, but without tuned kernels, and compares one inference
+with the framework. This happens in a separate process, since a failing compiler may crash its
+process. The request is a line of JSON on standard input, the answer the last line on standard
+output. The lines before the answer name the steps that are done. The arguments name modules to
+import first.
 
 The steps that refuse most networks come first: torch's export and TVM's import. The import names
-all lacking operators before anything is compiled. Meanwhile the framework runs the network.
+all missing operators before anything is compiled. Meanwhile the framework runs the network.
 """
 
 from __future__ import annotations
@@ -52,20 +53,21 @@ log = structlog.get_logger()
 
 
 class Reference:
-    """The answers of a network's first framework; asked in a thread until ``wait`` is called.
+    """The outputs of a network in its first framework, which a thread computes in the background.
 
-    TVM compiles in the meantime: both leave Python's lock to others while they compute.
+    TVM compiles in the meantime. Both release Python's lock while they compute.
 
     Args:
-        network: its program has been read.
-        inputs: of one inference.
-        threads: that the framework computes with.
+        network: A network whose program has been read.
+        inputs: The inputs of one inference.
+        threads: Number of threads that the framework computes with.
 
     Attributes:
-        name: of the framework.
-        inputs: as given.
-        expected: its answers; None if it is not installed, or has not been waited for.
-        seconds: of an inference, with nothing beside it.
+        name: The name of the framework.
+        inputs: The argument ``inputs``.
+        expected: The framework's outputs. None before ``wait``, or if the framework is not
+            installed.
+        seconds: Seconds of one inference, measured in ``wait`` while nothing else runs.
     """
 
     def __init__(self, network: ImportedNetwork, inputs: Arrays, threads: int) -> None:
@@ -86,11 +88,11 @@ class Reference:
         self._pool.shutdown(cancel_futures=True)
 
     def wait(self) -> None:
-        """Have the answers, and time another inference.
+        """Wait for the outputs, and time another inference.
 
         Raises:
-            ConfigError: the framework cannot run the network, its answers are not finite, or they
-                depend on the calls before.
+            ConfigError: The framework cannot run the network, its outputs are not finite, or they
+                depend on earlier calls.
         """
         if self.expected is not None:
             return
@@ -127,7 +129,7 @@ class Reference:
         return run, run(self._copies())
 
     def _timed(self, run: Any) -> Arrays:
-        """Its answers when it runs again, after it has run on other inputs."""
+        """Run other inputs, then the same inputs again. Returns the outputs of the latter."""
         others = self._network.samples(np.random.default_rng(1))
         seconds = []
         for inputs in (others, self._copies()):
@@ -138,11 +140,14 @@ class Reference:
         return answers
 
     def _copies(self) -> Arrays:
-        """The inputs, which a network may write to."""
+        """Copies of the inputs, since a network may write to its inputs."""
         return [array.copy() for array in self.inputs]
 
     def _exact(self) -> list[Arrays] | None:
-        """The framework's answers in float64, or for nudged inputs; None if it has none."""
+        """The framework's outputs in float64, or for nudged inputs.
+
+        None if it cannot compute them.
+        """
         if self._network.has_quantized_activations:
             run, _ = self._asked.result()
             return [run(nudged(self._copies()))]
@@ -157,7 +162,7 @@ class Reference:
 
 
 def _known(answer: NDArray[Any]) -> bool:
-    """Whether numbers can be compared with others; what a mask leaves out is minus infinity."""
+    """Whether an output can be compared: all numbers are finite, or minus infinity from a mask."""
     if answer.dtype.kind != "f":
         return True
     return bool((np.isfinite(answer) | np.isneginf(answer)).all())
@@ -213,19 +218,19 @@ def examined(
     steps: StepSeconds | None = None,
     tell: Tell = lambda _: None,
 ) -> CheckReport:
-    """The first layout that a network can be compiled in, and how well its answers agree.
+    """Find the first layout in which a network can be compiled and has the right outputs.
 
     Args:
-        network: as its framework has it.
-        layouts: to try, in order.
-        target: the resolved target.
-        threads: that the framework computes with.
-        steps: notes how long each step takes.
-        tell: gets ``done``, the name of a step that another process may repeat now, and with
-            ``prepare`` the ``layout``.
+        network: The imported network.
+        layouts: The layouts to try, in order.
+        target: The resolved target.
+        threads: Number of threads that the framework computes with.
+        steps: Receives the seconds of each step.
+        tell: Called with a message after a step that another process may repeat now. The key
+            ``done`` names the step. For the step ``prepare``, the key ``layout`` has the layout.
 
     Raises:
-        ConfigError: there is no such layout; says what is wrong.
+        ConfigError: No layout works. The message says why.
     """
     steps = steps or StepSeconds("start")
     steps.begin("export")
@@ -257,12 +262,12 @@ def examined(
 
 
 class _LayoutFailedError(Exception):
-    """A network cannot be delivered in one layout, though maybe in another one."""
+    """A network cannot be delivered in one layout, but perhaps in another."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Examination:
-    """Compiles a network in each layout, and compares it with the reference."""
+    """Compiles a network in one layout after another, and compares it with the reference."""
 
     network: ImportedNetwork
     target: str
@@ -272,11 +277,11 @@ class _Examination:
     tell: Tell
 
     def tried(self, layout: str) -> CheckReport:
-        """The answer of ``examined`` for a layout.
+        """Compile and check the network in one layout.
 
         Raises:
-            _LayoutFailedError: it cannot be delivered in it.
-            ConfigError: nor can it in any other one.
+            _LayoutFailedError: The network cannot be delivered in this layout.
+            ConfigError: The network cannot be delivered in any layout.
         """
         with tempfile.TemporaryDirectory() as folder:
             network = self._written(layout, Path(folder))
@@ -306,7 +311,7 @@ class _Examination:
         )
 
     def _written(self, layout: str, folder: Path) -> CompiledNetwork:
-        """Write the network as it would be delivered, without a tuned kernel."""
+        """Compile the network without tuned kernels, and write its folder if it can run here."""
         self.steps.begin("prepare")
         try:
             module = prepared(self.network.imported, layout)
@@ -336,9 +341,10 @@ class _Examination:
 
 
 def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
-    """Outputs of a network, and the seconds of its kernels; see ``profile.kernel_seconds``.
+    """Run a network: its outputs, and the seconds of its kernels as in ``kernel_seconds``.
 
-    It is loaded as a delivered one is: what fails there would fail at the end of a run.
+    The network is loaded as a delivered one, to find out now if that would fail at the end of a
+    run.
     """
     network = load(folder)
     profiler = Profiler(folder, inputs)
@@ -351,7 +357,7 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
 
 
 def _outputs(outputs: Arrays, _: Arrays) -> Arrays:
-    """The outputs of a network that has run already."""
+    """Return outputs that are known already, in the form of a function that runs a network."""
     return outputs
 
 

@@ -1,4 +1,4 @@
-"""The frontends that pipelines name: without TVM until more than a source is asked for."""
+"""The frontends that pipeline files name. TVM is imported only when a frontend has to do work."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class NetworksFrontend(Frontend):
-    """The frontend of networks, of one shape or in buckets of shapes.
+    """The frontend of networks, for one input shape or for several buckets of shapes.
 
     Args:
-        options: of the network.
+        options: The options of the network in the pipeline file.
     """
 
     def __init__(self, options: NetworkOptions) -> None:
@@ -34,7 +34,7 @@ class NetworksFrontend(Frontend):
 
     @cached_property
     def work(self) -> NetworkWork:
-        """The frontend that does what this one is asked for."""
+        """The frontend to which this one delegates its work, made when it is needed."""
         from chameleon_networks.delivery.bucketed import work_on  # noqa: PLC0415 - needs TVM
 
         work = work_on(self._options)

@@ -1,8 +1,8 @@
-"""The last round of a search: kernels that were nearly as fast alone are timed in the network.
+"""Times nearly equal kernels inside the network, as the last round of a search.
 
-A kernel that runs alone has the caches and the memory to itself and its last run left the
-activations in the caches. In a network the kernel before wrote its input, on other cores, and its
-weights are in no cache. Only the network tells which of two nearly equal kernels is faster.
+A kernel that runs alone has the caches and the memory to itself, and its last run left the
+activations in the caches. In a network, the kernel before it wrote its input on other cores, and
+its weights are in no cache. Only the network shows which of two nearly equal kernels is faster.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Seconds = Mapping[str, float]
 
 @attrs.frozen(kw_only=True, eq=False)
 class OpenNetwork:
-    """A network whose kernels can be timed in it.
+    """A compiled network and a process that runs it, to time its kernels.
 
     Attributes:
-        folder: the compiled network.
-        process: runs it.
+        folder: The folder of the network.
+        process: The process that runs the network.
     """
 
     folder: Path
@@ -47,19 +47,19 @@ class OpenNetwork:
 
 @attrs.frozen(kw_only=True, eq=False)
 class NetworkVariant(OpenNetwork):
-    """The network with one choice of kernels.
+    """A compiled network with one choice of kernels.
 
     Attributes:
-        kernels: the choice.
+        kernels: The kernels that the network is compiled with.
     """
 
     kernels: Kernels
 
 
 def choices(kernels: Kernels) -> Iterator[Kernels]:
-    """The kernels as they are, then each time all tasks' next alternatives at once.
+    """Yield the kernels, then kernels in which all tasks have their first alternative, and so on.
 
-    Tasks that have no further alternative keep their winner.
+    A task without a further alternative keeps its winner.
     """
     yield kernels
     most = max((len(winner.alternatives) for winner in kernels.winners.values()), default=0)
@@ -76,12 +76,16 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
 def seconds_in_network(
     variants: Sequence[OpenNetwork], inputs: Arrays, *, threads: int
 ) -> list[Seconds]:
-    """The seconds of each variant's tuned kernels by task name, the least of some rounds.
+    """Measure the seconds of each variant's tuned kernels inside its network.
 
     Args:
-        variants: timed in turns, so that all meet the same stretches of a disturbed machine.
-        inputs: of one inference.
-        threads: that the networks compute with.
+        variants: The networks. They are timed in turns, so that a disturbance of the machine slows
+            all alike.
+        inputs: The inputs of one inference.
+        threads: Number of threads that the networks compute with.
+
+    Returns:
+        For each variant, the least seconds over ``ROUNDS`` turns, by task name.
     """
     least: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in variants]
     for variant in variants:
@@ -101,11 +105,11 @@ def seconds_in_network(
 def fastest(
     variants: Sequence[NetworkVariant], seconds: Sequence[Seconds]
 ) -> dict[str, tuple[int, ...]]:
-    """The configurations, by ``Task.key``, that are faster in the network than the first variant's.
+    """The configurations that are faster inside the network than the winners, by ``Task.key``.
 
     Args:
-        variants: the first one holds the winners.
-        seconds: what ``seconds_in_network`` found.
+        variants: The networks. The first one has the winners.
+        seconds: The result of ``seconds_in_network``.
     """
     better = {}
     for key, winner in variants[0].kernels.winners.items():

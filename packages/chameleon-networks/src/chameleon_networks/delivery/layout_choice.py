@@ -1,7 +1,7 @@
-"""Which layout a network's images get: asked for, or chosen by the time of a few convolutions.
+"""Chooses the layout of a network's images by the time of a few convolutions.
 
-Convolutions are measured, or estimated if nothing may be. Permutations that a layout needs are
-always estimated: a small network that is bound by memory takes longer for them than it gains.
+Convolutions are measured, or estimated if the run must not measure. The permutations that a layout
+needs are always estimated. In a small network, they can take longer than the layout saves.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ MARGIN = 0.05
 
 @attrs.frozen(kw_only=True)
 class LayoutChoice:
-    """A layout and what speaks for it.
+    """The chosen layout, and the reason for it.
 
     Attributes:
-        layout: of the images through the whole graph.
-        reason: why, as a part of a sentence.
-        seconds: by layout, of all occurrences of the measured convolutions in one inference;
-            empty if nothing was measured.
-        measured: distinct convolutions that were measured.
-        share: of the work of the network's convolutions that these do.
-        wall_seconds: that the choice took.
+        layout: The layout of images through the whole graph.
+        reason: The reason, as a part of a sentence.
+        seconds: For each layout, the seconds of all occurrences of the measured convolutions in one
+            inference. Empty if nothing was measured.
+        measured: Number of distinct convolutions that were measured.
+        share: The measured convolutions' share of the work of all convolutions of the network.
+        wall_seconds: Seconds that the choice took.
     """
 
     layout: str
@@ -72,27 +72,27 @@ class LayoutChoice:
         return f"{self.layout}, {self.reason}: {times} for {self.share:.0%} of their work"
 
     def to_json(self) -> Facts:
-        """As JSON values; ``summary`` is for those who show it."""
+        """The choice as JSON values, with its ``summary``."""
         return {**attrs.asdict(self), "summary": self.summary}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """Make a choice from the result of ``to_json``."""
         return cls(**{name: value[name] for name in attrs.fields_dict(cls)})
 
 
 def choose(
     specs: Sequence[OperatorSpec], trials: Trials, moved: Callable[[str], int] = lambda _: 0
 ) -> LayoutChoice:
-    """The faster layout for a network.
+    """Choose the faster layout for a network.
 
-    Only the convolution with the most work is sure to be measured. Others are if a small budget
-    leaves time for them.
+    The convolution with the most work is always measured. Other convolutions are measured if the
+    budget leaves time.
 
     Args:
-        specs: its operators in the default layout, weighted.
-        trials: measures and estimates.
-        moved: elements that permutations move in a layout.
+        specs: The network's distinct operators in the default layout, with their weights.
+        trials: Measures and estimates kernels.
+        moved: A function that returns how many elements permutations move in a layout.
     """
     started = time.perf_counter()
     groups = _by_shape(specs)
@@ -149,7 +149,7 @@ def choose(
 
 
 def _cycles(groups: Iterable[Sequence[ConvolutionSpec]], trials: Trials) -> dict[str, float] | None:
-    """Estimated cycles of all occurrences in each layout, all cores' together."""
+    """Estimated cycles of all occurrences of convolutions in each layout, summed over all cores."""
     if tvm_target(trials.target).kind.name != "llvm":
         return None
     info, cycles = target_info(trials.target), {DEFAULT: 0.0, OTHER: 0.0}
@@ -164,18 +164,18 @@ def _cycles(groups: Iterable[Sequence[ConvolutionSpec]], trials: Trials) -> dict
 
 
 def _move_cycles(elements: int, target: str) -> float:
-    """Estimated cycles of permutations, all cores' together."""
+    """Estimated cycles of permutations that move some elements, summed over all cores."""
     info = target_info(target)
     return elements * (TRANSPOSE_CYCLES + 2.0 * FLOAT_BYTES / info.l3_bytes_per_cycle)
 
 
 def _ratio(seconds: Mapping[str, float]) -> float:
-    """How many times as long the slower layout takes."""
+    """The seconds of the slower layout over those of the faster one."""
     return max(seconds.values()) / min(seconds.values())
 
 
 def _by_shape(specs: Sequence[OperatorSpec]) -> list[list[ConvolutionSpec]]:
-    """Convolutions that differ in nothing but what follows them, those with most work first."""
+    """Groups of convolutions that differ only in their epilogues, those with most work first."""
     groups: dict[ConvolutionSpec, list[ConvolutionSpec]] = defaultdict(list)
     for spec in specs:
         if isinstance(spec, ConvolutionSpec):
@@ -187,19 +187,19 @@ def _by_shape(specs: Sequence[OperatorSpec]) -> list[list[ConvolutionSpec]]:
 
 
 def _work(group: Sequence[ConvolutionSpec]) -> float:
-    """Floating-point operations of all occurrences."""
+    """Floating-point operations of all occurrences of some convolutions."""
     return sum(spec.weight * spec.flop for spec in group)
 
 
 def _in_layouts(spec: ConvolutionSpec) -> dict[str, ConvolutionSpec]:
-    """A convolution of the default layout in each one."""
+    """A convolution of the default layout, and the same convolution in the other layout."""
     other = with_rank(OTHER, spec.rank)
     there = attrs.evolve(spec, name=f"{spec.name}_{OTHER}", layout=other, output_layout=other)
     return {DEFAULT: spec, OTHER: there}
 
 
 def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, float] | None:
-    """Seconds of all occurrences in each layout; None unless both have a time."""
+    """Measured seconds of all occurrences in each layout. None unless both layouts have a time."""
     spec, there = _in_layouts(group[0]).values()
     ours = trials.best_seconds(spec.task(spec.name, trials.target), GUESSES)
     if ours is None:

@@ -1,4 +1,4 @@
-"""The frontend of a network: its operators as tasks, and back."""
+"""The frontend of a network: turns its operators into tasks, and winners into a network."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ log = structlog.get_logger()
 
 
 class NetworkFrontend(SettledNetwork):
-    """One task per distinct fused convolution and matrix product of a network.
+    """The frontend of a network for one input shape.
+
+    Each distinct convolution or matrix product becomes a task, with the operators fused into it.
 
     Args:
-        network: as its framework has it.
-
+        network: The imported network.
     """
 
     def __init__(self, network: ImportedNetwork) -> None:
@@ -64,12 +65,12 @@ class NetworkFrontend(SettledNetwork):
 
     @property
     def by_bucket(self) -> dict[str, NetworkFrontend]:
-        """Itself under an empty name, as a network in buckets of shapes has one for each."""
+        """This frontend under an empty name, so that it has the form of a network in buckets."""
         return {"": self}
 
     @property
     def calibrate(self) -> str | None:
-        """The source of inputs to calibrate with, as the pipeline says; None for random ones."""
+        """The source of calibration inputs in the pipeline file. None for random inputs."""
         return None if self.precision is None else self.precision.precision.calibrate
 
     def coverage(self) -> Sequence[OperatorCoverage]:
@@ -106,12 +107,12 @@ class NetworkFrontend(SettledNetwork):
         return self.decisions()
 
     def decisions(self) -> Facts:
-        """The facts that ``restore`` of another object of the same options needs."""
+        """The decisions about the network as JSON values, for ``restore``."""
         facts = {**self.choice.to_json(), "loops": [attrs.asdict(loop) for loop in self._loops]}
         return facts if self.precision is None else {**facts, "types": self.precision.to_json()}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
-        """The faster layout of those that the network can be delivered in."""
+        """Choose the faster of the layouts in which the network can be delivered."""
         known = None if self._checked is None else self._checked.layout
         if known == OTHER:
             return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
@@ -131,7 +132,7 @@ class NetworkFrontend(SettledNetwork):
         return choice
 
     def _moved(self, layout: str) -> int:
-        """Elements that permutations move in a layout; without end if it cannot have it."""
+        """How many elements permutations move in a layout; huge if the layout is impossible."""
         try:
             return moved_elements(*prepared_network(self.network, layout))
         except LayoutError:
@@ -144,7 +145,7 @@ class NetworkFrontend(SettledNetwork):
             self.precision.restore(decisions["types"])
 
     def _take(self, choice: LayoutChoice) -> None:
-        """Have the network in the layout that was chosen."""
+        """Use the chosen layout for the network."""
         self.choice = choice
         self.network.layout = choice.layout
 
@@ -170,7 +171,7 @@ class NetworkFrontend(SettledNetwork):
         return self.named_tasks(target)
 
     def named_tasks(self, target: str) -> list[Task]:
-        """The same tasks without looking at the weights."""
+        """The same tasks as ``tasks``, without checking the weights."""
         specs = self._specs(target)
         tasks = [spec.task(spec.name, target) for spec in specs]
         if self._loops:
@@ -183,7 +184,7 @@ class NetworkFrontend(SettledNetwork):
         return tasks
 
     def _specs(self, target: str) -> list[OperatorSpec]:
-        """The network's distinct operators, named and weighted."""
+        """The network's distinct operators, with names and weights."""
         chains = fastest(prepared_network(self.network)[1], target)
         return specs_of(chains, owners(chains, self.network.imported, self.network.graph.locations))
 

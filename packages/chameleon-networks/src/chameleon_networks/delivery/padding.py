@@ -1,8 +1,8 @@
-"""Whether a network that is called with padded inputs gives the answers of the unpadded ones.
+"""Checks that a network has the same outputs for padded inputs as for unpadded ones.
 
-A mean or a softmax over the axis that is padded changes, unless a mask among the inputs takes the
-padding out. So padding is compared with the framework's answers for the length itself. This happens
-before tuning by the framework alone, and once more with the delivered network.
+A mean or a softmax over a padded axis changes, unless a mask among the inputs excludes the padding.
+So outputs for padded inputs are compared with the framework's outputs for the length itself. This
+happens before tuning with the framework alone, and again with the delivered network.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ WAY_OUT = (
 
 
 def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
-    """See by the framework alone that padding keeps its answers.
+    """Check with the framework alone that padding does not change the outputs.
 
     Args:
-        bucketed: the network.
-        threads: that the framework computes with.
+        bucketed: The network.
+        threads: Number of threads that the framework computes with.
 
     Returns:
-        A sentence for each padded dimension; none if nothing is padded.
+        A sentence for each test of padding. Empty if no dimension is padded.
 
     Raises:
-        ConfigError: it changes them, or nothing can tell.
+        ConfigError: Padding changes the outputs, or this cannot be tested.
     """
     _check_pads(bucketed)
 
@@ -81,16 +81,20 @@ RunOf = Callable[[PaddingProbe, Arrays, Arrays, list[NetworkProcess]], Run]
 
 
 def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
-    """How padding changes a network's answers, as a sentence; None if it does not.
+    """Find out whether padding changes a network's outputs.
 
     Args:
-        bucketed: the network.
-        threads: that the framework computes with.
-        run_of: what pads, for a probe, some inputs of its extents and the framework's outputs for
-            them. It adds processes that it opens to a list, whose members are closed.
+        bucketed: The network.
+        threads: Number of threads that the framework computes with.
+        run_of: A function that returns the network to test, which pads its inputs. It gets a probe,
+            inputs with the probe's extents, the framework's outputs for them, and a list. It adds
+            the processes that it opens to the list, so that they are closed.
+
+    Returns:
+        A sentence that says how padding changes the outputs. None if it does not.
 
     Raises:
-        ConfigError: the framework cannot run the network with other extents.
+        ConfigError: The framework cannot run the network with other extents.
     """
     for probe in probes(bucketed.dimensions):
         network = bucketed.with_extents(probe.asked)
@@ -122,7 +126,7 @@ def _reference(bucketed: BucketedNetwork, extents: tuple[int, ...], threads: int
 
 
 def _check_pads(bucketed: BucketedNetwork) -> None:
-    """See that each input can hold what it is padded with."""
+    """Check that the dtype of each input can represent the value that the input is padded with."""
     if not any(dimension.padded for dimension in bucketed.dimensions):
         return
     samples = bucketed.networks[0][1].samples(np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Other programs that run a network in reduced precision, with their errors against float32."""
+"""Frameworks that run a network in reduced precision, with their errors against float32."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from chameleon_networks.running.verify import Run, agreement, magnitudes
 def reduced_request(
     network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
 ) -> ReducedRequest:
-    """How a network is compared with other programs that run it in some precisions.
+    """Prepare the comparison of a network with frameworks that run it in some precisions.
 
     Args:
-        network: as its framework has it.
-        precisions: each one of ``frameworks.PRECISIONS``.
-        source: of inputs to calibrate with, as for ``batches_of``.
-        run: the reference in float32.
+        network: The imported network.
+        precisions: Some of ``frameworks.PRECISIONS``.
+        source: The source of calibration inputs, as for ``batches_of``.
+        run: A function that runs the reference in float32.
 
     Raises:
-        ChameleonError: there are no such inputs, they are not what the network takes, or the
+        ChameleonError: The calibration inputs are missing or do not fit the network, or the
             reference fails.
     """
     calibrated = any(form.calibrated for form in asked_for(network.forms, precisions))
@@ -55,14 +55,14 @@ def reduced_request(
 
 
 def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
-    """Inputs that nothing is calibrated with.
+    """Inputs that are not used for calibration, to measure errors on.
 
     Args:
-        network: as its framework has it.
-        source: as for ``batches_of``.
+        network: The imported network.
+        source: The source of calibration inputs, as for ``batches_of``.
 
     Raises:
-        ConfigError: there are none, or they are not what the network takes.
+        ConfigError: The inputs are missing or do not fit the network.
     """
     if source is None:
         return [Sample(inputs=network.samples(np.random.default_rng(seed))) for seed in range(KEPT)]
@@ -77,14 +77,14 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True)
 class ReducedRequest:
-    """The precisions in which a network is compared with other programs that run it.
+    """The precisions in which frameworks run a network for a comparison, and the inputs for it.
 
     Attributes:
-        precisions: each one of ``frameworks.PRECISIONS``.
-        calibration: inputs of some inferences, the same for all that have to be calibrated; none if
-            nothing has to.
-        samples: what errors are measured on.
-        expected: the outputs in float32 for each of them, cut.
+        precisions: Some of ``frameworks.PRECISIONS``.
+        calibration: The inputs of several inferences to calibrate with, the same for all
+            frameworks. Empty if no framework needs calibration.
+        samples: The inputs on which errors are measured.
+        expected: The reference's outputs in float32 for each sample, cut to its unpadded part.
     """
 
     precisions: Sequence[str]
@@ -94,10 +94,10 @@ class ReducedRequest:
 
 
 def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
-    """The precisions to compare a network with that is computed in some types.
+    """The precisions in which frameworks are compared with a network that uses some dtypes.
 
     Args:
-        types: names, float32 perhaps among them; that alone is compared with nothing here.
+        types: Names of the network's dtypes. If float32 is the only one, the result is empty.
     """
     reduced = tuple(kind for kind in dict.fromkeys(map(display_name, types)) if kind != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
@@ -105,13 +105,13 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class ComputedIn:
-    """The precision that a network is computed in.
+    """The precision that a network is computed in, with its error.
 
     Attributes:
-        asked: the precision that was asked for.
-        precision: what it is, as the framework or the delivered network says.
-        max_relative_error: of its outputs against float32.
-        precisions: of a delivered network, the types of its operators.
+        asked: The precision that was asked for.
+        precision: The actual precision, as the framework or the delivered network reports it.
+        max_relative_error: The error of the network's outputs against float32.
+        precisions: The dtypes of the operators of a delivered network.
     """
 
     asked: str
@@ -121,18 +121,18 @@ class ComputedIn:
 
 
 class ReducedRivals:
-    """Other programs that run a network in reduced precision, each in a process of its own.
+    """Frameworks that run a network in reduced precision, each in a separate process.
 
-    They are opened one after the other: to quantize a network takes several times its memory.
+    They are opened one at a time, because quantizing a network takes several times its memory.
 
     Args:
-        network: as its framework has it.
-        request: what is asked for.
-        threads: that all compute with.
-        stack: processes and files end with it.
+        network: The imported network.
+        request: The precisions and the inputs of the comparison.
+        threads: Number of threads that all processes compute with.
+        stack: The exit stack that ends processes and removes files.
 
     Attributes:
-        left_out: why something that may run the network so was not timed, by name.
+        left_out: The reason why each framework that was not timed is missing, by name.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ReducedRivals:
         )
 
     def opened(self) -> list[NetworkProcess]:
-        """Those that can be opened and give numbers."""
+        """Open the frameworks, and return the processes whose outputs are finite."""
         for name in self._chosen:
             if name in self.left_out:
                 continue
@@ -171,10 +171,10 @@ class ReducedRivals:
         return list(self._opened.values())
 
     def _open(self, name: str) -> None:
-        """Open one of them and compare its answers with those in float32.
+        """Open a framework, and compare its outputs with those in float32.
 
         Raises:
-            ChameleonError: it cannot be opened, or its answers cannot be compared.
+            ChameleonError: The framework cannot be opened, or its outputs cannot be compared.
         """
         process = self._stack.enter_context(
             reduced_process(
@@ -196,10 +196,11 @@ class ReducedRivals:
         self._opened[name] = process
 
     def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
-        """The result of each that was timed, by name.
+        """The precision, seconds and error of each framework that was timed, by name.
 
         Args:
-            seconds: of one inference of each network by its name; None for one that failed.
+            seconds: The seconds of one inference of each network, by name. None for one that
+                failed.
         """
         times = {}
         for name, process in self._opened.items():
@@ -216,7 +217,7 @@ class ReducedRivals:
         return times
 
     def about(self, process: NetworkProcess) -> ComputedIn:
-        """The precision and error of one of ``opened`` before it is timed."""
+        """The precision and the error of one of the processes that ``opened`` returned."""
         return ComputedIn(
             asked=self._chosen[process.name].precision,
             precision=str(process.precision),
@@ -225,10 +226,12 @@ class ReducedRivals:
 
 
 def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
-    """One inference in each bucket by what was timed in all of them, with its largest error.
+    """Sum the times of each framework over all buckets, and take its largest error.
+
+    Frameworks that were not timed in every bucket are left out.
 
     Args:
-        results: of each bucket.
+        results: The result of each bucket.
     """
     times = [result.rivals_reduced for result in results]
     return {
@@ -246,12 +249,12 @@ def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[A
     """The largest |difference| over the largest |expected| of a network's outputs, of all samples.
 
     Args:
-        run: the network.
-        samples: what it is measured on.
-        expected: the outputs in float32 for each, cut.
+        run: A function that runs the network.
+        samples: The inputs on which the error is measured.
+        expected: The outputs in float32 for each sample, cut to its unpadded part.
 
     Raises:
-        ChameleonError: it gives no finite numbers of the shapes expected, or none at all.
+        ChameleonError: The network fails, or its outputs are not finite or have wrong shapes.
     """
     worst, scales = 0.0, magnitudes(expected)
     for sample, wanted in zip(samples, expected, strict=True):

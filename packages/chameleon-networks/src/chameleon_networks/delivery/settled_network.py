@@ -1,4 +1,4 @@
-"""A network, and what was decided about it before it is delivered."""
+"""A network with the decisions that were made about it before its delivery."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from chameleon_networks.running.verify import Run
 
 
 class SettledNetwork(Frontend):
-    """The facts that deliveries know about the frontend of a network.
+    """The part of a network's frontend that a delivery uses.
 
     Attributes:
-        network: as its framework has it.
-        choice: the layout of the whole graph, and why it is that one.
-        precision: the types that its operators may have; None for those that they have anyway.
+        network: The imported network.
+        choice: The layout of the whole graph, with the reason for it.
+        precision: The dtypes that the operators may have. None if they keep those of the source.
     """
 
     network: ImportedNetwork
@@ -29,12 +29,14 @@ class SettledNetwork(Frontend):
 
     @abstractmethod
     def named_tasks(self, target: str) -> list[Task]:
-        """Its tasks for a resolved target, without a look at the weights."""
+        """The network's tasks for a resolved target, without checking the weights."""
 
     def reduced_request(self, run: Run) -> ReducedRequest | None:
-        """The request for rivals in reduced precision; None if the network has no types.
+        """The request to compare with frameworks in reduced precision.
+
+        None if no dtypes are chosen.
 
         Args:
-            run: the reference.
+            run: A function that runs the reference.
         """
         return None if self.precision is None else self.precision.reduced_request(run)

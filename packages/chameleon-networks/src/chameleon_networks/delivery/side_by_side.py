@@ -1,4 +1,4 @@
-"""Delivered networks timed beside other programs that run them, in one precision or in several."""
+"""Times delivered networks beside frameworks that run them, in one or several precisions."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class SideBySide:
     """The result of timing networks side by side.
 
     Attributes:
-        times: seconds of each turn by name; see ``latency.Rounds``.
-        about: if several precisions were asked for, ``precision``, ``asked`` and
-            ``max_relative_error`` of each that was timed, by name; empty otherwise.
-        left_out: why something that was to be timed was not, by name, as a part of a sentence.
+        times: The seconds of each turn of each network, by name; see ``latency.Rounds``.
+        about: The precision and the error of each network that was timed, by name. Empty if only
+            float32 was compared.
+        left_out: The reason why each network that was not timed is missing, by name.
     """
 
     times: Rounds
@@ -51,17 +51,17 @@ class SideBySide:
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """The networks to time.
+    """The networks to time side by side.
 
     Attributes:
-        network: as its framework has it.
-        ours: folders of delivered networks, by what they are called.
-        bucket: of shapes, in which they are timed; empty if there is one shape.
-        names: of its frameworks.
-        reduced: gives the precisions beside float32, in which frameworks run it, too, for the
-            reference; errors are measured then. None for float32 alone.
-        threads: that all compute with.
-        rounds: turns of each.
+        network: The imported network.
+        ours: The folders of delivered networks, by their names in results.
+        bucket: The bucket of shapes in which the networks are timed; empty if there is one shape.
+        names: Names of frameworks that run the network in float32.
+        reduced: A function that gets the reference and returns a request for reduced precisions.
+            Errors are measured then. None compares in float32 only.
+        threads: Number of threads that all networks compute with.
+        rounds: Number of turns of each network.
     """
 
     network: ImportedNetwork
@@ -74,14 +74,14 @@ class Compared:
 
 
 def side_by_side(asked: Compared) -> SideBySide:
-    """Time networks in turns, each in a process of its own.
+    """Time networks in turns, each in a separate process.
 
     Args:
-        asked: which.
+        asked: The networks to time.
 
     Raises:
-        ChameleonError: a delivered network cannot be opened, or errors cannot be measured since
-            the reference cannot.
+        ChameleonError: A delivered network cannot be opened, or errors cannot be measured because
+            the reference fails.
     """
     left_out: dict[str, str] = {}
     about: dict[str, ComputedIn] = {}
@@ -116,8 +116,8 @@ def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
     """The precision that the manifest of a delivered network names.
 
     Args:
-        folder: the network's, or that of one of its buckets.
-        network: as its framework has it; if no types were chosen, it has those that it came with.
+        folder: The folder of the network, or of one of its buckets.
+        network: The imported network, which has the precision if no dtypes were chosen.
     """
     said = read_manifest(folder).get("precision")
     if said is not None:
@@ -144,7 +144,7 @@ def _opened(
 def _reference(
     asked: Compared, processes: Sequence[NetworkProcess]
 ) -> contextlib.AbstractContextManager[NetworkProcess]:
-    """The reference in float32; it is opened for now if it is not among those timed."""
+    """The process of the reference in float32, which is opened for now if it is not timed."""
     name = asked.network.frameworks[0]
     timed = next((process for process in processes if process.name == name), None)
     if timed is not None:
@@ -158,7 +158,7 @@ def _with_errors(
     request: ReducedRequest,
     left_out: dict[str, str],
 ) -> tuple[dict[str, ComputedIn], list[NetworkProcess]]:
-    """Precision and error of each that is in float32, or ours; and those that give numbers."""
+    """The precision and the error of each process, and the processes whose outputs are finite."""
     about = {}
     right = []
     for process in processes:

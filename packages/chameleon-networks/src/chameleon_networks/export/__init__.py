@@ -1,1 +1,1 @@
-"""Winners delivered for those who have no Chameleon: operators as libraries, bundles for C."""
+"""Exports winners for use without Chameleon: operators as libraries, and bundles for C."""

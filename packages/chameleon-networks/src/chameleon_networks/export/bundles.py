@@ -1,4 +1,4 @@
-"""Exports for use without TVM's compiler: libraries, and bundles for C."""
+"""Exports operators as libraries, and operators or networks as bundles for C."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from chameleon_networks.runtime.pack import PACKING, PACKING_FILES
 
 
 def name_for(folder: Path, asked: str | None) -> str:
-    """The name of a bundle.
+    """Choose the name of a bundle for C.
 
     Args:
-        folder: where it goes; it names the bundle if ``asked`` is None.
-        asked: the name that the user gave.
+        folder: The folder of the bundle, which names the bundle if ``asked`` is None.
+        asked: The name that the user asked for, or None.
 
     Raises:
-        ConfigError: C has no such names.
+        ConfigError: The name is not an identifier in C.
     """
     name = asked or identifier(folder.absolute().name)
     if not name.isascii() or not name.isidentifier() or name.startswith("_"):
@@ -46,21 +46,21 @@ def name_for(folder: Path, asked: str | None) -> str:
 
 
 def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
-    """Write the bundle of a delivered folder.
+    """Write the bundle for C of a delivered folder.
 
     Args:
-        delivered: what ``chameleon run`` left in ``network``, or ``deliver_operator`` wrote.
-        folder: made if it is missing.
-        name: of the library.
+        delivered: The folder ``network`` of a run, or a folder that ``deliver_operator`` wrote.
+        folder: The folder of the bundle, which is created if it is missing.
+        name: The name of the library.
 
     Returns:
-        The files.
+        The files of the bundle.
 
     Raises:
-        ConfigError: there is no bundle for such a network, or a file is there already.
-        TargetError: there is no bundle for this system, or no C compiler.
-        RunFolderError: a file of the delivered folder was changed.
-        ChameleonError: the library cannot be linked.
+        ConfigError: Such a network cannot become a bundle, or a file exists already.
+        TargetError: This system is not Linux, or it has no C compiler.
+        RunFolderError: A file of the delivered folder was changed.
+        ChameleonError: The library cannot be linked.
     """
     manifest = read_manifest(delivered)
     _refuse(delivered, manifest)
@@ -87,7 +87,7 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
 
 
 def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse what there is no bundle for."""
+    """Raise an error if a delivered folder cannot become a bundle for C."""
     if not sys.platform.startswith("linux"):
         raise TargetError(
             "bundles for C are made on Linux only", hint="Load the network from Python instead."
@@ -133,15 +133,15 @@ def to_libraries(
     """Write a folder with a library and its loader for each operator.
 
     Args:
-        winners: of a run.
-        space: what they are configurations of.
-        folder: made if it is missing. One operator lies in it as a network does; of several,
-            each gets a folder in it.
-        threads: that they were measured with.
+        winners: The winners of a run.
+        space: The design space that their configurations belong to.
+        folder: The output folder, which is created if it is missing. A single operator is written
+            into this folder itself. Several operators get a folder each inside it.
+        threads: Number of threads that the winners were measured with.
 
     Raises:
-        ConfigError: a task is built by something else than TVM, or a folder is there already.
-        TargetError: it is for something else than this machine's CPU.
+        ConfigError: A task is not built by TVM, or a folder exists already.
+        TargetError: The target is not a CPU of this machine's kind.
     """
     outputs = _folders(folder, identifiers([winner.task.name for winner in winners]))
     for output, winner in zip(outputs, winners, strict=True):
@@ -159,15 +159,16 @@ def to_c(
     """Write a bundle for C for each operator.
 
     Args:
-        winners: of a run.
-        space: what they are configurations of.
-        folder: as of ``to_libraries``.
-        threads: that they were measured with.
-        name: of the library of a single operator; the folder's if None.
+        winners: The winners of a run.
+        space: The design space that their configurations belong to.
+        folder: The output folder, as for ``to_libraries``.
+        threads: Number of threads that the winners were measured with.
+        name: The name of the library of a single operator. None means the name of the folder.
 
     Raises:
-        ConfigError: as ``to_libraries``, or C has no such name.
-        TargetError: it is for something else than this machine's CPU.
+        ConfigError: A task is not built by TVM, a folder exists already, or the name is not an
+            identifier in C.
+        TargetError: The target is not a CPU of this machine's kind.
     """
     names = [_named(stem) for stem in identifiers([winner.task.name for winner in winners])]
     outputs = _folders(folder, names)
@@ -183,13 +184,13 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
     """Write the bundle for C of a delivered network.
 
     Args:
-        network: the folder that a run delivered it in.
-        folder: made if it is missing.
-        name: of the library; the folder's if None.
+        network: The delivered folder of a run.
+        folder: The folder of the bundle, which is created if it is missing.
+        name: The name of the library. None means the name of the folder.
 
     Raises:
-        RunFolderError: there is no delivered network.
-        ConfigError: there is no bundle for such a network, or a file is there already.
+        RunFolderError: There is no delivered network.
+        ConfigError: Such a network cannot become a bundle, or a file exists already.
     """
     if not (network / MANIFEST).exists():
         raise RunFolderError(
@@ -200,7 +201,7 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
 
 
 def _folders(folder: Path, names: Sequence[str]) -> list[Path]:
-    """The folders of operators, none of which holds anything yet."""
+    """The folder of each operator, after checking that none of them holds files."""
     if len(names) > 1:
         unoccupied(folder, names)
         return [folder / name for name in names]
@@ -209,12 +210,12 @@ def _folders(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _named(name: str) -> str:
-    """The name of an operator's bundle; C's names begin with a letter."""
+    """The name of an operator's bundle, which begins with a letter."""
     return name if name[:1].isalpha() else f"operator_{name.lstrip('_')}"
 
 
 def _whole(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
-    """Deliver an operator; nothing is left of a folder that is not finished."""
+    """Deliver an operator into a folder, and remove the folder if that fails."""
     try:
         deliver_operator(winner, space, folder, threads)
     except BaseException:

@@ -1,4 +1,4 @@
-"""The winners of a run for people who have TVM and not this package."""
+"""Exports the winners of a run for users of TVM: a MetaSchedule database, or TVMScript."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 def with_workloads(
     module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """The network with calls of unscheduled functions in the places of its chains.
+    """Replace the fused operators of a network by calls of unscheduled functions.
 
-    MetaSchedule finds a record by the function it was made of, to the letter; the functions that
-    Relax makes of the same operators are others.
+    MetaSchedule finds a record only for a function that equals the one it was made for. The
+    functions that Relax makes of the same operators differ from it.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        builders: those of the tuned tasks by ``Task.key``; other chains stay as they are.
-        target: the resolved target.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        builders: The builder of each tuned task, by ``Task.key``. Fused operators without a builder
+            stay as they are.
+        target: The resolved target.
     """
 
     def workload(chain: FusedOperator) -> OperatorKernel | None:
@@ -69,7 +70,7 @@ def with_workloads(
 
 
 def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """The functions that ``with_workloads`` put into a network, each with its task's name."""
+    """Yield the functions that ``with_workloads`` put into a network, each with its task's name."""
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and OURS in (function.attrs or {}):
             yield str(function.attrs[OURS]), function
@@ -93,21 +94,22 @@ def to_metaschedule(
 ) -> Exported:
     """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
 
-    A workload is the operator's unscheduled function as ``ms.tune_tir`` takes it. If the operator
-    has constant inputs there are two: with and without the attribute that lets them be packed. The
-    module of a network goes into the folder as well. The functions that it calls are workloads too.
+    A workload is an operator's unscheduled function, as ``ms.tune_tir`` takes it. An operator with
+    constant inputs has two workloads: with and without the attribute that allows to pack them. If a
+    network is given, its module is written too. The functions that this module calls are workloads
+    as well.
 
     Args:
-        winners: of a run.
-        space: what they are configurations of.
-        options: of the space.
-        folder: made if it is missing.
-        network: the one that the tasks are parts of.
+        winners: The winners of a run.
+        space: The design space that their configurations belong to.
+        options: The options of the design space.
+        folder: The output folder, which is created if it is missing.
+        network: The network that the tasks are parts of, or None.
 
     Raises:
-        ConfigError: a task was tuned with templates, which are no MetaSchedule traces, or the
-            folder has a database.
-        InvalidConfigurationError: TVM makes another program of a configuration than it did.
+        ConfigError: A task was tuned with templates, which are no MetaSchedule traces, or the
+            folder has a database already.
+        InvalidConfigurationError: TVM makes another program of a configuration than before.
     """
     builders = {winner.task.name: tvm_builder(space, winner) for winner in winners}
     foreign = [name for name, builder in builders.items() if not isinstance(builder, SketchBuilder)]
@@ -144,7 +146,7 @@ def to_metaschedule(
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Record:
-    """A winner and its trace, to be recorded for one workload or several."""
+    """A winner with its trace, which is recorded for one or more workloads."""
 
     winner: Winner
     trace: Any
@@ -179,16 +181,16 @@ def _notes(options: SketchOptions, builders: Any) -> tuple[str, ...]:
 
 
 def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
-    """Write the scheduled function of each task as TVMScript, and what its parameters are.
+    """Write the scheduled function of each task as TVMScript, with comments on its parameters.
 
     Args:
-        winners: of a run.
-        space: what they are configurations of.
-        folder: made if it is missing.
+        winners: The winners of a run.
+        space: The design space that their configurations belong to.
+        folder: The output folder, which is created if it is missing.
 
     Raises:
-        ConfigError: a task is built by something else than TVM, or a file is there already.
-        InvalidConfigurationError: TVM makes another program of a configuration than it did.
+        ConfigError: A task is not built by TVM, or a file exists already.
+        InvalidConfigurationError: TVM makes another program of a configuration than before.
     """
     names = [f"{stem}.py" for stem in identifiers([winner.task.name for winner in winners])]
     unoccupied(folder, names)
@@ -207,7 +209,7 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
 
 
 def _header(winner: Winner, program: Program, constants: Collection[int]) -> list[str]:
-    """Comments that say what a function is and what its parameters are."""
+    """Comments that describe a function and its parameters."""
     task = winner.task
     took = "not measured" if winner.seconds is None else f"{winner.seconds:.3e} s"
     lines = [

@@ -1,7 +1,7 @@
-"""A tuned operator as a folder: a library, its loader, and the code that packs its weights.
+"""Delivers a tuned operator as a folder: a library, its loader, and the code that packs weights.
 
-It is a network of one kernel, with the library, manifest and loader of networks. Constants are the
-weights, and activations are passed in the layouts that the kernel reads.
+The folder is a network of one kernel, with the library, manifest and loader of networks. The
+weights are constants. Activations are passed in the layouts that the kernel reads.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ Array = NDArray[Any]
 
 
 class NotRecordedError(Exception):
-    """An operation that cannot be written down; the message names it."""
+    """An operation on arrays cannot be recorded. The message names the operation."""
 
 
 @attrs.define(kw_only=True)
 class Recording:
-    """Operations on arrays, in their order.
+    """A record of NumPy operations on arrays, in order, which ``pack.py`` can repeat.
 
     Attributes:
-        inputs: those that everything else is made of.
-        constants: other arrays that take part.
-        steps: each a name, its arguments and its keyword arguments as JSON values, in which
-            ``{"array": n}`` is the n-th of the inputs and results together.
-        fixed: numbers of inputs whose values decided something: the recording holds for these
-            values alone.
-        results: how many arrays there are, inputs among them.
+        inputs: The arrays from which all other arrays are computed.
+        constants: Other arrays that the operations use.
+        steps: The operations: a name, the arguments, and the keyword arguments as JSON values.
+            ``{"array": n}`` is the n-th array among the inputs and results.
+        fixed: Numbers of the inputs whose values decided which operations ran. The record holds
+            only for these values.
+        results: Number of arrays so far, inputs included.
     """
 
     inputs: list[Array] = attrs.field(factory=list)
@@ -66,7 +66,10 @@ class Recording:
 
     @classmethod
     def of(cls, inputs: Sequence[Array]) -> tuple[Recording, list[Array]]:
-        """A recording, and the inputs as arrays that write down what is done to them."""
+        """Start a recording.
+
+        Returns it with the inputs as arrays that record what is done to them.
+        """
         recording = cls(inputs=[np.ascontiguousarray(array) for array in inputs])
         wrapped: list[Array] = []
         for number, array in enumerate(recording.inputs):
@@ -75,27 +78,27 @@ class Recording:
         return recording, wrapped
 
     def number_of(self, array: Array) -> int | None:
-        """The number of an array that this recording knows, or None."""
+        """The number of an array in this recording. None if the array does not belong to it."""
         known = isinstance(array, Recorded) and array.recording is self
         return array.number if known else None  # type: ignore[attr-defined]
 
     def decided(self, array: Recorded) -> None:
-        """Note that the values of an array are looked at, and not only moved."""
+        """Note that code depends on the values of an array, instead of only moving them."""
         self.fixed |= self._sources[_number(array)]
 
     def step(
         self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """Do an operation and write it down.
+        """Run an operation and record it.
 
         Args:
-            name: how ``pack.py`` finds it.
-            function: does it, on plain arrays.
-            args: of the function; arrays that are known among them.
-            kwargs: of the function.
+            name: The name with which ``pack.py`` finds the operation.
+            function: A function that runs the operation on plain arrays.
+            args: The positional arguments, which may be recorded arrays.
+            kwargs: The keyword arguments.
 
         Returns:
-            The result of the function; recorded if it is an array.
+            The result of the function. If it is an array, it is recorded.
         """
         result = function(*_plain(tuple(args)), **_plain(kwargs))
         if not isinstance(result, np.ndarray):
@@ -109,12 +112,12 @@ class Recording:
         return self._wrapped(result)
 
     def changed(self, array: Recorded, sources: Sequence[Any]) -> None:
-        """Note that an array holds values of others from now on."""
+        """Note that values of other arrays were written into an array."""
         more = [self._sources[_number(source)] for source in _recorded(tuple(sources))]
         self._sources[_number(array)] = self._sources[_number(array)].union(*more)
 
     def write(self, name: str, args: Sequence[Any]) -> None:
-        """Write down an operation that makes no array."""
+        """Record an operation that returns no array."""
         self.steps.append((name, [self._written(argument) for argument in args], {}))
 
     def _wrapped(self, array: Array) -> Recorded:
@@ -146,7 +149,7 @@ class Recording:
 
 
 class Recorded(np.ndarray[Any, Any]):
-    """An array whose operations are written down; made by ``Recording.of``."""
+    """A NumPy array whose operations are recorded. ``Recording.of`` makes such arrays."""
 
     recording: Recording | None
     number: int
@@ -192,21 +195,21 @@ class Recorded(np.ndarray[Any, Any]):
         return bool(_read(self))
 
     def item(self, *args: Any) -> Any:
-        """One element, whose value counts from now on."""
+        """One element as a Python number. The recording then depends on the array's values."""
         return _read(self).item(*args)
 
     def tolist(self) -> Any:
-        """All elements, whose values count from now on."""
+        """All elements as a list. The recording then depends on the array's values."""
         return _read(self).tolist()
 
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name
-        """The array with its axes turned round."""
+        """The array with its axes reversed."""
         return self.transpose()
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """A method of arrays that is written down."""
+    """A method of arrays that records its calls."""
     plain = getattr(np.ndarray, name)
 
     def recorded(self: Recorded, *args: Any, **kwargs: Any) -> Any:
@@ -251,7 +254,7 @@ def _number(array: Recorded) -> int:
 
 
 def _recorded(values: tuple[Any, ...]) -> list[Recorded]:
-    """The recorded arrays among values, and in tuples and lists of them."""
+    """The recorded arrays among values, and in nested tuples and lists."""
     arrays: list[Recorded] = []
     for value in values:
         if isinstance(value, Recorded):
@@ -262,7 +265,7 @@ def _recorded(values: tuple[Any, ...]) -> list[Recorded]:
 
 
 def _plain(value: Any) -> Any:
-    """The same with plain arrays in place of recorded ones."""
+    """A value in which plain arrays replace recorded ones."""
     if isinstance(value, Recorded):
         return np.asarray(value)
     if isinstance(value, tuple | list):
@@ -279,19 +282,19 @@ _FORMAT = 2
 def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
     """Write the folder of an operator.
 
-    Its weights.bin holds the weights that it was measured with: random numbers, to be replaced by
-    what ``pack_weights`` makes.
+    Its ``weights.bin`` holds the random weights that the operator was measured with. Users replace
+    them with the result of ``pack_weights``.
 
     Args:
-        winner: of a run.
-        space: what it is a configuration of.
-        folder: made if it is missing.
-        threads: that it was measured with.
+        winner: A winner of a run.
+        space: The design space that its configuration belongs to.
+        folder: The output folder, which is created if it is missing.
+        threads: Number of threads that the winner was measured with.
 
     Raises:
-        TargetError: it is for another kind of processor, or there is no C compiler.
-        ConfigError: how its weights are packed cannot be written down.
-        InvalidConfigurationError: TVM makes another program of a configuration than it did.
+        TargetError: The target is another kind of processor, or there is no C compiler.
+        ConfigError: The packing of the weights cannot be recorded.
+        InvalidConfigurationError: TVM makes another program of a configuration than before.
     """
     _check_target(winner.task.target)
     check_compiler()
@@ -317,10 +320,10 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
 
 
 def _check_target(target: str) -> None:
-    """Refuse what cannot be linked here; what this CPU merely lacks, another one may have.
+    """Check that this machine can link for a target. Its CPU may lack features of the target.
 
     Raises:
-        TargetError: it is for no CPU, or for one of another architecture.
+        TargetError: The target is no CPU, or a CPU of another architecture.
     """
     resolved = tvm_target(target)
     wanted, own = architecture(host_triple(resolved)), architecture(own_triple())
@@ -335,25 +338,25 @@ def _check_target(target: str) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Packing:
-    """How an operator's constants are packed.
+    """The operations that pack an operator's constants.
 
     Attributes:
-        facts: for ``pack.py``.
-        constants: arrays that take part.
+        facts: The content of ``packing.json``, for ``pack.py``.
+        constants: Arrays that the operations use.
     """
 
     facts: dict[str, Any]
     constants: Arrays
 
     def write(self, folder: Path) -> None:
-        """Write the operators into a folder, with the code that loads them."""
+        """Write the packing operations into a folder, with ``pack.py``, which repeats them."""
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")
 
 
 def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:
-    """The operator as a network of one call."""
+    """The operator as a network of one kernel call."""
     tensors: list[Tensor] = []
     inputs: list[Tensor] = []
     for number, parameter in enumerate(program.function.params):
@@ -403,10 +406,10 @@ def _manifest(
 
 
 def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing | None:
-    """How constants are packed, or None if there are none.
+    """Record how an operator's constants are packed. None if there are no constants.
 
     Raises:
-        ConfigError: it cannot be written down.
+        ConfigError: The packing cannot be recorded.
     """
     positions = sorted(builder.operator.constants)
     if not positions:
@@ -445,7 +448,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
 
 
 def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
-    """Constants as a kernel reads them, packed by its own builder."""
+    """Pack constants with the builder of a kernel."""
     positions = sorted(builder.operator.constants)
     inputs = list(builder.inputs)
     for position, constant in zip(positions, constants, strict=True):
@@ -456,7 +459,7 @@ def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
 
 
 def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
-    """A packed array as ``pack.py`` finds it."""
+    """A reference to a packed array, for ``packing.json``."""
     number = recording.number_of(array)
     if number is None:
         raise NotRecordedError("something that leaves the recording")
@@ -464,10 +467,10 @@ def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
 
 
 def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, hint: str) -> None:
-    """See that what is written down packs other weights as the template does.
+    """Check that the recorded operations pack other weights as the template does.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: The results differ.
     """
     logical = list(builder.inputs)
     rng = np.random.default_rng(0)

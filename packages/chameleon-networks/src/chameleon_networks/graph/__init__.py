@@ -1,1 +1,1 @@
-"""Whole networks: from PyTorch or ONNX to Relax, and what there is to tune in one."""
+"""Graph passes: turn imported networks into ones to compile, and find the operators to tune."""

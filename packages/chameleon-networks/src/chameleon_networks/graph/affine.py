@@ -1,8 +1,8 @@
-"""Scales and shifts of channels, as batch normalisation leaves them, folded into the weights.
+"""Folds scales and shifts of channels, as batch normalization leaves them, into the weights.
 
-Examples are a normalisation behind a biased convolution and a layer scale behind a matrix product.
-Networks of other frameworks multiply with constant factors, too. Each is a pass over the
-activations that the weights can do beforehand.
+Examples are a normalization after a convolution with bias, and a layer scale after a matrix
+product. Networks of other frameworks also multiply by constant factors. Each is a pass over the
+activations that different weights make unnecessary.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ _SEVERAL = 2
 
 @attrs.frozen(kw_only=True, eq=False)
 class AffineChain:
-    """Neighbouring steps that scale and shift channels by constants.
+    """A sequence of operators that scale and shift channels by constants.
 
     Attributes:
-        base: the variable that they begin with.
-        axis: of its channels, at least 0; None if all have the same scale and shift.
-        scale: factor of each channel, or one for all; float64.
-        shift: what is added to each channel afterwards, likewise.
-        steps: how many there are.
+        base: The variable that the sequence begins with.
+        axis: The axis of the channels, at least 0. None if all channels have the same scale and
+            shift.
+        scale: The factor of each channel, or one factor for all, in float64.
+        shift: The number that is added to each channel afterwards, or one number for all.
+        steps: Number of operators in the sequence.
     """
 
     base: Any
@@ -51,13 +52,13 @@ class AffineChain:
 
 
 def with_folded_scales(module: Any) -> Any:
-    """The module with scales and shifts of channels folded into the weights before them.
+    """Fold scales and shifts of channels into the weights before them.
 
-    If there are no weights before them, several steps become one scale and one shift.
+    If there are no weights before them, several operators become one scale and one shift.
 
     Args:
-        module: an ``IRModule`` whose ``main`` is the network with its convolutions in their
-            framework's layouts (channels first).
+        module: An ``IRModule`` whose ``main`` is the network, with convolutions in the layouts of
+            their framework (channels first).
     """
     function = module["main"]
     chains = _chains(function)
@@ -67,7 +68,7 @@ def with_folded_scales(module: Any) -> Any:
 
 
 def _chains(function: Any) -> dict[Any, AffineChain]:
-    """The longest chains by the variable at their end."""
+    """The longest sequences of scales and shifts, by the variable at their end."""
     users: dict[Any, int] = defaultdict(int)
     bindings = bindings_of(function)
     for binding in bindings:
@@ -106,7 +107,7 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
 
 
 def _shifts_all(chain: AffineChain) -> bool:
-    """Whether all channels are shifted alike, as at the beginning of a hard sigmoid."""
+    """Whether one number is added to all channels, as at the beginning of a hard sigmoid."""
     same = chain.shift.size == 1 and bool(chain.shift.any())
     return same and bool((chain.scale == 1.0).all())
 
@@ -116,7 +117,7 @@ def _arguments(value: Any) -> list[Any]:
 
 
 def _scales(chain: AffineChain) -> bool:
-    """Whether it does more than add a bias, or adds several."""
+    """Whether a sequence does more than add a bias, or adds several."""
     return chain.steps > 1 or bool((chain.scale != 1.0).any())
 
 
@@ -126,7 +127,7 @@ def _takes_scale(value: Any) -> bool:
 
 
 def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
-    """A call that scales or shifts channels by a constant, as a chain of one step."""
+    """A call that scales or shifts channels by a constant, as a sequence of one, or None."""
     operands = _operands(value)
     if operands is None:
         return None
@@ -154,7 +155,7 @@ def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
 
 
 def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
-    """A step's variable, its constant, and whether the constant comes first."""
+    """The variable and the constant of an operator, and whether the constant comes first."""
     if operator_name(value) not in _STEPS or str(value.ty.dtype) != "float32":
         return None
     left, right = value.args
@@ -166,7 +167,7 @@ def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
 
 
 def _channel_axis(value: Any) -> int | None:
-    """The channel axis of a convolution's or product's output; None for anything else."""
+    """The channel axis of the output of a convolution or matrix product. None for other values."""
     conv = convolution_of(value)
     if conv is not None:
         return conv.channel_axis
@@ -178,7 +179,7 @@ def _channel_axis(value: Any) -> int | None:
 
 
 def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
-    """The only axis along which a constant has more than one number; None if there is none."""
+    """The only axis along which a constant has several numbers. None if there is no such axis."""
     padded = (1,) * (rank - constant.ndim) + constant.shape
     axes = [axis for axis, extent in enumerate(padded) if extent > 1]
     return axes[0] if len(axes) == 1 else None
@@ -187,7 +188,7 @@ def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
 def _per_channel(
     constant: NDArray[np.float64], shape: tuple[int, ...], axis: int | None
 ) -> NDArray[np.float64] | None:
-    """A constant as one number for each channel, or for all; None if it is something else."""
+    """A constant as one number for each channel, or one for all. None if it is something else."""
     if constant.size == 1:
         return constant.reshape(1)
     padded = (1,) * (len(shape) - constant.ndim) + constant.shape
@@ -197,7 +198,7 @@ def _per_channel(
 
 @relax.expr_functor.mutator
 class _AffineFolder(relax.PyExprMutator):
-    """Writes each chain's end anew; what comes before it is dead then."""
+    """Rewrites the end of each sequence, so that nothing reads the operators before it."""
 
     def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
@@ -223,7 +224,7 @@ class _AffineFolder(relax.PyExprMutator):
         self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
 
     def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
-        """The convolution or product with scaled weights; None if it is neither."""
+        """The convolution or matrix product before a sequence, with scaled weights, or None."""
         if not _takes_scale(producer):
             return None
         conv = convolution_of(producer)
@@ -238,7 +239,7 @@ class _AffineFolder(relax.PyExprMutator):
 
 
 def _constant(values: NDArray[np.float64], shape: tuple[int, ...], axis: int | None) -> Any:
-    """Numbers of channels as a constant that broadcasts."""
+    """A constant with one number for each channel, in a shape that broadcasts."""
     wanted = [1] * len(shape)
     if axis is not None:
         wanted[axis] = values.size

@@ -1,4 +1,4 @@
-"""Attention in a network: products of queries and keys, their softmax, and what it weights."""
+"""Finds attention in a network: a product of queries and keys, its softmax, a weighted sum."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class AttentionMatch:
     """Attention found in a graph.
 
     Attributes:
-        spec: what a kernel computes; unnamed.
-        inputs: expressions of the graph it reads, in the operator's order.
-        members: the variables that the kernel replaces, in the graph's order.
-        readers: for each input but the mask the variables of the bindings that read it for this
-            attention; None if something else reads what they compute.
+        spec: The operator that a kernel computes, without a name.
+        inputs: The expressions that the kernel reads, in the operator's order.
+        members: The variables that the kernel replaces, in the graph's order.
+        readers: For each input but the mask, the variables of the bindings that read it for this
+            attention. None if something else reads the results of these bindings.
     """
 
     spec: AttentionSpec
@@ -45,12 +45,12 @@ class AttentionMatch:
 def attentions_of(
     bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
 ) -> list[AttentionMatch]:
-    """Every attention of a network, in its order.
+    """Find every attention of a network, in order.
 
     Args:
-        bindings: of the network's function, in order.
-        values: what variables are bound to.
-        users: the bindings that read a variable; None stands for the function's result.
+        bindings: The bindings of the network's function, in order.
+        values: The expression that each variable is bound to.
+        users: The bindings that read each variable. None stands for the function's result.
     """
     finder = _Finder(bindings, values, users)
     return [match for binding in bindings if (match := finder.match(binding)) is not None]
@@ -76,7 +76,7 @@ class _Finder:
         self._scores = SoftmaxInputFinder(values)
 
     def match(self, binding: Any) -> AttentionMatch | None:
-        """The attention whose product of powers and values a binding is; None for others."""
+        """The attention whose last product is a binding. None if the binding is no such product."""
         call = binding.value
         scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
         if scores is None or not _is_product(self._values[scores.product]):
@@ -106,7 +106,10 @@ class _Finder:
         )
 
     def _four(self, scores: SoftmaxInput) -> tuple[int, int, int, int]:
-        """Shape (batch, heads, queries, keys) of scores, of which both may be one axis."""
+        """The shape of scores as (batch, heads, queries, keys).
+
+        The graph may merge batch and heads.
+        """
         batch, heads, queries, keys = four_axes(scores.shape)
         if len(scores.shape) < RANK:
             left = self._values[scores.product].args[0]
@@ -118,7 +121,7 @@ class _Finder:
         return (batch, heads, queries, keys)
 
     def _only_read_by(self, members: set[Any], output: Any) -> bool:
-        """Whether nothing else reads what the kernel does not store."""
+        """Whether only the attention itself reads the variables that its kernel does not store."""
         return all(
             user is not None and user.var in members
             for member in members
@@ -127,7 +130,7 @@ class _Finder:
         )
 
     def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
-        """The last rearrangement of the output that a layout of ours is, and those on the way."""
+        """The last rearrangement of the output that a kernel can write, with layout and steps."""
         view = view_of_all(product).reshaped(shape)
         if view is None:
             return product, TOKENS_INSIDE[0], []
@@ -160,7 +163,7 @@ class _Finder:
     def _parts(
         self, scores: SoftmaxInput, mixed: Any, shape: tuple[int, ...]
     ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-        """The operator without mask and output, and the arrays it reads."""
+        """The operator without its mask and output layout, and the arrays that it reads."""
         product = self._values[scores.product]
         left, right = product.args
         features, out_features = shape_of(left)[-1], shape_of(mixed)[-1]
@@ -175,7 +178,7 @@ class _Finder:
         return _packed(views, scores) or _apart(views, scores)
 
     def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[View]:
-        """A side of a product as views of this shape."""
+        """One side of a product as views with the given shape."""
         batch = (*shape_of(product)[:-2], *shape_of(tensor)[-2:])
         views = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
         return [view for view in views if view is not None]
@@ -184,7 +187,7 @@ class _Finder:
 def _packed(
     views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator if one array holds query, key and value, heads after heads."""
+    """The operator if one array holds query, key and value, all heads of each. Otherwise None."""
     for query in views[0]:
         same = [[view for view in part if view.source.same_as(query.source)] for part in views[1:]]
         for key in same[0]:
@@ -216,7 +219,7 @@ def _packed(
 def _apart(
     views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator if query, key and value are arrays of their own."""
+    """The operator if query, key and value are separate arrays. Otherwise None."""
     queries = list(_stored(views[0], TOKENS_INSIDE, shared=False))
     for key_view, key in _stored(views[1], KEY_LAYOUTS):
         for value_view, value in _stored(views[2], TOKENS_INSIDE):
@@ -272,7 +275,7 @@ def _stored(
 
 
 def _heads(view: View) -> int | None:
-    """How many heads a view has in memory, each of which as many neighbours may share."""
+    """How many heads of a view are stored in memory. Neighbouring heads may share one."""
     axis = view.axes[1]
     if not axis:
         return 1
@@ -282,7 +285,7 @@ def _heads(view: View) -> int | None:
 
 
 def _strided(view: View, strides: Sequence[int]) -> bool:
-    """Whether axes have these strides; heads that are shared aside."""
+    """Whether the axes of a view have the given strides. Shared heads are ignored."""
     for position, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
         parts = axis[:-1] if position == 1 and axis and axis[-1][1] == 0 else axis
         if len(parts) > 1 or (parts and parts[0][1] != stride):
@@ -291,7 +294,7 @@ def _strided(view: View, strides: Sequence[int]) -> bool:
 
 
 def _memory(view: View) -> tuple[tuple[int, int], ...]:
-    """The order in which a view walks through memory, whatever its shape."""
+    """The order in which a view walks through memory, for any shape of the view."""
     flat = view.reshaped((math.prod(view.shape),))
     return flat.axes[0] if flat is not None else tuple(p for axis in view.axes for p in axis)
 

@@ -1,4 +1,4 @@
-"""Scores of attention: what a softmax is of, their scale, and the masks that hide some."""
+"""Finds the scores of attention: the input of a softmax, its scale, and masks that hide some."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _GUARD = {"logical_not", "astype", "max", "reshape", "any"}
 
 @attrs.frozen(kw_only=True, eq=False)
 class Mask:
-    """An expression that is added to scores.
+    """An expression that is added to attention scores.
 
     Attributes:
-        value: an array if it is constant, else an expression of the graph.
-        shape: of the value, as many axes as the scores it is added to.
-        scores: shape of those.
+        value: An array if the mask is constant, else an expression of the graph.
+        shape: The shape of the mask.
+        scores: The shape of the scores that the mask is added to.
     """
 
     value: NDArray[Any] | Any
@@ -44,14 +44,14 @@ class Mask:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SoftmaxInput:
-    """The input of a softmax.
+    """The input of a softmax: scores of attention.
 
     Attributes:
-        product: the variable that is the product of queries and keys.
-        factor: what it is multiplied with.
-        masks: what is added.
-        shape: of the scores, with as many axes as they have anywhere on the way.
-        members: the variables on the way, the product included.
+        product: The variable that is the product of queries and keys.
+        factor: The factor that the product is multiplied by.
+        masks: The masks that are added to the product.
+        shape: The shape of the scores, with the most axes that they have on the way to the softmax.
+        members: The variables on the way to the softmax, ``product`` included.
     """
 
     product: Any
@@ -62,19 +62,21 @@ class SoftmaxInput:
 
 
 class SoftmaxInputFinder:
-    """Walks a graph backwards.
+    """Finds the input of a softmax by following a graph backwards.
 
     Args:
-        values: what its variables are bound to.
+        values: The expression that each variable is bound to.
     """
 
     def __init__(self, values: Mapping[Any, Any]) -> None:
         self._values = values
 
     def of_powers(self, tensor: Any) -> SoftmaxInput | None:
-        """The scores whose softmax a tensor is, shape aside; None if it is something else.
+        """Find the scores of which a tensor is the softmax, perhaps reshaped.
 
-        Rows whose scores are all minus infinity may be replaced by zeros, as torch does.
+        None for other tensors.
+
+        As in torch, zeros may replace rows whose scores are all minus infinity.
         """
         tensor, passed = self._without_neutral(tensor)
         call = self._call(tensor)
@@ -138,7 +140,7 @@ class SoftmaxInputFinder:
         return None
 
     def _hidden(self, call: Any) -> SoftmaxInput | None:
-        """Scores some of which are replaced by a number that a softmax makes zero."""
+        """Scores some of which are replaced by a number that a softmax turns into zero."""
         seen, *tensors = call.args
         numbers = [scalar_of(tensor) for tensor in tensors]
         for position, number in enumerate(numbers):
@@ -161,7 +163,7 @@ class SoftmaxInputFinder:
         return None
 
     def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
-        """The softmax that is kept unless all scores of a row are minus infinity, and the rest."""
+        """A softmax with zeros for rows of minus infinity, and that test's variables, or None."""
         condition, zeros, softmax = call.args
         softmax_call = self._call(softmax)
         constant = isinstance(zeros, tvm.ir.GenericConst)
@@ -189,7 +191,7 @@ class SoftmaxInputFinder:
         return tensor, tuple(passed)
 
     def _call(self, tensor: Any) -> Any:
-        """The call of an operator that a tensor is; None for everything else."""
+        """The operator call that a variable is bound to, or None."""
         value = self._values.get(tensor) if isinstance(tensor, relax.Var) else None
         return value if operator_name(value) else None
 
@@ -199,7 +201,7 @@ def _name(call: Any) -> str:
 
 
 def _is_neutral(call: Any) -> bool:
-    """Whether a call changes neither the numbers of a tensor nor their order in memory."""
+    """Whether a call keeps the numbers of a tensor, their dtype and their order in memory."""
     if call is None or str(call.op.name) not in _NEUTRAL:
         return False
     before, after = call.args[0].ty, call.ty
@@ -224,7 +226,7 @@ RANK = 4
 
 
 def four_axes(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Scores' shape as (batch, heads, queries, keys)."""
+    """The shape of scores, with four axes: (batch, heads, queries, keys)."""
     padded = (*(1,) * (RANK - len(shape)), *shape)
     *batch, heads, queries, keys = padded
     return (math.prod(batch), heads, queries, keys)
@@ -240,7 +242,7 @@ class Masking:
 
     @classmethod
     def of(cls, mask: Mask, scores: tuple[int, ...]) -> Masking | None:
-        """A mask with the axes of the scores; None if it has none of these shapes."""
+        """A mask with the four axes of the scores. None if its shape does not fit them."""
         shape = _mask_shape(mask, scores)
         if shape is None:
             return None
@@ -265,7 +267,7 @@ class Masking:
 
     @property
     def causal(self) -> bool:
-        """Whether the mask does nothing but hide later keys."""
+        """Whether the mask only hides later keys from each query."""
         if self.constant is None or self.computed is not None:
             return False
         seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
@@ -276,7 +278,7 @@ class Masking:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the input there is to add; empty for none."""
+        """The shape of the mask that a kernel must add. Empty if there is none."""
         if self.computed is not None:
             constant = () if self.constant is None else self.constant.shape
             return tuple(np.broadcast_shapes(self.computed_shape, constant))
@@ -286,7 +288,7 @@ class Masking:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The expression to add, if any."""
+        """The expression that a kernel must add, as a tuple. Empty if there is none."""
         if not self.shape:
             return ()
         if self.constant is None:
@@ -296,7 +298,7 @@ class Masking:
 
 
 def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
-    """The sum of masks; None if one has a shape that no kernel reads."""
+    """The sum of masks. None if a mask has a shape that no kernel reads."""
     total = Masking()
     for mask in masks:
         masking = Masking.of(mask, scores)
@@ -307,7 +309,7 @@ def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None
 
 
 def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:
-    """A mask's shape with the axes (batch, heads, queries, keys) of the scores."""
+    """The shape of a mask with the axes (batch, heads, queries, keys), or None."""
     rank = len(mask.scores)
     shape = (*(1,) * (rank - len(mask.shape)), *mask.shape)
     leading, whole = shape[:-2], mask.scores[:-2]
@@ -331,14 +333,16 @@ def readers_of(
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
 ) -> tuple[tuple[Any, ...], ...] | None:
-    """For each input those that read it; None if others read what is between it and a product.
+    """The variables that read each input of an attention.
+
+    None if something else reads a variable between an input and a product.
 
     Args:
-        inputs: the arrays that queries, keys and values are views of.
-        members: what the kernel replaces.
-        products: of queries and keys, and of powers and values.
-        values: what variables are bound to.
-        users: the bindings that read a variable; None stands for the function's result.
+        inputs: The arrays that queries, keys and values are views of.
+        members: The variables that the kernel replaces.
+        products: The product of queries and keys, and that of softmax and values.
+        values: The expression that each variable is bound to.
+        users: The bindings that read each variable. None stands for the function's result.
     """
     readers: list[dict[Any, None]] = [{} for _ in inputs]
     between: set[Any] = set()

@@ -1,4 +1,4 @@
-"""The chains of a network: each operator worth tuning, with what is fused into its kernel."""
+"""Finds the operators of a network that are worth tuning, with the operators to fuse into each."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from chameleon_networks.graph.typed_operators import TypedOperators
 
 
 def chains_of(module: Any) -> list[FusedOperator]:
-    """The chains of a prepared network, in its order.
+    """Find the fused operators of a prepared network, in order.
 
-    A chain is a convolution or matrix product in float32, with the bias, the residual and the
-    activation that follow it. Nothing else may use these. A chain is also an attention, from the
-    product of queries and keys to that of weights and values.
+    A fused operator is a convolution or matrix product in float32. The bias, the residual and the
+    activation that follow it belong to it, if nothing else uses them. It can also be an attention,
+    from the product of queries and keys to the weighted sum of values.
 
-    If data and weights are dequantized 8-bit integers, the kernel computes with these. It also
-    quantizes the result if all that reads it is one ``quantize``. If data are widened from bfloat16
-    or float16, and weights are numbers of it, the chain is one of that type. So is its result if
-    all that reads it rounds it.
+    If data and weights are dequantized 8-bit integers, the kernel computes with the integers. It
+    also quantizes the result if one ``quantize`` is the only reader. If data are widened from
+    bfloat16 or float16, and the dtype can represent the weights, the operator has that dtype. So
+    does its result if every reader rounds it.
 
     Args:
-        module: what ``prepared`` returned.
+        module: The module that ``prepared`` returned.
 
     Raises:
-        ConfigError: an operator cannot be what it says.
+        ConfigError: The attributes of an operator contradict each other.
     """
     return list(_Finder(module["main"], Steps(module)).chains())
 
@@ -93,7 +93,7 @@ class _Finder:
             yield longer
 
     def _with_move(self, chain: FusedOperator) -> FusedOperator:
-        """The chain reading images as they come, moved to channels last for it alone."""
+        """Let an operator read its image before a permutation that only it reads."""
         spec, data = chain.spec, chain.inputs[0]
         move: Any = self._values.get(data)
         if (
@@ -113,7 +113,7 @@ class _Finder:
         )
 
     def _extended(self, chain: FusedOperator) -> FusedOperator:
-        """The chain with all that follows and can be computed in registers."""
+        """Add all following operators that the kernel can compute in registers."""
         passed: list[Any] = []
         variable = chain.last
         while True:
@@ -148,7 +148,7 @@ class _Finder:
 
 
 def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator | None:
-    """The chain with one more operator at its end, or None if it does not fit."""
+    """A fused operator with one more operator at its end. None if that operator does not fit."""
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     longer = attrs.evolve(chain, members=(*chain.members, *passed))
@@ -160,7 +160,7 @@ def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator |
 
 
 def _with_sum(chain: FusedOperator, spec: FusedSpec, call: Any) -> FusedOperator | None:
-    """The chain with a bias or a residual added."""
+    """A fused operator with a bias or a residual added, or None."""
     other = next(a for a in call.args if not any(a.same_as(member) for member in chain.members))
     if isinstance(other, tvm.ir.GenericConst):
         bias = None if spec.bias else _bias(array_of(other), spec, call)
@@ -175,7 +175,7 @@ def _with_sum(chain: FusedOperator, spec: FusedSpec, call: Any) -> FusedOperator
 
 
 def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
-    """A constant as one number per channel, or None if it is something else."""
+    """A constant as one number per channel. None if it is something else."""
     rank = len(shape_of(call))
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
     axis = 1 if first else rank - 1

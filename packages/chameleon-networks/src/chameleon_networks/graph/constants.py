@@ -1,7 +1,7 @@
-"""Operators on constants, computed in NumPy.
+"""Computes operators on constants in NumPy.
 
-Relax's ``FoldConstant`` compiles a function for every operator it evaluates. For a network full of
-batch normalisations that takes longer than tuning one of its layers.
+Relax's ``FoldConstant`` compiles a function for every operator that it evaluates. For a network
+with many batch normalizations, that takes longer than tuning one of its layers.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 
 
 def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
-    """Evaluates a call by a function of it and its first arguments, all of which are constant.
+    """Make an evaluator of calls whose first arguments are all constant.
 
     Args:
-        count: of these arguments; None for all.
-        function: gives None if it does not know the call.
+        count: Number of these arguments. None means all.
+        function: Gets the call and its constants. Returns None if it cannot compute the call.
     """
 
     def evaluated(call: Any, known: Known) -> Array | None:
@@ -68,7 +68,7 @@ def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
 
 
 def integers(argument: Any) -> list[int]:
-    """The numbers of a shape, or of a tuple of constants."""
+    """The numbers of a shape expression, or of a tuple of constants."""
     values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
     return [int(getattr(number, "value", number)) for number in values]
 
@@ -91,7 +91,7 @@ def _arange(call: Any, *bounds: Array) -> Array:
 
 
 def _full(call: Any, known: Known) -> Array | None:
-    """An array of one number; only the number has to be constant, as the shape is always known."""
+    """``full``: an array of one number. Only the number must be constant, as the shape is known."""
     value = known(call.args[1])
     return None if value is None else np.full([int(e) for e in call.ty.shape], value)
 
@@ -155,7 +155,7 @@ def _reduced(call: Any, value: Array) -> Array:
 
 
 def _normalised(call: Any, value: Array, *factors: Array) -> Array:
-    """A normalisation by the mean and variance of numbers that are constants themselves."""
+    """Instance, layer or group normalization of a constant."""
     known, shape, rank = call.attrs, value.shape, value.ndim
     over = {int(axis) % rank for axis in known.axes}
     layers = operator_name(call) == "relax.nn.layer_norm"
@@ -216,17 +216,17 @@ _EVALUATED: dict[str, Evaluate] = {
 
 
 def fold_constants(module: Any) -> Any:
-    """The module with every cheap operator on constants replaced by its value.
+    """Replace every cheap operator on constants by its value.
 
     Args:
-        module: an ``IRModule`` of Relax functions.
+        module: An ``IRModule`` of Relax functions.
     """
     return rewritten(module, _ConstantFolder(module))
 
 
 @relax.expr_functor.mutator
 class _ConstantFolder(relax.PyExprMutator):
-    """Evaluates calls as it meets them; what it folded earlier is a constant to what follows."""
+    """Evaluates calls in order, so that a folded call is a constant for later ones."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -259,23 +259,23 @@ class _ConstantFolder(relax.PyExprMutator):
 
 
 def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
-    """An array as one matrix, which may be repeated for every sample; None for a batch of them.
+    """The matrix of an array that repeats it for every sample. None if the matrices differ.
 
-    PyTorch writes a linear layer on permuted states of several samples as such a batch.
+    PyTorch writes a linear layer on permuted states of several samples as such an array.
 
     Args:
-        array: of two axes at least.
+        array: An array of at least two axes.
     """
     matrices = array.reshape(-1, *array.shape[-2:])
     return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
-    """The value of a call whose tensor arguments are constants; None if it is not one.
+    """The value of a call whose tensor arguments are constants. None if it cannot be computed.
 
     Args:
-        call: a call of a Relax operator.
-        known: values of variables.
+        call: A call of a Relax operator.
+        known: The values of variables.
     """
     evaluated = _EVALUATED.get(operator_name(call))
     result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
@@ -283,7 +283,7 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
 
 
 def is_elementwise(value: Any) -> bool:
-    """Whether an expression is a call whose numbers ``evaluate`` computes place by place."""
+    """Whether an expression is a call of an element-wise operator that ``evaluate`` supports."""
     return operator_name(value) in {*_ELEMENTWISE, "relax.nn.leakyrelu"}
 
 
@@ -298,16 +298,16 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
 
 
 def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
-    """A constant operand as one number per channel; None if it is something else.
+    """A constant operand as one number per channel. None if it is something else.
 
     Args:
-        constant: what is broadcast to a tensor.
-        rank: number of the tensor's axes.
-        axis: of its channels.
-        channels: how many there are.
+        constant: The constant, which broadcasts to a tensor.
+        rank: Number of axes of the tensor.
+        axis: The axis of the tensor's channels.
+        channels: Number of channels.
 
     Returns:
-        Shape (channels,).
+        An array of shape (channels,).
     """
     shape = (1,) * (rank - constant.ndim) + constant.shape
     if shape == (1,) * rank:
@@ -322,7 +322,10 @@ def constant_of(array: Array) -> Any:
 
 
 def array_of(constant: Any) -> Array:
-    """A Relax constant as an array, which must not be written: its memory is the constant's."""
+    """A Relax constant as an array.
+
+    Do not write to the array, which shares the constant's memory.
+    """
     if str(constant.value.dtype) not in _IN_NUMPY:
         copy: Array = constant.value.numpy()
         return copy

@@ -1,4 +1,4 @@
-"""A fused operator of a network: what is worth tuning, with what its kernel computes besides."""
+"""A fused operator: an operator worth tuning, with the operators that its kernel computes too."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 @attrs.frozen(kw_only=True, eq=False)
 class Constants:
-    """The constants of an operator, in the order in which operators take them.
+    """The constants of a fused operator, in the order of the operator's inputs.
 
     Attributes:
-        weights: logical ones, output channels first.
-        scale: of each output channel's sums, of an operator of whole numbers.
-        bias: of each output channel.
-        quantization: what such an operator needs besides, the same for all channels.
+        weights: The weights, output channels first.
+        scale: For an operator on integers, the scale of each output channel's sums.
+        bias: The bias of each output channel.
+        quantization: For an operator on integers, the zero points and scales that all channels
+            share.
     """
 
     weights: NDArray[Any] | None = None
@@ -27,24 +28,24 @@ class Constants:
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Those that there are."""
+        """The constants that are not None."""
         known = (self.weights, self.scale, self.bias, self.quantization)
         return tuple(array for array in known if array is not None)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class FusedOperator:
-    """One tuned kernel's place in a network.
+    """An operator of a network with the operators that one kernel computes together with it.
 
     Attributes:
-        spec: what the kernel computes; unnamed.
-        inputs: expressions of the graph it reads: data, then for a batch of products the right
-            side, otherwise the residual if there is one. Attention has its own order.
-        constants: what it computes with besides.
-        members: the variables that the kernel replaces; the last one is what it computes.
-        readers: for each operand the variables of the bindings that read it for the chain, if these
-            are not its first member. Attention's operands are rearranged first. None if something
-            else reads what an operand is rearranged to.
+        spec: The operator that the kernel computes, without a name.
+        inputs: The expressions that the kernel reads: the data, then the right side of a batch of
+            products, or else the residual if there is one. Attention has its own order.
+        constants: The constants that the kernel reads.
+        members: The variables that the kernel replaces. The last one is the kernel's result.
+        readers: For each operand, the variables of the bindings that read it for this operator.
+            Empty if the first member reads them. The operands of attention may be rearranged first.
+            None if something else reads such a rearranged operand.
     """
 
     spec: OperatorSpec
@@ -55,7 +56,7 @@ class FusedOperator:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """Those of the inputs that are multiplied; not what is added, a residual or a mask."""
+        """The inputs that are multiplied, without those that are added: a residual or a mask."""
         spec = self.spec
         if isinstance(spec, FusedSpec):
             return self.inputs[:1]
@@ -64,5 +65,5 @@ class FusedOperator:
 
     @property
     def last(self) -> Any:
-        """The variable whose value the kernel computes."""
+        """The variable of the kernel's result."""
         return self.members[-1]

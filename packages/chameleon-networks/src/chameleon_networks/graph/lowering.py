@@ -1,4 +1,4 @@
-"""Operators that later passes or TVM's code cannot deal with, as others that they can."""
+"""Replaces operators that later passes or TVM cannot handle by operators that they can."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MOST_FACTORS = 4
 
 
 def lowered(module: Any) -> Any:
-    """The module without operators that later steps cannot deal with.
+    """Replace the operators of a module that later passes cannot handle.
 
     Args:
-        module: an ``IRModule`` of Relax functions in normal form, as it was imported.
+        module: An ``IRModule`` of Relax functions in normal form, as it was imported.
     """
     return rewritten(module, _Lowering(module))
 
 
 @relax.expr_functor.mutator
 class _Lowering(relax.PyExprMutator):
-    """Replaces calls one by one."""
+    """Replaces operator calls one at a time."""
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
@@ -39,12 +39,12 @@ class _Lowering(relax.PyExprMutator):
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
-    """``ConvertLayout`` reads freed memory if an operator that drops an axis has no layout."""
+    """A reshape, since ``ConvertLayout`` reads freed memory at operators that drop an axis."""
     return relax.op.reshape(call.args[0], call.ty.shape)
 
 
 def _permuted(call: Any, _emit: Any) -> Any:
-    """``ConvertLayout`` takes axes that are counted from the end for others."""
+    """A permutation with axes from the front; ``ConvertLayout`` misreads those from the end."""
     axes = call.attrs.axes
     if axes is None or all(int(axis) >= 0 for axis in axes):
         return None
@@ -52,7 +52,7 @@ def _permuted(call: Any, _emit: Any) -> Any:
 
 
 def _stacked(call: Any, emit: Any) -> Any:
-    """``ConvertLayout`` cannot have a stack, whose tensors have another rank than it has."""
+    """A concatenation in place of ``stack``, whose change of rank breaks ``ConvertLayout``."""
     shape = [int(extent) for extent in call.ty.shape]
     axis = int(call.attrs.axis) % len(shape)
     shape[axis] = 1
@@ -67,7 +67,7 @@ def _parts(value: Any, emit: Any) -> list[Any]:
 
 
 def _comparison(call: Any, emit: Any) -> Any:
-    """LLVM has no comparison of floating-point numbers that are booleans."""
+    """A comparison of booleans, computed in int8; LLVM has no code for it."""
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
@@ -75,7 +75,10 @@ def _comparison(call: Any, emit: Any) -> Any:
 
 
 def _number(call: Any, _emit: Any) -> Any:
-    """TVM has no code for a function of LLVM's, such as ``tanh``, of vectors of bool as floats."""
+    """A conversion of bool to float as a choice of 0 or 1.
+
+    TVM has no code for functions such as ``tanh`` of vectors that are converted from bool.
+    """
     kind = str(call.ty.dtype)
     if str(call.args[0].ty.dtype) != "bool" or not kind.startswith("float"):
         return None
@@ -83,7 +86,7 @@ def _number(call: Any, _emit: Any) -> Any:
 
 
 def _full(call: Any, emit: Any) -> Any:
-    """Infinity has no way into TVM's ``full``."""
+    """``full`` with an infinite number, which TVM cannot represent, as a broadcast constant."""
     value = call.args[1]
     if not isinstance(value, tvm.ir.GenericConst):
         return None
@@ -94,7 +97,7 @@ def _full(call: Any, emit: Any) -> Any:
 
 
 def _take(call: Any, _emit: Any) -> Any:
-    """TVM's fast mode reads beyond the array if an index is out of range."""
+    """``take`` with clipped indices, since TVM's fast mode may read beyond the array."""
     if str(call.attrs.mode) != "fast":
         return None
     axis = call.attrs.axis
@@ -120,8 +123,19 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(call.args[0], 0)
 
 
+def _divided(call: Any, _emit: Any) -> Any:
+    """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
+    divisor = call.args[1]
+    if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
+        return None
+    number = array_of(divisor)
+    if number.size != 1 or number.any():
+        return None
+    return relax.op.multiply(call.args[0], constant_of(np.copysign(np.inf, number)))
+
+
 def _power(call: Any, emit: Any) -> Any:
-    """A small whole power as products: ``pow`` is a call for each number, and not of integers."""
+    """A small integer power as products, since ``pow`` is slow and does not take integers."""
     base, exponent = call.args
     if not isinstance(exponent, tvm.ir.GenericConst) or array_of(exponent).size != 1:
         return None
@@ -135,14 +149,15 @@ def _power(call: Any, emit: Any) -> Any:
 
 
 def _place_of_extreme(call: Any, emit: Any) -> Any:
-    """TVM's first candidate is at -1, and stays if all numbers are the least one of their dtype."""
+    """``argmax`` and ``argmin``; TVM returns -1 if all numbers are the extreme of their dtype."""
     return relax.op.maximum(emit(call), relax.const(0, str(call.ty.dtype)))
 
 
 def _hyperbolic(call: Any, emit: Any) -> Any:
-    """``sinh`` and ``cosh``, which LLVM lacks for vectors; log 2 keeps them from overflowing early.
+    """``sinh`` and ``cosh``, which LLVM lacks for vectors.
 
-    The difference of two numbers near one loses digits, which Taylor's series does not.
+    Subtracting log 2 in the exponent avoids an early overflow. Near zero, the difference of two
+    numbers would lose digits, so that Taylor's series is used there.
     """
     x, kind = call.args[0], str(call.ty.dtype)
     zero, one, log2 = (relax.const(number, kind) for number in (0.0, 1.0, math.log(2.0)))
@@ -173,6 +188,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,
+    "relax.divide": _divided,
     "relax.power": _power,
     "relax.scatter_elements": _scattered,
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),

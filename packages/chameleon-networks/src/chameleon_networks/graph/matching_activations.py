@@ -1,8 +1,8 @@
-"""Activations found in a graph by what they compute, however a framework has written them.
+"""Finds activations in a graph by their values, however a framework has written them.
 
 A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next. A
-value computed from one variable alone, element by element, is a function of one number. It is
-evaluated at some points and compared with the activations that kernels have.
+value that is computed element by element from one variable alone is a function of one number. It is
+evaluated at some points, and compared with the activations that kernels support.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class FoundActivation:
     """An activation in a graph.
 
     Attributes:
-        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
-        members: variables of its operators; the last one is its result.
+        name: One of ``spec.ACTIVATIONS``, or a name that ``spec.leaky_relu`` makes.
+        members: The variables of the activation's operators. The last one is the result.
     """
 
     name: str
@@ -43,12 +43,13 @@ class FoundActivation:
 def activation_after(
     variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
 ) -> FoundActivation | None:
-    """The activation that a variable goes through, if nothing else reads it on the way.
+    """The activation that follows a variable, if nothing else reads its intermediate values.
 
     Args:
-        variable: what may be activated.
-        users: the bindings that read each variable; None among them for the function's result.
-        values: by variable.
+        variable: The variable before the activation.
+        users: The bindings that read each variable. None among them stands for the function's
+            result.
+        values: The expression that each variable is bound to.
     """
     if len(shape_of(variable)) == 0:
         return None
@@ -78,7 +79,7 @@ def activation_after(
 
 
 def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
-    """Variables computed from a variable, in the order of the graph, as they become known."""
+    """Yield variables that are computed from a variable, in an order that their operands allow."""
     waiting = [user for user in users[variable] if user is not None]
     seen: set[Any] = set()
     for _ in range(_MOST):
@@ -100,7 +101,7 @@ def _is_ready(binding: Any, seen: set[Any], variable: Any) -> bool:
 
 
 def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
-    """Whether a value is computed place by place from known variables and single numbers."""
+    """Whether a value is computed element by element from known variables and single numbers."""
     return is_elementwise(value) and all(
         argument in known
         if isinstance(argument, relax.Var)
@@ -110,7 +111,7 @@ def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
 
 
 def _named(outputs: Any) -> str | None:
-    """The activation that has these values at the points."""
+    """The activation that has the given values at ``_POINTS``, or None."""
     names = [*ARRAYS]
     if outputs.shape == _POINTS.shape:
         slope = float(outputs[0] / _POINTS[0])

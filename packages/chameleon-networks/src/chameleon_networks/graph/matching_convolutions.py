@@ -1,4 +1,4 @@
-"""Convolutions of a network: which calls they are, and what they are as operators."""
+"""Finds the convolutions of a network, and describes them as operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANK
 
 
 def channels_last_layouts() -> dict[str, list[str]]:
-    """The argument of ``ConvertLayout`` that puts every convolution's images into channels last."""
+    """The argument of ``ConvertLayout`` that puts all images of convolutions in channels last."""
     layouts = {}
     for ranks, filters in ((CONVOLUTION_RANKS, "O{}I"), (TRANSPOSED_RANKS, "I{}O")):
         for name, rank in ranks.items():
@@ -33,13 +33,13 @@ def channels_last_layouts() -> dict[str, list[str]]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ConvolutionCall:
-    """A call of a convolution, transposed or not, with constant weights.
+    """A call of an ordinary or transposed convolution with constant weights.
 
     Attributes:
-        call: the call.
-        layout: of its images.
-        weights: the filters, shape (O, I of a group, spatial axes); of a transposed one
-            (I, O of a group, spatial axes).
+        call: The call.
+        layout: The layout of the images.
+        weights: The filters, of shape (O, I of a group, spatial axes). Those of a transposed
+            convolution have the shape (I, O of a group, spatial axes).
     """
 
     call: Any
@@ -58,7 +58,7 @@ class ConvolutionCall:
 
     @property
     def input(self) -> tuple[int, ...]:
-        """The input's shape (N, C, spatial axes)."""
+        """The shape of the input, as (N, C, spatial axes)."""
         shape = shape_of(self.call.args[0])
         if is_channels_last(self.layout):
             n, *spatial, c = shape
@@ -73,16 +73,20 @@ class ConvolutionCall:
         return int(self.weights.shape[0])
 
     def numbers(self, attribute: str) -> tuple[int, ...]:
-        """An attribute of the call that has a number for each axis or side."""
+        """An attribute of the call with a number for each axis or side, such as the padding."""
         return tuple(int(value) for value in getattr(self.call.attrs, attribute))
 
     @property
     def channel_axis(self) -> int:
-        """Which axis of input and output channels are."""
+        """The axis of the channels, in the input and in the output."""
         return self.rank + 1 if is_channels_last(self.layout) else 1
 
     def scaled(self, scale: NDArray[Any]) -> Any:
-        """The call with every output channel multiplied, by numbers of shape (O,)."""
+        """The call with the weights of each output channel multiplied by a factor.
+
+        Args:
+            scale: The factors, of shape (O,).
+        """
         factors = scale
         if self.transposed:
             groups = int(self.call.attrs.groups)
@@ -97,14 +101,14 @@ class ConvolutionCall:
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
-    """The convolution that an expression is; None if it is none, or its weights vary.
+    """The convolution that an expression calls. None if it calls none, or if the weights vary.
 
     Args:
-        value: any expression.
-        numbers: weights in the place of its own, which need not be constant then.
+        value: Any expression.
+        numbers: Weights to use instead of those in the call, which then need not be constant.
 
     Raises:
-        ConfigError: it has layouts that no importer writes.
+        ConfigError: The convolution has layouts that no importer writes.
     """
     name = operator_name(value)
     if name not in CONVOLUTION_RANKS and name not in TRANSPOSED_RANKS:
@@ -123,7 +127,7 @@ def layout_of(call: Any) -> str:
     """The layout of a convolution's images.
 
     Raises:
-        ConfigError: it has layouts that no importer writes.
+        ConfigError: The convolution has layouts that no importer writes.
     """
     name = str(call.op.name)
     rank = CONVOLUTION_RANKS.get(name) or TRANSPOSED_RANKS[name]
@@ -142,7 +146,7 @@ def layout_of(call: Any) -> str:
 
 
 def convolution_operator(conv: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
-    """The operator that a convolution which is not transposed is, and its weights."""
+    """The operator of a convolution that is not transposed, and its weights."""
     groups, shape, filters = int(conv.call.attrs.groups), conv.input, conv.weights
     common: dict[str, Any] = {
         "input": shape,

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of a graph as operators in float32."""
+"""Describes the convolutions and matrix products of a graph as operators in float32."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MATRIX = 2
 
 @attrs.frozen(kw_only=True, eq=False)
 class Product:
-    """A convolution or matrix product.
+    """A convolution or a matrix product of a graph.
 
     Attributes:
-        spec: what it is in float32.
-        inputs: what it reads.
-        weights: logical ones, output channels first; None of a product of two tensors.
+        spec: The operator in float32.
+        inputs: The expressions that it reads.
+        weights: The weights, output channels first. None for a product of two tensors.
     """
 
     spec: OperatorSpec
@@ -35,11 +35,11 @@ class Product:
 
 
 def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | None:
-    """The convolution or matrix product that an expression is; None for another one.
+    """The convolution or matrix product that an expression calls. None for other expressions.
 
     Args:
-        value: any expression.
-        numbers: weights in the place of its own, which need not be constant then.
+        value: Any expression.
+        numbers: Weights to use instead of those in the call, which then need not be constant.
     """
     conv = convolution_of(value, numbers)
     if conv is not None and not conv.transposed:

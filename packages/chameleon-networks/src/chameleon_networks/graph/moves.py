@@ -1,4 +1,4 @@
-"""Moves of data that need not happen: permutations and reshapes removed from a graph."""
+"""Removes permutations and reshapes from a graph that need not move data."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Axes = tuple[int, ...]
 
 @attrs.frozen(kw_only=True)
 class PermutedReshape:
-    """A reshape of a permuted tensor in another order of steps.
+    """A permutation, a reshape and another permutation, in place of a permutation and a reshape.
 
     Attributes:
-        first: axes that the tensor is permuted to first.
-        shape: what it is reshaped to then.
-        last: axes that the result is permuted to last.
+        first: The axes of the first permutation.
+        shape: The shape after the reshape.
+        last: The axes of the last permutation.
     """
 
     first: Axes
@@ -40,11 +40,11 @@ class PermutedReshape:
 
 
 def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether a permutation leaves all elements where they are: it moves axes of one index only.
+    """Whether a permutation keeps the order of all elements: it moves only axes of extent 1.
 
     Args:
-        axes: where each axis of the result comes from.
-        shape: of what is permuted.
+        axes: For each axis of the result, the axis of the tensor that it comes from.
+        shape: The shape of the tensor.
     """
     moving = [axis for axis in axes if shape[axis] != 1]
     return moving == sorted(moving)
@@ -53,16 +53,16 @@ def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
 def through_reshape(
     shape: Sequence[int], axes: Sequence[int], reshaped: Sequence[int]
 ) -> PermutedReshape:
-    """A permutation and a reshape, with the permutation last as far as that is possible.
+    """Replace a permutation and a reshape by a reshape and a permutation, as far as possible.
 
-    Axes that are merged have to be neighbours before, which may take a permutation of their own.
-    Apart from that the order is the original tensor's: a channel shuffle of images in NCHW that
-    are kept in NHWC becomes one in NHWC.
+    Axes that the reshape merges must be neighbours before it, which may need a permutation first.
+    Apart from that, the order is that of the original tensor. For example, a channel shuffle of
+    images in NCHW that are stored in NHWC becomes a shuffle in NHWC.
 
     Args:
-        shape: of the tensor.
-        axes: where each axis of the permuted tensor comes from.
-        reshaped: what the permuted tensor is reshaped to, with as many elements.
+        shape: The shape of the tensor.
+        axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.
+        reshaped: The shape that the permuted tensor is reshaped to.
     """
     blocks = _blocks([shape[axis] for axis in axes], reshaped)
     origins = [tuple(axes[position] for position in inside) for inside, _ in blocks]
@@ -81,14 +81,14 @@ def through_reshape(
 
 
 def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes, Axes]:
-    """A permutation and a reduction that drops axes, with the reduction first.
+    """Replace a permutation and a reduction by a reduction and a permutation.
 
     Args:
-        axes: where each axis of the permuted tensor comes from.
-        reduced: axes of the permuted tensor that are reduced.
+        axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.
+        reduced: The axes of the permuted tensor that are reduced.
 
     Returns:
-        The tensor's axes that are reduced, and what the result is permuted to.
+        The axes of the tensor to reduce, and the axes of the permutation of the result.
     """
     dropped = tuple(axes[axis] for axis in reduced)
     remaining = [axis for position, axis in enumerate(axes) if position not in reduced]
@@ -96,7 +96,7 @@ def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes
 
 
 def _blocks(shape: Sequence[int], reshaped: Sequence[int]) -> list[tuple[Axes, Axes]]:
-    """The smallest runs of axes before and after a reshape that hold the same elements."""
+    """The smallest groups of axes before and after a reshape that hold the same elements."""
     blocks: list[tuple[Axes, Axes]] = []
     here = there = 0
     while here < len(shape) or there < len(reshaped):
@@ -141,21 +141,21 @@ _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 
 
 def without_moves(module: Any) -> Any:
-    """The module with fewer permutations and reshapes.
+    """Reduce the permutations and reshapes of a module.
 
     Element-wise operators, concatenations, splits, reductions, resizes and most reshapes are
-    computed before the permutations of their inputs. Two permutations which undo each other meet
-    and vanish. Reshapes of reshapes become one, and resizes to the same size none.
+    computed before the permutations of their inputs. So permutations that undo each other meet and
+    vanish. Reshapes of reshapes become one reshape, and resizes to the same size are removed.
 
     Args:
-        module: an ``IRModule`` of Relax functions in normal form.
+        module: An ``IRModule`` of Relax functions in normal form.
     """
     return rewritten(module, _Mover(module))
 
 
 @relax.expr_functor.mutator
 class _Mover(relax.PyExprMutator):
-    """Keeps for every variable that is a permutation or reshape what it is one of."""
+    """Notes the source of every variable that is a permutation or a reshape."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -232,7 +232,7 @@ class _Mover(relax.PyExprMutator):
         return reshaped
 
     def _reshape_permuted(self, source: Any, shape: tuple[int, ...], variable: Any) -> Any | None:
-        """A reshape of a permutation as a permutation of a reshape, if that moves less."""
+        """Replace a reshape of a permutation by a permutation of a reshape, if that saves moves."""
         origin, axes = self._permuted[source]
         passed = through_reshape(shape_of(origin), axes, shape)
         still = moves_nothing(passed.first, shape_of(origin))
@@ -243,7 +243,7 @@ class _Mover(relax.PyExprMutator):
         return self._permute(reshaped, passed.last)
 
     def _undone(self, variable: Any, axes: tuple[int, ...]) -> bool:
-        """Whether some permutation that a value meets later undoes one of it."""
+        """Whether a later permutation of a variable would undo the permutation ``axes``."""
         inverse = tuple(axes.index(axis) for axis in range(len(axes)))
         variables = [variable]
         for current in variables:
@@ -258,7 +258,10 @@ class _Mover(relax.PyExprMutator):
         return False
 
     def _concatenated(self, call: Any) -> Any | None:
-        """The concatenation of unpermuted inputs, permuted; None if they differ."""
+        """A permutation of the concatenated unpermuted inputs.
+
+        None if the inputs' permutations differ.
+        """
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
         known = [self._permuted.get(field) for field in fields]
         moves = [move for move in known if move is not None]
@@ -294,7 +297,7 @@ class _Mover(relax.PyExprMutator):
         return self._permute(self.builder_.emit(reduction), axes if keep else order)
 
     def _resized(self, call: Any) -> Any | None:
-        """A resize of unpermuted images in the layout that they have."""
+        """A resize of unpermuted images, in the layout that they have."""
         source = call.args[0]
         if (
             shape_of(source) == shape_of(call)
@@ -323,7 +326,10 @@ class _Mover(relax.PyExprMutator):
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
-        """The operator on unpermuted inputs, permuted; None if they differ."""
+        """A permutation of the operator on unpermuted inputs.
+
+        None if the inputs' permutations differ.
+        """
         shape = shape_of(call)
         axes = None
         arguments = []
@@ -358,13 +364,13 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     """The shape of a tensor.
 
     Raises:
-        ConfigError: not every extent is known.
+        ConfigError: An extent is not known.
     """
     return extents_of(getattr(expression, "ty", expression))
 
 
 def axes_of(call: Any) -> tuple[int, ...]:
-    """The order that a ``permute_dims`` puts its input's axes in."""
+    """The axes of a ``permute_dims``, counted from the front."""
     count = len(shape_of(call))
     axes = call.attrs.axes
     return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)

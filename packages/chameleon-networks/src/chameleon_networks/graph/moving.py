@@ -1,7 +1,7 @@
-"""Moves and selections of decoded numbers, computed on encoded ones; and one type of bytes, uint8.
+"""Moves and selects quantized numbers instead of dequantized ones, and uses only uint8 for bytes.
 
-``DECODE`` commutes with whatever only moves or selects. If a network decodes, pools by the maximum
-and encodes again with equal parameters, the numbers are those that there were before.
+``DECODE`` commutes with operators that only move or select numbers. If a network decodes, pools by
+the maximum and encodes again with equal parameters, it can pool the encoded numbers.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ _BOUNDS = frozenset({"relax.maximum", "relax.minimum"})
 
 
 def is_carrying(value: Any) -> bool:
-    """Whether an expression's numbers are all among those that it reads."""
+    """Whether an expression only moves or selects the numbers that it reads."""
     if isinstance(value, relax.TupleGetItem | relax.Tuple):
         return True
     return operator_name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
 
 
 def with_encoded_moves(module: Any) -> Any:
-    """The module with moves and selections of decoded numbers made before ``DECODE``.
+    """Move and select encoded numbers instead of decoded ones.
 
-    An ``ENCODE`` behind a ``DECODE`` of equal parameters vanishes, moves of decoded constants are
-    computed, and encoded int8 becomes uint8, which is what kernels read. Numbers of floating types
-    are moved only if all that reads the result encodes it. One function decodes and moves
-    elsewhere, and attention is known by its moves.
+    An ``ENCODE`` after a ``DECODE`` of equal parameters is removed, and moves of decoded constants
+    are computed. Encoded int8 becomes uint8, which kernels read. Encoded floating-point numbers are
+    moved only if every reader of the result encodes it. Elsewhere one function decodes and moves
+    them, and attention is recognized by its moves.
 
     Args:
-        module: an ``IRModule`` of Relax functions in normal form.
+        module: An ``IRModule`` of Relax functions in normal form.
     """
     return rewritten(module, _Mover(module))
 
 
 @attrs.define(eq=False)
 class _Known:
-    """Facts about a block's variables, which cannot be read in another one.
+    """Facts about the variables of one block.
 
     Attributes:
-        decoded: steps of decoded variables.
-        unsigned: for variables of int8 the same numbers in uint8, with 128 added.
-        encoded: what variables were encoded to.
-        clipped: for what was clipped the step before, and the bounds.
-        padded: for what was padded with zeros the step before: it is among what that gives, too.
-        real: for what was encoded of those the variable before.
+        decoded: For each decoded variable, the step that decodes it.
+        unsigned: For variables of int8, the variable with the same numbers plus 128 in uint8.
+        encoded: For each variable, the steps that encode it and their results.
+        clipped: For each clipped variable, the step that decoded its source, and the bounds.
+        padded: For each variable that was padded with zeros, the step that decoded its source.
+        real: For each encoded variable whose source was padded, that source.
     """
 
     decoded: dict[Any, Step] = attrs.field(factory=dict)
@@ -86,7 +86,7 @@ class _Known:
 
 @relax.expr_functor.mutator
 class _Mover(relax.PyExprMutator):
-    """Keeps for every variable that is decoded the step that made it."""
+    """Notes for every decoded variable the step that decodes it."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -101,7 +101,7 @@ class _Mover(relax.PyExprMutator):
         }
 
     def _encoded_in(self, function: Any) -> set[Any]:
-        """The variables that are read to be encoded in a floating type, or moved and encoded."""
+        """The variables that are only read, perhaps after moves, to be encoded as floats."""
         variables: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
         for binding in reversed(bindings_of(function)):
@@ -128,7 +128,7 @@ class _Mover(relax.PyExprMutator):
         self.set_var_remap(binding.var, result)
 
     def _rewritten(self, value: Any, variable: Any, *, inner: bool) -> Any | None:
-        """The variable of a value that was computed otherwise; None if it is to stay."""
+        """The variable that replaces a value. None if the value stays."""
         for which, computed in ((ENCODE, self._encoded), (DECODE, self._decoded)):
             step = self._steps.of(value, which)
             if step is None:
@@ -193,7 +193,7 @@ class _Mover(relax.PyExprMutator):
         return bits
 
     def _in_unsigned(self, source: Any) -> Any:
-        """A variable of int8 with 128 added, in uint8."""
+        """A variable of int8 plus 128, in uint8."""
         known = self._known.unsigned.get(source)
         if known is None:
             emit = self.builder_.emit
@@ -203,7 +203,7 @@ class _Mover(relax.PyExprMutator):
         return known
 
     def _signed(self, unsigned: Any) -> Any:
-        """Numbers of int8 that are computed in uint8."""
+        """Numbers of int8, from the variable that holds them plus 128 in uint8."""
         emit = self.builder_.emit
         wide = emit(relax.op.astype(unsigned, "int32"))
         shifted = emit(relax.op.subtract(wide, relax.const(_SHIFT, "int32")))
@@ -240,7 +240,7 @@ class _Mover(relax.PyExprMutator):
         return self._decoded(attrs.evolve(step, source=self.builder_.emit(moved)))
 
     def _movable(self, source: Any, variable: Any) -> Step | None:
-        """The step of a decoded variable that a move may be made before; None for others."""
+        """The step of a decoded variable that can be moved while it is encoded, or None."""
         step = self._known.decoded.get(source)
         stays = step is not None and step.floating and variable not in self._encoded_again
         return None if stays else step
@@ -261,7 +261,7 @@ class _Mover(relax.PyExprMutator):
         return self._decoded(attrs.evolve(first, source=concatenated))
 
     def _limited(self, call: Any) -> Any | None:
-        """A bound of encoded numbers, as torch has of fewer than their type has."""
+        """A bound of encoded numbers, which torch writes for fewer bits than the dtype has."""
         unsigned, bound = self._known.unsigned.get(call.args[0]), call.args[1]
         if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
@@ -270,7 +270,7 @@ class _Mover(relax.PyExprMutator):
         return self._signed(self.builder_.emit(limited))
 
     def _positive(self, call: Any) -> Any | None:
-        """A ReLU of encoded numbers."""
+        """A ReLU, computed on encoded numbers."""
         step = self._whole_numbers(call.args[0])
         if step is None or not isinstance(step.source, relax.Var):
             return None
@@ -278,7 +278,7 @@ class _Mover(relax.PyExprMutator):
         return self._decoded(attrs.evolve(step, source=bounded))
 
     def _clip(self, call: Any) -> Any | None:
-        """Other bounds, which are noted: those of the type may be nearer."""
+        """A clip, whose bounds are noted for a later encoding."""
         step = self._whole_numbers(call.args[0])
         if step is None or not isinstance(step.source, relax.Var):
             return None
@@ -288,7 +288,7 @@ class _Mover(relax.PyExprMutator):
         return clipped
 
     def _pad(self, call: Any) -> Any | None:
-        """Padding with zeros, which may become part of a convolution."""
+        """Padding with zeros, noted since it may become part of a convolution."""
         step = self._whole_numbers(call.args[0])
         constant = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
         if step is None or not constant:
@@ -298,12 +298,12 @@ class _Mover(relax.PyExprMutator):
         return padded
 
     def _whole_numbers(self, source: Any) -> Step | None:
-        """The step of a variable that is decoded from whole numbers by one scale."""
+        """The step of a variable that is decoded from integers with a single scale, or None."""
         step = self._known.decoded.get(source)
         return None if step is None or step.floating or not step.whole else step
 
     def _between(self, numbers: Any, low: Any, high: Any) -> Any:
-        """Encoded numbers between bounds, as far as these are not those of their type."""
+        """Clip encoded numbers to bounds, unless the bounds are those of their dtype."""
         dtype = str(numbers.ty.dtype)
         limits = np.iinfo(dtype)
         if int(low) > limits.min:
@@ -319,7 +319,10 @@ def _alike(first: Step, other: Step | None) -> bool:
 
 
 def _axis_after(call: Any, step: Step) -> int | None:
-    """The axis of a step's parameters behind a move; None if they cannot follow it."""
+    """The axis of a step's parameters after a move.
+
+    None if the parameters cannot follow the move.
+    """
     if step.whole:
         return 0
     before = shape_of(step.source)
@@ -333,12 +336,12 @@ def _axis_after(call: Any, step: Step) -> int | None:
 
 
 def _pooled(builder: Any, bits: Any, call: Any) -> Any:
-    """Max-pooling of encoded floating numbers, in one function with the integers it compares.
+    """Max-pool encoded floating-point numbers as integers of the same order, in one function.
 
     Args:
-        builder: a ``BlockBuilder`` in a block.
-        bits: a variable of numbers of two bytes.
-        call: the pooling of what it is decoded to.
+        builder: A ``BlockBuilder`` that is inside a block.
+        bits: A variable of 16-bit floating-point numbers, as their bits.
+        call: The pooling of the decoded numbers.
     """
     known = call.attrs
     pool = _POOLS[operator_name(call)]
@@ -362,14 +365,14 @@ def _pooled(builder: Any, bits: Any, call: Any) -> Any:
 
 
 def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
-    """Numbers of two bytes as integers of the same order, or these as the numbers again.
+    """Convert 16-bit floating-point numbers to integers of the same order, or back.
 
-    Signs and magnitudes become complements of two, and the other way round by the same steps. NaN
-    is larger than all numbers if its sign is not set, as that of bfloat16 never is here.
+    The conversion flips all bits but the sign of negative numbers, and is its own inverse. NaN is
+    larger than all numbers if its sign bit is not set, as in Chameleon's bfloat16.
 
     Args:
-        source: the numbers as buffers hold them, or integers.
-        dtype: ``int16``, or that of the buffers.
+        source: The bits of the numbers, or the integers.
+        dtype: The dtype of the result: ``int16`` for integers, or that of the bits.
     """
 
     def key(*indices: Any) -> Any:

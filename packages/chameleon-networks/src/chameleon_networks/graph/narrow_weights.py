@@ -1,7 +1,7 @@
-"""Chains whose weights, stored as 8-bit integers, are small enough for a faster instruction.
+"""Finds fused operators with int8 weights small enough for a faster instruction.
 
-A sum of a few products of bytes fits into 16 bits if weights have 7 bits. Numbers stay what they
-are, and so does every sum: that is a property of weights that are there, and no other precision.
+If weights have 7 bits, a sum of a few products of bytes fits into 16 bits. The weights and all sums
+stay the same. It is a property of existing weights, not another precision.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def shares_data(spec: OperatorSpec) -> bool:
-    """Whether output channels read the same data, so that weights are what instructions differ by.
+    """Whether output channels read the same data, so that weights decide the instruction.
 
     Args:
-        spec: any operator; convolutions of every channel alone are computed in float32 vectors.
+        spec: Any operator. Depthwise convolutions do not share data, and use float32 vectors.
     """
     return isinstance(spec, GroupedSpec | DenseSpec)
 
 
 def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
-    """The operators that compute a chain, the fastest first.
+    """Yield the operators that can compute a fused operator, the fastest first.
 
     Args:
-        chain: of a network.
-        target: the resolved target.
+        chain: A fused operator of a network.
+        target: The resolved target.
     """
     spec, weights = chain.spec, chain.constants.weights
     if isinstance(spec, FusedSpec) and weights is not None and shares_data(spec):
@@ -47,11 +47,11 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
 
 
 def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
-    """Chains as the operators that they are tuned as.
+    """Replace the spec of each fused operator by the fastest that ``specs_for`` yields.
 
     Args:
-        chains: of a network.
-        target: the resolved target.
+        chains: The fused operators of a network.
+        target: The resolved target.
     """
     return [attrs.evolve(chain, spec=next(specs_for(chain, target))) for chain in chains]
 

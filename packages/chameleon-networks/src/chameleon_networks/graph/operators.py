@@ -1,4 +1,4 @@
-"""The operators to tune in a network: its distinct chains, with how often each occurs."""
+"""Lists the operators to tune in a network: its distinct fused operators, with their counts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax
 
 
 def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> list[OperatorSpec]:
-    """The distinct operators of a network's chains.
+    """The distinct operators of a network, with names and weights.
 
     Args:
-        chains: what ``chains_of`` found in the prepared network.
-        owners: of each chain what ``owners.owners`` found; without any, none is known.
+        chains: The fused operators that ``chains_of`` found in the prepared network.
+        owners: For each fused operator, the result of ``owners.owners``. Empty if none is known.
 
     Returns:
-        Weighted, in the network's order. Each has the name of its first chain's owner and its sizes
-        (``layer4.0.conv1 512x512 3x3 @7x7``). If no owner is known, its kind and position name it.
+        The operators in the network's order. The weight of each is its number of occurrences. Its
+        name is that of its first owner, with its sizes (``layer4.0.conv1 512x512 3x3 @7x7``). If
+        the owner is not known, the kind and the position replace it.
     """
     counted = Counter(chain.spec for chain in chains)
     first: dict[OperatorSpec, str] = {}
@@ -44,13 +45,13 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
 
 
 def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
-    """How often each operator occurs that is in no chain, and that is still read then."""
+    """Count the operators outside of all fused operators that are still read, by name."""
     names = [operator_name(binding.value) for binding in _outside(module, chains)]
     return dict(Counter(name.removeprefix("relax.") for name in names if name))
 
 
 def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
-    """How many elements the permutations of a network move that no kernel does in passing."""
+    """How many elements the permutations of a network move outside of its fused operators."""
     return sum(
         math.prod(shape_of(binding.value))
         for binding in _outside(module, chains)
@@ -59,7 +60,7 @@ def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
 
 
 def _outside(module: Any, chains: Sequence[FusedOperator]) -> list[Any]:
-    """The bindings of a network that are in no chain, and that are still read then."""
+    """The bindings of a network outside of all fused operators that are still read."""
     function = module["main"]
     placed = {chain.last: chain for chain in chains}
     read = set(relax.analysis.free_vars(function.body.body))

@@ -1,7 +1,7 @@
-"""Which module or node of the user's each chain of a prepared network is from.
+"""Finds the module or node of the user's model that each fused operator comes from.
 
-Passes give variables new names, split operators and fold others away, so that a name says nothing
-afterwards. Only the order of operators of one signature stays, and their number.
+Passes rename variables, split operators and fold others away, so that names no longer tell. Only
+the order and the number of operators with the same signature stay.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CONVOLUTION, _PRODUCT = "convolution", "product"
 def owners(
     chains: Sequence[FusedOperator], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
-    """The module or node that each chain is from.
+    """The module or node that each fused operator comes from.
 
     Args:
-        chains: of the prepared network, in its order.
-        imported: the network as its framework writes it.
-        locations: source locations by the names of variables in ``imported``.
+        chains: The fused operators of the prepared network, in order.
+        imported: The network before any change of its graph, a Relax ``IRModule``.
+        locations: The source location of each variable in ``imported``, by the variable's name.
 
     Returns:
-        One name a chain, empty if it is not certain. That is so if passes left fewer or more
-        operators of a signature than the framework had.
+        A name for each fused operator. It is empty if the owner is not certain, because the number
+        of operators with this signature has changed.
     """
     known: dict[Hashable, list[str]] = defaultdict(list)
     for signature, owner in _framework_operators(imported, locations):
@@ -57,7 +57,7 @@ def owners(
 def _framework_operators(
     imported: Any, locations: Mapping[str, SourceLocation]
 ) -> Iterator[tuple[Hashable, str]]:
-    """Signatures and owners of convolutions, products and attentions, in the network's order."""
+    """Yield signatures and owners of convolutions, products and attentions, in order."""
     operators = []
     # An importer may emit several operators for one, of which the last has a location.
     readers: dict[Any, str] = {}
@@ -71,7 +71,7 @@ def _framework_operators(
 
 
 def _call_signatures(call: Any, output: Any) -> tuple[Hashable, ...]:
-    """The signatures of an operator of the framework, in a chain's terms; none for other kinds."""
+    """The signatures of an operator in the imported graph. Empty for other kinds."""
     name = operator_name(call)
     if name in CONVOLUTION_RANKS:
         strides = tuple(int(stride) for stride in call.attrs.strides)
@@ -92,7 +92,10 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 @singledispatch
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
-    """The signatures of a chain's operator, its first product first; none for other kinds."""
+    """The signatures of a fused operator, that of its first product first.
+
+    Empty for other kinds.
+    """
     del spec
     return ()
 

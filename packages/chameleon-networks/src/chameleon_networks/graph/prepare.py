@@ -1,4 +1,4 @@
-"""A network made ready for tuning and compiling: no batch normalisation, one layout."""
+"""Prepares a network for tuning and compilation: folds batch normalization, and sets one layout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from chameleon_networks.graph.typed_operators import operands_of
 
 
 class LayoutError(ConfigError):
-    """A network cannot be converted to a layout; it may well be to another one."""
+    """A network cannot be converted to a layout, but perhaps to another one."""
 
 
 NEXT_STEP = "Try `layout: NCHW` in the model's section."
@@ -50,14 +50,15 @@ _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
 def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
-    """The module after a change of layouts, with its steps in the new layouts.
+    """Change the layouts of a module, with its quantization steps in the new layouts.
 
     Args:
-        module: an ``IRModule`` whose ``main`` is the network.
-        change: ``ConvertLayout``, or another pass that only moves data.
+        module: An ``IRModule`` whose ``main`` is the network.
+        change: The pass ``ConvertLayout``, or another pass that only moves data.
 
     Raises:
-        LayoutError: a step is not in the changed module, so that it would compute something else.
+        LayoutError: A quantization step is missing in the changed module, which would then compute
+            something else.
     """
     hider = _Hider(module)
     hidden = rewritten(module, hider)
@@ -77,7 +78,7 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
 
 @relax.expr_functor.mutator
 class _Hider(relax.PyExprMutator):
-    """Writes steps as sums; ``steps`` has what each number stands for."""
+    """Replaces quantization steps by sums with a constant, by which ``steps`` finds the step."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -102,7 +103,7 @@ class _Hider(relax.PyExprMutator):
 
 @relax.expr_functor.mutator
 class _Shower(relax.PyExprMutator):
-    """Puts the steps back in place of their sums; ``shown`` has the constants of those it found."""
+    """Replaces such sums by their quantization steps; ``shown`` has the constants of these sums."""
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
         super().__init__(module)
@@ -128,7 +129,7 @@ class _Shower(relax.PyExprMutator):
         return super().visit_call_(call)
 
     def _marked(self, value: Any) -> tuple[str, Step] | None:
-        """The step that a sum stands for."""
+        """The quantization step that a sum stands for, or None."""
         if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
             return None
         return self._steps.get(value.args[1])
@@ -140,10 +141,10 @@ and so is what float32 rounds of them. It is also what int8 is less than uint8."
 
 
 def with_known_zero_points(module: Any) -> Any:
-    """The module with matrix products of integers whose zero points are constants.
+    """Give integer matrix products constant zero points, if the network computes zero points.
 
     Args:
-        module: an ``IRModule`` whose ``main`` is a quantized network.
+        module: An ``IRModule`` whose ``main`` is a quantized network.
     """
     return rewritten(module, _Centring(module))
 
@@ -184,7 +185,7 @@ class _Centring(relax.PyExprMutator):
 
 
 def _is_computed(call: Any) -> bool:
-    """Whether 8-bit numbers are dequantized with one zero point that is no constant."""
+    """Whether 8-bit numbers are dequantized with a single zero point that the network computes."""
     numbers, scale, zero = call.args
     return (
         str(numbers.ty.dtype) in {INT8, UINT8}
@@ -195,18 +196,18 @@ def _is_computed(call: Any) -> bool:
 
 
 def _is_matrix(weights: Step) -> bool:
-    """Whether weights are one matrix, with one scale or one for each column."""
+    """Whether weights are one matrix, with one scale for all columns or one for each."""
     *_, axis = range(len(shape_of(weights.source)))
     return axis == 1 and (weights.whole or weights.axis == axis)
 
 
 def with_real_constants(module: Any) -> Any:
-    """The module with every dequantized constant as real numbers but for weights of int8 kernels.
+    """Replace every dequantized constant by its real numbers, except weights of int8 kernels.
 
-    Factors and summands of real numbers are folded in float32, as any constant.
+    Factors and summands are then folded in float32, like any other constants.
 
     Args:
-        module: what ``with_encoded_moves`` returned.
+        module: The module that ``with_encoded_moves`` returned.
     """
     bindings = bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
@@ -216,7 +217,7 @@ def with_real_constants(module: Any) -> Any:
 
 @relax.expr_functor.mutator
 class _Folder(relax.PyExprMutator):
-    """Weights that something else reads as well are there in both forms."""
+    """Replaces dequantized constants. Weights that something else reads too exist in both forms."""
 
     def __init__(self, module: Any, products: AbstractSet[Any]) -> None:
         super().__init__(module)
@@ -251,17 +252,17 @@ _LEADING = 2
 
 
 def with_folded_pads(module: Any) -> Any:
-    """The module with constant padding by zeros moved into the convolutions that read it.
+    """Move constant padding with zeros into the convolutions that read it.
 
     Args:
-        module: an ``IRModule`` whose ``main`` is a network with channels first.
+        module: An ``IRModule`` whose ``main`` is a network with channels first.
     """
     return rewritten(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
 class _PadFolder(relax.PyExprMutator):
-    """Remembers what is padded by how much."""
+    """Notes which variables are padded, and by how much."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -283,7 +284,10 @@ class _PadFolder(relax.PyExprMutator):
             self.set_var_remap(binding.var, emitted(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
-        """The convolution of what was padded, with its padding; None if channels were padded."""
+        """The convolution of the unpadded tensor with more padding.
+
+        None if channels were padded.
+        """
         source, widths = self._padded[call.args[0]]
         axes = CONVOLUTION_RANKS[name]
         if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
@@ -313,20 +317,20 @@ _LAYOUTS = ("NHWC", "NCHW")
 
 
 def prepared(module: Any, layout: str) -> Any:
-    """The network as it is tuned and compiled.
+    """Prepare a network for tuning and compilation.
 
-    Batch normalisations, and other scales and shifts of channels, become part of the weights before
-    them. Padding with zeros becomes part of the convolution behind it, and transposed convolutions
-    become ordinary ones. Everything that follows from constants alone is computed. Images get one
-    layout through the whole graph, so that no layout change is left between convolutions.
+    Batch normalizations, and other scales and shifts of channels, become part of the weights before
+    them. Padding with zeros becomes part of the convolution after it. Transposed convolutions
+    become ordinary ones. Everything that depends only on constants is computed. All images get one
+    layout, so that the layout does not change between convolutions.
 
     Args:
-        module: an ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
+        module: An ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
         layout: ``NHWC`` or ``NCHW``.
 
     Raises:
         LayoutError: TVM cannot convert the network to the layout.
-        ConfigError: an input's shape is open, or there is no such layout.
+        ConfigError: The shape of an input is open, or the layout is unknown.
     """
     if layout not in _LAYOUTS:
         raise ConfigError(
@@ -384,7 +388,7 @@ def prepared(module: Any, layout: str) -> Any:
 
 
 def _integers(passes: Any) -> list[Any]:
-    """Passes that leave quantized constants to products of integers alone."""
+    """Passes after which only products of integers read quantized constants."""
     simplified = passes.CanonicalizeBindings(), fold_constants
     return [
         *simplified,
@@ -403,7 +407,7 @@ def operators_in(module: Any) -> set[str]:
 
 
 def _check_shape(parameter: Any) -> None:
-    """Make sure that an input's shape is known."""
+    """Check that the shape of an input is known."""
     extents = getattr(getattr(parameter, "ty", None), "shape", None)
     if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
         known = [getattr(extent, "value", extent) for extent in extents or ()]

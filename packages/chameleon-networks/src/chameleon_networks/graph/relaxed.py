@@ -1,4 +1,4 @@
-"""Relax imported without torch, and what all passes over its graphs ask; modules take both here."""
+"""Imports Relax without torch, and answers questions that all graph passes ask."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ with without("torch"):
 
 
 def rewritten(module: Any, mutator: Any) -> Any:
-    """The module with every function as a mutator writes it, without what nothing reads then.
+    """Apply a mutator to each Relax function of a module, then remove what nothing reads.
 
     Args:
-        module: an ``IRModule`` of Relax functions in normal form.
-        mutator: a ``PyExprMutator`` of it.
+        module: An ``IRModule`` of Relax functions in normal form.
+        mutator: A ``PyExprMutator`` of the module.
     """
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
@@ -27,13 +27,15 @@ def rewritten(module: Any, mutator: Any) -> Any:
 
 
 def emitted(builder: Any, value: Any, variable: Any, name: str = "") -> Any:
-    """The new variable of a value: one of a block, or an output of it, as an old variable is.
+    """Bind a value to a new variable of the same kind as an old variable.
+
+    The new variable is internal to a dataflow block or an output of it, like the old one.
 
     Args:
-        builder: a ``BlockBuilder`` in a block.
-        value: what is bound.
-        variable: the old one.
-        name: of the new one; made up if it is empty.
+        builder: A ``BlockBuilder`` that is inside a block.
+        value: The value to bind.
+        variable: The old variable.
+        name: The name of the new variable. Empty to have one made up.
     """
     inner = isinstance(variable, relax.DataflowVar)
     return (builder.emit if inner else builder.emit_output)(value, name)
@@ -45,7 +47,7 @@ def bindings_of(function: Any) -> list[Any]:
 
 
 def users_of(function: Any) -> dict[Any, list[Any]]:
-    """The bindings that read each variable; None stands for the function's result."""
+    """The bindings that read each variable. None among them stands for the function's result."""
     users: dict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(function):
         for variable in relax.analysis.free_vars(binding.value):
@@ -56,19 +58,19 @@ def users_of(function: Any) -> dict[Any, list[Any]]:
 
 
 def operator_name(value: Any) -> str:
-    """The name of the operator that an expression is a call of; empty for other expressions."""
+    """The name of the operator that an expression calls. Empty for other expressions."""
     called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
     return str(value.op.name) if called else ""
 
 
 def known_extents(kind: Any) -> tuple[int, ...] | None:
-    """The extents of a type; None if it is no tensor's, or one of them is open.
+    """The extents of a tensor type. None if it is not a tensor type, or an extent is not constant.
 
-    Passes over a graph ask for little else. Extents come from the list of all of them, since
-    asking Relax's shape for one after the other takes four times as long.
+    Graph passes call this function very often. It reads the list of all extents, since indexing a
+    Relax shape takes four times as long.
 
     Args:
-        kind: the type of an expression, or a buffer.
+        kind: The type of an expression, or a buffer.
     """
     shape = getattr(kind, "shape", None)
     if shape is None:
@@ -79,10 +81,10 @@ def known_extents(kind: Any) -> tuple[int, ...] | None:
 
 
 def extents_of(kind: Any) -> tuple[int, ...]:
-    """The extents of a tensor's type, all of which have to be known.
+    """The extents of a tensor type, all of which must be constant.
 
     Raises:
-        ConfigError: not every extent is known.
+        ConfigError: An extent is not constant.
     """
     known = known_extents(kind)
     if known is None:

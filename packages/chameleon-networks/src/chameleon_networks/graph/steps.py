@@ -1,8 +1,8 @@
-"""Steps in a graph that encode float32 tensors in a storage type, or decode them.
+"""Quantization steps in a graph: they encode float32 tensors in a storage dtype, or decode them.
 
-Those of whole numbers are Relax's ``quantize`` and ``dequantize``. Those of floating types are
-functions of our own on what kernels read and write. So nothing is converted between kernels: TVM
-computes with a bfloat16 of its own by rules for each target.
+Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
+are functions of Chameleon that work on the bits which kernels read and write. So nothing is
+converted between kernels. TVM's own bfloat16 would follow rules for each target.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ _STEP = "chameleon.step"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Step:
-    """A step whose parameters are constants.
+    """A quantization step whose parameters are constants.
 
-    A whole number ``q`` stands for ``(q - zero_point) * scale``; other numbers for themselves.
+    An integer ``q`` represents ``(q - zero_point) * scale``. A floating-point number represents
+    itself.
 
     Attributes:
-        source: what is encoded or decoded.
-        dtype: the type that encoded numbers have.
-        scale: float32 of shape (1,), or one for each index of the axis.
-        zero_point: int64 of the same shape.
-        axis: of parameters that are not those of the whole tensor, counted from the front.
+        source: The expression that is encoded or decoded.
+        dtype: The dtype of the encoded numbers.
+        scale: A float32 array of shape (1,), or with one number for each index of the axis.
+        zero_point: An int64 array of the same shape.
+        axis: The axis of the parameters, counted from the front. It is ignored if there is a single
+            scale.
     """
 
     source: Any
@@ -47,16 +49,19 @@ class Step:
 
     @property
     def floating(self) -> bool:
-        """Whether encoded numbers are no whole ones."""
+        """Whether the encoded numbers have a floating-point dtype."""
         return self.dtype in STORAGE and not STORAGE[self.dtype].whole
 
     @property
     def whole(self) -> bool:
-        """Whether one scale and one zero point are those of the whole tensor."""
+        """Whether the whole tensor has a single scale and a single zero point."""
         return len(self.scale) == 1
 
     def same(self, other: Step) -> bool:
-        """Whether numbers of another step mean the same; only of whole tensors."""
+        """Whether another step has equal parameters.
+
+        False unless both steps have a single scale.
+        """
         return (
             self.whole
             and other.whole
@@ -66,7 +71,10 @@ class Step:
         )
 
     def encoded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The whole numbers that real ones become; halves are rounded to the even neighbour."""
+        """Encode real numbers as integers.
+
+        A number half-way between two is rounded to the even one.
+        """
         limits = np.iinfo(self.dtype)
         scale, zero_point = self._along(values)
         numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
@@ -74,34 +82,34 @@ class Step:
         return clipped
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """The real numbers that whole ones stand for."""
+        """Decode integers to real numbers."""
         scale, zero_point = self._along(numbers)
         return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
 
     def _along(self, numbers: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scale and zero point in a shape that is broadcast to an array."""
+        """Scale and zero point, reshaped so that they broadcast to an array."""
         shape = [1] * numbers.ndim
         if not self.whole:
             shape[self.axis] = len(self.scale)
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
     def decode(self, builder: Any, numbers: Any) -> Any:
-        """The call that gives real numbers for encoded ones of these parameters.
+        """Make the call that decodes a tensor with these parameters.
 
         Args:
-            builder: a ``BlockBuilder`` in a block.
-            numbers: a variable, or a constant of whole numbers.
+            builder: A ``BlockBuilder`` that is inside a block.
+            numbers: A variable, or a constant of integers.
         """
         if self.floating:
             return self._converted(builder, numbers, DECODE)
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def encode(self, builder: Any, numbers: Any) -> Any:
-        """The call that gives encoded numbers of these parameters for real ones.
+        """Make the call that encodes a tensor with these parameters.
 
         Args:
-            builder: a ``BlockBuilder`` in a block.
-            numbers: a variable.
+            builder: A ``BlockBuilder`` that is inside a block.
+            numbers: A variable.
         """
         if self.floating:
             return self._converted(builder, numbers, ENCODE)
@@ -136,10 +144,10 @@ class Step:
 
 
 class Steps:
-    """Tells which expressions of a module are steps.
+    """Recognizes the quantization steps of a module.
 
     Args:
-        module: an ``IRModule``.
+        module: An ``IRModule``.
     """
 
     def __init__(self, module: Any) -> None:
@@ -151,10 +159,12 @@ class Steps:
         }
 
     def of(self, value: Any, which: str) -> Step | None:
-        """The step that an expression is; None for another one, or if parameters are computed.
+        """The quantization step that an expression is.
+
+        None if it is none or its parameters are computed.
 
         Args:
-            value: any expression, or None.
+            value: Any expression, or None.
             which: ``ENCODE`` or ``DECODE``.
         """
         if not self._functions or not is_call(value, "relax.call_tir"):
@@ -167,10 +177,10 @@ class Steps:
 
 
 def step_of(value: Any, which: str) -> Step | None:
-    """The step of whole numbers that an expression is; as ``Steps.of``.
+    """The step of an integer dtype that an expression is, or None; see ``Steps.of``.
 
     Args:
-        value: any expression, or None.
+        value: Any expression, or None.
         which: ``ENCODE`` or ``DECODE``.
     """
     if not is_call(value, which):
@@ -194,7 +204,7 @@ def step_of(value: Any, which: str) -> Step | None:
 
 
 def decoded_constant(value: Any) -> NDArray[np.float32] | None:
-    """The real numbers of a decoded constant; None for another expression."""
+    """The real numbers of a constant that an expression decodes. None for other expressions."""
     step = step_of(value, DECODE)
     if step is None or not isinstance(step.source, tvm.ir.GenericConst):
         return None
@@ -202,17 +212,17 @@ def decoded_constant(value: Any) -> NDArray[np.float32] | None:
 
 
 def is_call(value: Any, name: str) -> bool:
-    """Whether an expression is a call of an operator."""
+    """Whether an expression is a call of the named operator."""
     return operator_name(value) == name
 
 
 def is_quantized(module: Any) -> bool:
-    """Whether a network comes with steps of quantization in it."""
+    """Whether a network contains quantization steps of integers."""
     return any(operator_name(b.value) in {ENCODE, DECODE} for b in bindings_of(module["main"]))
 
 
 def is_rounded(module: Any) -> bool:
-    """Whether a network rounds what it computes, not its weights alone."""
+    """Whether a network quantizes computed values, not only its weights."""
     return any(
         is_call(binding.value, ENCODE) and isinstance(binding.value.args[0], relax.Var)
         for binding in bindings_of(module["main"])

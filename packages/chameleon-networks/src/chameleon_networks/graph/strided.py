@@ -1,6 +1,6 @@
-"""Tensors of a graph as strided views of the arrays that they are rearranged from.
+"""Describes tensors of a graph as strided views of the arrays that they are rearranged from.
 
-A kernel that reads an array in place needs none of the permutations, slices and repetitions in
+A kernel that reads such an array in place does not need the permutations, slices and repetitions in
 between.
 """
 
@@ -25,13 +25,13 @@ _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "s
 
 @attrs.frozen(kw_only=True, eq=False)
 class View:
-    """A tensor as a rearrangement of the memory of another one.
+    """A tensor as a rearrangement of the memory of another tensor.
 
     Attributes:
-        source: the expression whose memory it is.
-        axes: the tensor's axes in it.
-        offset: of its first element there.
-        factor: what the source's elements are multiplied with.
+        source: The expression of the other tensor.
+        axes: The axes of the tensor in the memory of ``source``.
+        offset: The offset of the first element in the memory of ``source``, in elements.
+        factor: The number that the elements of ``source`` are multiplied by.
     """
 
     source: Any
@@ -49,7 +49,7 @@ class View:
         return attrs.evolve(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The view with other axes, or None if an axis would not be evenly strided."""
+        """The view in another shape. None if parts of an axis would have no fixed strides."""
         parts = list(_merged([part for axis in self.axes for part in axis]))
         axes = []
         for extent in shape:
@@ -72,7 +72,7 @@ class View:
         return None if parts else attrs.evolve(self, axes=tuple(axes))
 
     def broadcast(self, shape: Sequence[int]) -> View:
-        """The view repeated along axes of extent 1, and along new ones in front."""
+        """The view repeated along axes of extent 1, and along new axes in front."""
         missing: tuple[Axis, ...] = ((),) * (len(shape) - len(self.axes))
         axes = tuple(
             ((extent, 0),) if extent > 1 and not axis else axis
@@ -81,7 +81,10 @@ class View:
         return attrs.evolve(self, axes=axes)
 
     def sliced(self, index: int, begin: int, extent: int) -> View | None:
-        """The view of a part of an axis, or None if the axis is not evenly strided."""
+        """The view of a part of an axis.
+
+        None if the axis has several parts with their own strides.
+        """
         axis = self.axes[index]
         if len(axis) > 1:
             return None
@@ -107,11 +110,11 @@ def view_of_all(source: Any) -> View:
 
 
 def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
-    """A tensor as views of itself and of what it is rearranged from, the earliest array first.
+    """A tensor as views of itself and of the tensors that it is rearranged from, earliest first.
 
     Args:
-        tensor: a variable or constant of the graph.
-        values: what variables are bound to.
+        tensor: A variable or constant of the graph.
+        values: The expression that each variable is bound to.
     """
     own = view_of_all(tensor)
     value = values.get(tensor) if isinstance(tensor, relax.Var) else None
@@ -128,7 +131,7 @@ Step = tuple[Any, Callable[[View], View | None]]
 
 
 def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
-    """The tensor that a value is rearranged from, and how; None if it is computed."""
+    """The tensor that a value is rearranged from, and how its views are rearranged, or None."""
     if isinstance(value, relax.TupleGetItem):
         return _part_of_split(value, values)
     step = _STEPS.get(operator_name(value))
@@ -149,7 +152,7 @@ def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
 
 
 def _one_of_axis(call: Any) -> Step | None:
-    """``take`` of one element of an axis, which then is no more."""
+    """``take`` of one element of an axis, which removes the axis."""
     data, places = call.args[:2]
     if call.attrs.axis is None or not isinstance(places, tvm.ir.GenericConst) or shape_of(places):
         return None
@@ -186,7 +189,7 @@ def _slice(call: Any) -> Step | None:
 
 
 def _scaling(call: Any) -> Step | None:
-    """A product with, or a quotient by, one constant number."""
+    """A product with a constant number, or a quotient by one."""
     tensor, number = call.args
     divided = str(call.op.name) == "relax.divide"
     if not divided and scalar_of(tensor) is not None:
@@ -222,7 +225,7 @@ _STEPS: dict[str, Callable[[Any], Step | None]] = {
 
 
 def scalar_of(argument: Any) -> float | None:
-    """The number that a constant of one element holds; None for everything else."""
+    """The number in a constant of one element. None for other values."""
     if not isinstance(argument, tvm.ir.GenericConst):
         return None
     array = array_of(argument)
@@ -230,7 +233,7 @@ def scalar_of(argument: Any) -> float | None:
 
 
 def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
-    """Parts of an axis without those of extent 1, neighbours that are one run as one."""
+    """The parts of an axis, without parts of extent 1, and with contiguous neighbours merged."""
     merged: list[tuple[int, int]] = []
     for extent, stride in parts:
         if extent == 1:

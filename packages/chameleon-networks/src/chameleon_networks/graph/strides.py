@@ -1,4 +1,4 @@
-"""Strides of tensors, in elements from one index of an axis to the next."""
+"""Computes strides of tensors: elements in memory from one index of an axis to the next."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def dense_strides(shape: Sequence[int]) -> Shape:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a tensor's elements lie one after the other; strides of single indices are free."""
+    """Whether a tensor has no gaps in memory. The strides of axes of extent 1 do not matter."""
     axes = zip(shape, strides, dense_strides(shape), strict=True)
     return all(extent == 1 or stride == wanted for extent, stride, wanted in axes)
 
 
 def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | None:
-    """Which axis of a tensor in another shape is one of its axes; None if none is.
+    """The number of a tensor's axis after a reshape. None if the reshape splits or merges the axis.
 
     Args:
-        shape: the tensor's extents.
-        axis: one of its axes, whose extent may be another one.
-        reshaped: the other shape.
+        shape: The extents of the tensor.
+        axis: The number of the axis, whose extent may differ in ``reshaped``.
+        reshaped: The extents after the reshape.
     """
     around = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     for position in reversed(range(len(reshaped))):
@@ -37,12 +37,12 @@ def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | N
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
 ) -> Shape | None:
-    """Strides with which a tensor has another shape in place; None if it has to move.
+    """The strides of a tensor after a reshape in place. None if the reshape must move data.
 
     Args:
-        shape: its extents.
-        strides: its strides.
-        reshaped: other extents of as many elements.
+        shape: The extents of the tensor.
+        strides: The strides of the tensor.
+        reshaped: The extents after the reshape, with the same number of elements.
     """
     if 0 in shape:
         return dense_strides(reshaped)

@@ -1,12 +1,12 @@
-"""Transposed convolutions rewritten as ordinary ones, exactly.
+"""Rewrites transposed convolutions as ordinary ones, exactly.
 
-With a stride s, outputs s j + r of each remainder r are a convolution of stride 1 with some of the
-taps. That is the polyphase decomposition (Shi et al., "Is the deconvolution layer the same as a
-convolutional layer?", arXiv:1609.07009). Each is a convolution of its own, so that no product with
-a zero is left. Their outputs are concatenated along axes of their own, which takes no copy: kernels
-write where the part lies. Neighbours in a row that read the same inputs are channels of one
-convolution. If there are few channels, all outputs of a stride are, and a pass of its own puts them
-in order.
+With a stride s, the outputs s j + r of each remainder r are a convolution of stride 1 with some of
+the taps. This is the polyphase decomposition (Shi et al., "Is the deconvolution layer the same as a
+convolutional layer?", arXiv:1609.07009). Each remainder gets its own convolution, so that no
+product with a zero is computed. The outputs are concatenated along separate axes, without a copy:
+kernels write to the place of each part. Neighbours in a row that read the same inputs become
+channels of one convolution. If there are few channels, all outputs of a stride do so, and a
+separate pass puts them in order.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tv
 
 
 def without_transposed(module: Any) -> Any:
-    """The module with transposed convolutions of constant weights rewritten.
+    """Rewrite transposed convolutions with constant weights as ordinary convolutions.
 
-    Element-wise operators after one of them are computed before its outputs are put together. So
-    they can become a part of the convolutions' kernels.
+    Element-wise operators after a transposed convolution are computed before its outputs are put
+    together, so that they can be fused into the convolutions' kernels.
 
     Args:
-        module: an ``IRModule`` of Relax functions in normal form.
+        module: An ``IRModule`` of Relax functions in normal form.
     """
     return rewritten(module, _Rewriter(module))
 
 
 def with_transposed_kernels(module: Any) -> Any:
-    """The module with a kernel of TVM's for each transposed convolution that stays one.
+    """Replace each transposed convolution that cannot be rewritten by a kernel of TVM.
 
-    TVM has such kernels for channels first alone, so that layouts must change later.
+    TVM has such kernels for channels first only, so that layouts must be changed later.
 
     Args:
-        module: an ``IRModule`` of Relax functions in normal form, in NCHW.
+        module: An ``IRModule`` of Relax functions in normal form, in NCHW.
     """
     return rewritten(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
 class _Legalizer(relax.PyExprMutator):
-    """Lowers transposed convolutions whose weights are computed, or of another type."""
+    """Lowers transposed convolutions whose weights are computed or are not float32."""
 
     def visit_call_(self, call: Any) -> Any:
         if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
@@ -75,13 +75,13 @@ _SHUFFLED = 1.5
 
 @attrs.frozen(kw_only=True)
 class Phases:
-    """Neighbouring outputs of an axis that read the same inputs, and all that are strides apart.
+    """Neighbouring outputs of an axis that read the same inputs, repeated with each stride.
 
     Attributes:
-        taps: of the filter, for each output: None for a zero in the place of one; no taps at all
-            if none meets an input.
-        offset: of the first input that the first output reads.
-        dilation: distance between the inputs.
+        taps: For each output, the taps of the filter that it uses. None stands for a zero instead
+            of a tap. An output without taps meets no input.
+        offset: The index of the first input that the first output reads.
+        dilation: The distance between the inputs that an output reads.
     """
 
     taps: tuple[tuple[int | None, ...], ...]
@@ -90,19 +90,19 @@ class Phases:
 
     @property
     def last(self) -> int:
-        """Offset of the last input that the first output reads."""
+        """The index of the last input that the first output reads."""
         return self.offset + (max(1, len(self.taps[0])) - 1) * self.dilation
 
 
 @attrs.frozen(kw_only=True)
 class AxisPlan:
-    """How one axis is computed.
+    """How a transposed convolution is computed along one axis.
 
     Attributes:
-        phases: of the outputs of one stride, in order.
-        positions: strides in the output.
-        out: outputs; the last stride may have some more.
-        crop: outputs left out at the front.
+        phases: The phases of the outputs within one stride, in order.
+        positions: Number of strides in the output.
+        out: Number of outputs. The last stride may compute more.
+        crop: Number of outputs to remove at the front.
     """
 
     phases: tuple[Phases, ...]
@@ -112,7 +112,7 @@ class AxisPlan:
 
     @property
     def stride(self) -> int:
-        """Outputs of a position."""
+        """Number of outputs within one stride."""
         return sum(len(phase.taps) for phase in self.phases)
 
 
@@ -126,16 +126,16 @@ def axis_plan(
     dilation: int = 1,
     together: bool = False,
 ) -> AxisPlan:
-    """How a transposed convolution is computed along one axis.
+    """Plan a transposed convolution along one axis, with a convolution for each group of outputs.
 
     Args:
-        size: inputs.
-        kernel: taps.
-        stride: inputs' distance in the output.
-        pads: outputs left out at the front and at the back.
-        output_padding: outputs added at the back.
-        dilation: distance between taps.
-        together: have neighbours that read the same inputs in one ``Phases``.
+        size: Number of inputs.
+        kernel: Number of taps.
+        stride: Distance of neighbouring inputs in the output.
+        pads: Number of outputs that are left out at the front and at the back.
+        output_padding: Number of outputs that are added at the back.
+        dilation: Distance between taps.
+        together: Whether neighbouring outputs that read the same inputs share one ``Phases``.
     """
     front, back = pads
     out = (size - 1) * stride - front - back + (kernel - 1) * dilation + 1 + output_padding
@@ -166,15 +166,17 @@ def shared_plan(
     output_padding: int,
     dilation: int = 1,
 ) -> AxisPlan:
-    """The same with one window of inputs for all outputs of a stride, filled up with zeros.
+    """Plan a transposed convolution along an axis, with one convolution for a whole stride.
+
+    All these outputs read the same window of inputs, in which zeros stand for missing taps.
 
     Args:
-        size: inputs.
-        kernel: taps.
-        stride: inputs' distance in the output.
-        pads: outputs left out at the front and at the back.
-        output_padding: outputs added at the back.
-        dilation: distance between taps.
+        size: Number of inputs.
+        kernel: Number of taps.
+        stride: Distance of neighbouring inputs in the output.
+        pads: Number of outputs that are left out at the front and at the back.
+        output_padding: Number of outputs that are added at the back.
+        dilation: Distance between taps.
     """
     front, back = pads
     reach = (kernel - 1) * dilation + 1
@@ -191,7 +193,7 @@ def shared_plan(
 
 
 def _products(plans: Sequence[AxisPlan], channels: int) -> int:
-    """Vectors multiplied for each position: of taps, zeros among them, and output channels."""
+    """Number of vector products for each position, including those with zeros."""
     return sum(
         math.prod(max(1, len(phase.taps[0])) for phase in phases)
         * -(-channels * math.prod(_counts(phases)) // _LANES)
@@ -200,16 +202,17 @@ def _products(plans: Sequence[AxisPlan], channels: int) -> int:
 
 
 def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
-    """An ordinary convolution's weights.
+    """The weights of an ordinary convolution that computes some phases of a transposed one.
 
     Args:
-        weights: of the transposed one, shape (I, O of a group, spatial axes).
-        groups: number of groups.
-        phases: for each axis.
+        weights: The weights of the transposed convolution, of shape (I, O of a group, spatial
+            axes).
+        groups: Number of groups.
+        phases: The phases for each axis.
 
     Returns:
-        Shape (groups * outputs * O of a group, I of a group, spatial axes); the first axis in this
-        order.
+        An array of shape (groups * outputs * O of a group, I of a group, spatial axes). The first
+        axis has groups outermost, then outputs, then O.
     """
     inputs, outputs, *_ = weights.shape
     parts = []
@@ -225,14 +228,14 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 
 
 class PhaseShuffle:
-    """How outputs of ordinary convolutions become that of the transposed one.
+    """Puts the outputs of ordinary convolutions together to that of a transposed convolution.
 
     Args:
-        conv: the transposed convolution.
-        plans: for each axis.
+        conv: The transposed convolution.
+        plans: The plan for each axis.
 
     Attributes:
-        phases: of each convolution, for each axis.
+        phases: For each ordinary convolution, the phases for each axis.
     """
 
     def __init__(self, conv: ConvolutionCall, plans: Sequence[AxisPlan]) -> None:
@@ -243,9 +246,9 @@ class PhaseShuffle:
         self.phases = list(itertools.product(*(plan.phases for plan in plans)))
 
     def for_phases(self, constant: NDArray[Any], phases: Sequence[Phases]) -> NDArray[Any] | None:
-        """A constant operand of the output as one of a convolution's.
+        """A constant operand of the output, for the output of one ordinary convolution.
 
-        None if it differs between positions.
+        None if the constant differs between positions.
         """
         if constant.size == 1:
             return constant
@@ -260,7 +263,10 @@ class PhaseShuffle:
         return np.repeat(grouped, math.prod(_counts(phases)), axis=1).reshape(shape)
 
     def emit(self, builder: Any, sources: Sequence[Any]) -> Any:
-        """The transposed convolution's output."""
+        """Emit the operators that put the outputs together.
+
+        Returns the transposed convolution's output.
+        """
         rank, first = len(self._plans), 1 if self._last else 2
         parts = [
             self._spread(builder, source, _counts(phases))
@@ -290,7 +296,7 @@ class PhaseShuffle:
         return builder.emit(relax.op.strided_slice(output, axes, begin, end))
 
     def _spread(self, builder: Any, source: Any, counts: Sequence[int]) -> Any:
-        """A convolution's output with the neighbours of each axis on another one behind it."""
+        """A convolution's output, with the outputs of a stride on a new axis after each axis."""
         rank, shape = len(counts), shape_of(source)
         batch, positions = shape[0], shape[1:-1] if self._last else shape[2:]
         inner = self._channels // self._groups
@@ -310,13 +316,13 @@ class PhaseShuffle:
 
 
 def _counts(phases: Sequence[Phases]) -> list[int]:
-    """Outputs that one convolution has for each position, along each axis."""
+    """Number of outputs that a convolution computes for each position, along each axis."""
     return [len(phase.taps) for phase in phases]
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):
-    """Keeps for every output of a transposed convolution what it is put together from."""
+    """Notes for each transposed convolution's output which outputs it is put together from."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -341,7 +347,7 @@ class _Rewriter(relax.PyExprMutator):
         self.set_var_remap(binding.var, out)
 
     def _convolved(self, conv: ConvolutionCall) -> tuple[list[Any], PhaseShuffle]:
-        """The ordinary convolutions in place of a transposed one."""
+        """The ordinary convolutions that replace a transposed convolution."""
         strides, dilations = conv.numbers("strides"), conv.numbers("dilation")
         pads, added = conv.numbers("padding"), conv.numbers("output_padding")
         rank, groups = conv.rank, int(conv.call.attrs.groups)
@@ -379,7 +385,7 @@ class _Rewriter(relax.PyExprMutator):
     def _convolution(
         self, conv: ConvolutionCall, data: Any, plans: Sequence[AxisPlan], phases: Sequence[Phases]
     ) -> Any:
-        """The outputs of some phases."""
+        """The ordinary convolution that computes some phases."""
         rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
         reads = [
@@ -414,7 +420,7 @@ class _Rewriter(relax.PyExprMutator):
         return self.builder_.emit(call)
 
     def _continued(self, call: Any) -> tuple[list[Any], PhaseShuffle] | None:
-        """An element-wise operator on what a transposed convolution's output comes from."""
+        """An element-wise operator, applied to the ordinary convolutions' outputs, or None."""
         known = [a for a in call.args if isinstance(a, relax.Var) and a in self._parts]
         if len(known) != 1 or len(self._users[known[0]]) != 1:
             return None

@@ -1,9 +1,9 @@
-"""Fused operators that read and write encoded tensors: a network's types as its kernels have them.
+"""Fused operators that read and write quantized tensors, as a network's quantization steps say.
 
 A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
-(Jacob et al., arXiv 1712.05877, section 2.2). The next operators are in real numbers until their
-result is encoded, in the same kernel if nothing else reads it. That is what ONNX's ``QLinearConv``
-and ``QLinearMatMul`` compute. Products of floating types are the same without scales.
+(Jacob et al., arXiv 1712.05877, section 2.2). The next operators compute in float32 until their
+result is encoded, in the same kernel if nothing else reads it. ONNX's ``QLinearConv`` and
+``QLinearMatMul`` compute the same. Products of floating-point dtypes work alike, without scales.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _HOMOGENEOUS = frozenset({"none", "relu"})
 
 @attrs.frozen(kw_only=True, eq=False)
 class Operands:
-    """The operands of a kernel of whole numbers.
+    """The operands of a convolution or matrix product on integers.
 
     Attributes:
-        spec: the operator as it is in float32.
-        data: the step of its data.
-        weights: logical ones, int8.
-        scales: float32, of each output channel's weights.
+        spec: The operator in float32.
+        data: The step that decodes the data.
+        weights: The weights in int8, output channels first.
+        scales: The float32 scale of each output channel's weights.
     """
 
     spec: FusedSpec
@@ -58,19 +58,19 @@ class Operands:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The encoded tensor that it reads."""
+        """The quantized tensor that the operator reads, as a tuple."""
         return (self.data.source,)
 
     @property
     def units(self) -> NDArray[np.float32]:
-        """The real number that a sum of one stands for, in each output channel."""
+        """For each output channel, the real number that an integer sum of 1 represents."""
         return self.data.scale * self.scales
 
     def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
-        """A bias in units of the sums; None if sums with it may pass 32 bits.
+        """A bias as an integer multiple of ``units``. None if sums with it might exceed 32 bits.
 
         Args:
-            real: shape (output channels,).
+            real: The bias in real numbers, of shape (output channels,).
         """
         terms = self.weights[0].size
         rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
@@ -81,7 +81,13 @@ class Operands:
     def numbers(
         self, residual: Step | None, output: Step | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
-        """The factor of each channel's sums, and the constants that all channels share."""
+        """The factor of each channel's sums, and the constants that all channels share.
+
+        Args:
+            residual: The step that decodes the residual, or None.
+            output: The step that encodes the output, or None.
+            activation: The name of the activation.
+        """
         scale = self.units
         residual_scale = np.float32(1) if residual is None else residual.scale[0]
         multiplier = np.float32(1)
@@ -102,11 +108,11 @@ class Operands:
 
 
 def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
-    """The operands of a convolution or matrix product; None if they are not all in 8 bits.
+    """The operands of a convolution or matrix product. None unless both are 8-bit integers.
 
     Args:
-        value: any expression.
-        values: of all variables.
+        value: Any expression.
+        values: The expression that each variable is bound to.
     """
     if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
         return None
@@ -129,7 +135,7 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
 
 
 def _are_operands(data: Step, weights: Step) -> bool:
-    """Whether data are computed in bytes with one scale, and weights are constant."""
+    """Whether data are computed in 8 bits with a single scale, and weights are constant."""
     return (
         is_data(data, _DATA.name)
         and isinstance(weights.source, tvm.ir.GenericConst)
@@ -139,17 +145,17 @@ def _are_operands(data: Step, weights: Step) -> bool:
 
 
 def is_data(step: Step, dtype: str) -> bool:
-    """Whether a tensor that is not constant is in a type, with one scale.
+    """Whether a step decodes a computed tensor of a dtype, with a single scale.
 
     Args:
-        step: what decodes it.
-        dtype: of the encoded numbers.
+        step: The step.
+        dtype: The dtype of the encoded numbers.
     """
     return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
 
 
 def _symmetric(weights: Step) -> NDArray[Any] | None:
-    """Encoded weights with zero at 0; None if they are no int8 then."""
+    """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
     if weights.dtype not in {INT8, UINT8}:
         return None
     numbers = array_of(weights.source)
@@ -163,12 +169,12 @@ def _symmetric(weights: Step) -> NDArray[Any] | None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class _End:
-    """How a chain's result is written.
+    """How the result of a fused operator is written.
 
     Attributes:
-        output: the step that encodes it in the type of the data; None if it is float32.
-        residual: the step of what is added, which has the type of the output.
-        passed: the variables up to the encoded result.
+        output: The step that encodes the result in the dtype of the data. None if it is float32.
+        residual: The step that decodes the residual, which has the dtype of the output.
+        passed: The variables after the operator, up to the encoded result.
     """
 
     output: Step | None = None
@@ -176,17 +182,18 @@ class _End:
     passed: tuple[Any, ...] = ()
 
     def dtype(self, kind: ComputeType) -> str:
-        """The output of an operator of a type."""
+        """The output dtype of an operator with a compute dtype."""
         return FLOAT32 if self.output is None else kind.data.name
 
 
 class TypedOperators:
-    """Gives chains of a network the types that the network has.
+    """Gives fused operators the dtypes that the network's quantization steps imply.
 
     Args:
-        steps: those of the module.
-        values: of all variables.
-        users: the bindings that read each variable; None among them for the function's result.
+        steps: Recognizes the quantization steps of the module.
+        values: The expression that each variable is bound to.
+        users: The bindings that read each variable. None among them stands for the function's
+            result.
     """
 
     def __init__(
@@ -197,14 +204,16 @@ class TypedOperators:
         self._users = users
 
     def operands(self, value: Any) -> Operands | None:
-        """As ``operands_of``."""
+        """The result of ``operands_of`` for an expression."""
         return operands_of(value, self._values)
 
     def typed(self, chain: FusedOperator) -> FusedOperator:
-        """A chain of float32 in the type in which all that it multiplies is decoded, or itself.
+        """Give a float32 operator the dtype from which all its operands are decoded.
+
+        Returns the operator unchanged if there is no such dtype.
 
         Args:
-            chain: with all that follows the product but what encodes it.
+            chain: A fused operator with all that follows its product, except an encoding.
         """
         sides = [step for operand in chain.operands if (step := self._decoded(operand)) is not None]
         kind, spec = _type_of(chain, sides), chain.spec
@@ -230,12 +239,12 @@ class TypedOperators:
     def with_operands(
         self, chain: FusedOperator, alone: FusedOperator, operands: Operands
     ) -> FusedOperator:
-        """A chain of float32 as one of int8.
+        """Turn a float32 operator into one of int8.
 
         Args:
-            chain: with all that follows the product but what encodes it.
-            alone: the product alone, which is taken if sums with the bias may pass 32 bits.
-            operands: what it multiplies.
+            chain: A fused operator with all that follows its product, except an encoding.
+            alone: The product alone. It is used if sums with the bias might exceed 32 bits.
+            operands: The operands of the product.
         """
         spec = chain.spec
         assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
@@ -260,7 +269,7 @@ class TypedOperators:
         return self._steps.of(self._values.get(variable), DECODE)
 
     def _end(self, chain: FusedOperator, dtype: str) -> _End:
-        """How a chain's result is written if it reads a type."""
+        """How the result of a fused operator is written if it reads a dtype."""
         output, passed = self._encoded_after(chain.last)
         if output is None or not output.whole or output.dtype != dtype:
             return _End()
@@ -272,7 +281,7 @@ class TypedOperators:
         return _End(output=output, residual=residual, passed=passed)
 
     def _encoded_after(self, variable: Any) -> tuple[Step | None, tuple[Any, ...]]:
-        """The step that alone reads a variable, and the variables up to its result."""
+        """The step that is a variable's only reader, and the variables up to its result."""
         passed: list[Any] = []
         while True:
             reading = self._users[variable]
@@ -286,11 +295,11 @@ class TypedOperators:
 
 
 def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
-    """The type in which a chain of float32 multiplies what is decoded; None if there is none.
+    """The dtype in which a fused operator can multiply its decoded operands, or None.
 
     Args:
-        chain: of any operator.
-        sides: the steps of those of its operands that are decoded.
+        chain: A fused operator in float32.
+        sides: The steps that decode its operands.
     """
     spec, weights = chain.spec, chain.constants.weights
     if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(chain.operands):
@@ -306,7 +315,7 @@ def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
 
 
 def _product(sides: Sequence[Step], output: Step | None) -> QuantizedProduct:
-    """The numbers of a batch of products of two tensors that are whole numbers."""
+    """The zero points and the scale of a batch of products of two integer tensors."""
     left, right = sides
     scale = np.float32(left.scale[0]) * np.float32(right.scale[0])
     if output is not None:

@@ -1,4 +1,4 @@
-"""Warnings of TVM's C++ code, which it writes to standard error each time: shown once each."""
+"""Shows each warning of TVM's C++ code once, which otherwise repeats on standard error."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _logged: set[bytes] = set()
 
 @contextlib.contextmanager
 def warnings_once() -> Iterator[None]:
-    """Hold back what is written to standard error while the context lasts.
+    """A context manager that holds back standard error, and shows each of TVM's warnings once.
 
-    Afterwards it is written as it was, but for TVM's warnings: each is logged once a process,
-    whatever the time before it. A file holds it, since C++ code that holds Python's lock would
-    wait for ever on a full pipe.
+    At the end, the text is written to standard error, without TVM's warnings. Each of these is
+    logged once per process, whatever its time stamp. A file holds the text meanwhile, because C++
+    code that holds Python's lock would wait forever on a full pipe.
     """
     sys.stderr.flush()
     try:

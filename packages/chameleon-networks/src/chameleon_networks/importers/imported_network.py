@@ -135,10 +135,7 @@ class ImportedNetwork(ABC):
         return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
-        """Read parts of the network early, while another process waits.
-
-        Must not run TVM's compiler.
-        """
+        """Read what needs no compiler, before steps in which the compiler might crash."""
 
     @property
     def imported(self) -> Any:

@@ -33,7 +33,7 @@ class NetworkOptions:
         validators.in_((AUTO, DEFAULT, "NCHW")),
     )
     compare: bool = option(
-        True, "time the compiled network against the frameworks that can run it on this machine", binds=False
+        True, "time the compiled network against frameworks on this machine", binds=False
     )
     check: bool = option(
         True,

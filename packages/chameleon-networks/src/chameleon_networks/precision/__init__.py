@@ -1,1 +1,1 @@
-"""Types that a network's operators are computed in, and what each costs in accuracy."""
+"""Chooses dtypes for a network's operators by their speed and their error."""

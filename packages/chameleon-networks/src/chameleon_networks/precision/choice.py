@@ -1,17 +1,18 @@
-"""The choice of a type for each operator of a network: the front of error against seconds.
+"""Chooses a dtype for each operator of a network: the front of error against seconds.
 
-This is a labelling with pairwise costs and a budget. An operator has a time and an error in each
-type. If two operators of different types exchange a tensor, converting it takes time as well.
+This is a labelling problem with pairwise costs and a budget. An operator has a time and an error in
+each dtype. If two operators of different dtypes exchange a tensor, converting it takes time too.
 
-The operators are placed one after the other, in the network's order. Later operators see only the
-types of tensors that are still to be read. So among partial assignments that agree in these, all
-that are dominated in error and in seconds can be forgotten. This is dynamic programming on the
-front, exact as long as fronts are short. If they grow long, each keeps the fastest assignment of
-each of many intervals of the error. Moves of single operators then improve the result.
+The algorithm assigns dtypes to one operator after another, in the network's order. Later operators
+depend only on the dtypes of tensors that are still to be read. So among partial assignments that
+agree in these dtypes, those that are dominated in error and in seconds can be dropped. This is
+dynamic programming on the front, exact as long as fronts are short. If a front grows long, it keeps
+the fastest assignment in each of many intervals of the error. Changes of single operators then
+improve the result.
 
-Errors are numbers that add up: the squares of the errors that each operator's rounding alone
-causes. Roundings of different operators are nearly independent, so that variances add up. That is
-an estimate, enough to rank assignments. The delivered network is verified with all types together.
+Errors must add up: they are the squares of the errors that each operator's rounding causes alone.
+The roundings of different operators are nearly independent, so that variances add up. This estimate
+is good enough to rank assignments. The delivered network is verified with all dtypes together.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ class Tensor:
     """A tensor that one operator computes and others read.
 
     Attributes:
-        producer: the operator's place; None for an input of the network, which is in float32.
-        consumers: places of the operators that read it.
-        conversions: seconds of converting it, of shape (types, types): from, to; paid once for
-            each type that it is read in. 0 both ways between types that read the same, as those
-            that differ by their weights alone.
-        in_float32: whether something that is no operator reads it in float32, such as an output.
+        producer: The index of the operator that computes the tensor. None for an input of the
+            network, which is in float32.
+        consumers: The indices of the operators that read the tensor.
+        conversions: Array of shape (dtypes, dtypes): seconds to convert the tensor from the first
+            dtype to the second. A conversion is paid once for each dtype that the tensor is read
+            in. It is 0 both ways between dtypes that differ by their weights only.
+        in_float32: Whether something other than an operator reads the tensor in float32, such as an
+            output of the network.
     """
 
     producer: int | None
@@ -59,24 +62,25 @@ class Tensor:
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
-        """Which types read it in one form, which is made once for all, of shape (types, types)."""
+        """Array of bool, (dtypes, dtypes): whether two dtypes read the tensor in one form."""
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
 
 
 class TypeChoice:
-    """The choice of types for the operators of a network.
+    """The choice of dtypes for the operators of a network.
 
     Args:
-        seconds: of all occurrences of each operator in each type, of shape (operators, types).
-            Infinite if it cannot be computed in a type, which never holds for float32, the first
-            type.
-        errors: what each operator in each type adds, of the same shape; 0 in float32.
-        tensors: between the operators; each producer comes before its consumers.
-        labels: partial assignments that are kept at a time.
+        seconds: Array of shape (operators, dtypes): seconds of all occurrences of each operator.
+            Infinite if an operator cannot have a dtype. The first dtype is float32, which must be
+            finite.
+        errors: Array of the same shape: the error that each operator adds in each dtype; 0 in
+            float32.
+        tensors: The tensors between the operators. Each producer comes before its consumers.
+        labels: Most partial assignments that are kept at a time.
 
     Raises:
-        ValueError: shapes do not fit, or an operator has no time in float32.
+        ValueError: Shapes do not fit, or an operator has no time in float32.
     """
 
     def __init__(
@@ -96,13 +100,13 @@ class TypeChoice:
         ]
 
     def evaluated(self, types: Types) -> tuple[Floats, Floats]:
-        """Errors and seconds of whole assignments.
+        """Errors and seconds of complete assignments.
 
         Args:
-            types: of shape (assignments, operators).
+            types: Array of shape (assignments, operators) of dtype indices.
 
         Returns:
-            Two arrays of shape (assignments,).
+            Two arrays of shape (assignments,): errors and seconds.
         """
         places = np.arange(types.shape[1])
         errors = self.errors[places, types].sum(axis=1)
@@ -112,24 +116,27 @@ class TypeChoice:
         return errors, seconds
 
     def assignment(self, types: Sequence[int]) -> Assignment:
-        """One assignment with its error and seconds."""
+        """Make an ``Assignment`` of dtype indices, with its error and seconds."""
         row = np.array([types], np.byte)
         [error], [seconds] = self.evaluated(row)
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
     def uniform(self, kind: int) -> Assignment:
-        """All operators in one type, those that cannot be in float32."""
+        """The assignment of one dtype to all operators.
+
+        Those that cannot have it stay in float32.
+        """
         return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 
     def front(self, *, bound: float = np.inf) -> list[Assignment]:
         """The assignments that no other one dominates, by rising error and falling seconds.
 
         Args:
-            bound: largest error.
+            bound: The largest error of an assignment.
 
         Returns:
-            At least float32 alone, the first one. For each type the uniform assignment, if it is
-            within the bound, is in the front or dominated by one in it.
+            At least one assignment: float32 for all operators, which comes first. For each dtype,
+            the uniform assignment is in the front or dominated by it, if it is within the bound.
         """
         types, exact = self._placed(bound)
         assignments = self._as_assignments(types)
@@ -143,13 +150,15 @@ class TypeChoice:
         return front_of(assignments)
 
     def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
-        """The assignment with one operator back in float32; None if all are.
+        """Return one operator of an assignment to float32.
+
+        The operator is the one that adds the most error for each second that its dtype saves.
 
         Args:
-            types: an assignment.
+            types: The dtype index of each operator.
 
         Returns:
-            Without the operator that adds most error for each second that it saves.
+            The new dtype indices. None if all operators are in float32 already.
         """
         current = np.array(types, np.byte)
         reduced = np.flatnonzero(current)
@@ -167,7 +176,7 @@ class TypeChoice:
     # -- placing one operator after the other ------------------------------------------------
 
     def _placed(self, bound: float) -> tuple[Types, bool]:
-        """Whole assignments that are not dominated, and whether none was dropped but for that."""
+        """Complete assignments that are not dominated, and whether they are all of these."""
         operators, kinds = self.seconds.shape
         types = np.zeros((1, operators), np.byte)
         errors, seconds = np.zeros(1), np.zeros(1)
@@ -191,9 +200,10 @@ class TypeChoice:
         return types, exact
 
     def _conversions(self, types: Types, index: int) -> Floats:
-        """Seconds of converting an operator's inputs, unless an earlier one needed the same.
+        """Seconds to convert an operator's inputs, unless an earlier operator needs the same.
 
-        Its output is converted here as well if something that is no operator reads it.
+        Includes the conversion of its output to float32 if something other than an operator reads
+        it.
         """
         wanted = types[:, index]
         total = np.zeros(len(types))
@@ -218,7 +228,7 @@ class TypeChoice:
         return column
 
     def _states(self, types: Types, index: int) -> NDArray[np.intp]:
-        """Which partial assignments agree in all that later operators see of them."""
+        """Group numbers of partial assignments that look the same to all later operators."""
         columns = []
         for tensor in self.tensors:
             producer = -1 if tensor.producer is None else tensor.producer
@@ -238,7 +248,7 @@ class TypeChoice:
     # -- improving if fronts were thinned -------------------------------------------------
 
     def _improved(self, start: Assignment) -> Assignment:
-        """An assignment after moves of single operators that make it faster and no less exact."""
+        """Change single operators of an assignment while that saves time without more error."""
         operators, kinds = self.seconds.shape
         best = start
         for _ in range(_MOVES):

@@ -1,4 +1,4 @@
-"""Which chains of a network exchange tensors, and what converting those takes."""
+"""Finds the tensors that a network's operators exchange, and estimates the time to convert them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _COPIES = 5
 
 @cache
 def bytes_per_second() -> float:
-    """How fast one thread of this machine reads and writes memory that is in no cache of its own.
+    """Measure how many bytes per second one thread of this machine copies in main memory.
 
-    Converting a tensor does little else, so that its bytes over this rate estimate it. Estimates
-    decide between assignments that are close to each other. The delivery is timed as a whole.
+    The time to convert a tensor is estimated by its bytes over this rate. The estimate only decides
+    between assignments of dtypes with similar times. The delivery is timed as a whole.
     """
     source = np.zeros(_COPIED_BYTES // _FLOAT_BYTES, np.float32)
     target = np.empty_like(source)
@@ -41,9 +41,9 @@ def bytes_per_second() -> float:
 
 
 def order_of(network: Network) -> list[int]:
-    """Places of the chains in an order in which each comes after all that it reads.
+    """Indices of the fused operators in an order in which each comes after all that it reads.
 
-    A chain that adds a residual may begin before what computes the residual.
+    A fused operator that adds a residual may begin before the operator that computes the residual.
     """
     ends = {
         network.chain_at[binding.var]: position
@@ -54,12 +54,12 @@ def order_of(network: Network) -> list[int]:
 
 
 def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tensor]:
-    """The tensors that chains read, with places in the order of ``order_of``.
+    """The tensors that fused operators read. Operators are numbered in the order of ``order_of``.
 
     Args:
-        network: in float32.
-        kinds: the types, float32 first.
-        rate: bytes that are read or written in a second.
+        network: The network in float32.
+        kinds: The dtypes, float32 first.
+        rate: Bytes that can be read or written in a second.
     """
     sources: dict[Any, set[Any]] = defaultdict(set)
     for source, carried in network.carried():
@@ -100,14 +100,14 @@ def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tens
 
 
 def _roots(variable: Any, sources: dict[Any, set[Any]]) -> set[Any]:
-    """The variables that the numbers of a variable were computed as."""
+    """The variables that computed the numbers of a variable, before they were only moved."""
     if variable not in sources:
         return {variable}
     return {root for source in sources[variable] for root in _roots(source, sources)}
 
 
 def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
-    """Seconds from one type to another, for reading and writing."""
+    """Array of shape (dtypes, dtypes): seconds to convert a tensor from one dtype to another."""
     elements = 0 if isinstance(variable.ty, relax.TupleType) else math.prod(shape_of(variable))
     forms = [COMPUTE[kind].data for kind in kinds]
     sizes = [form.bits // 8 for form in forms]

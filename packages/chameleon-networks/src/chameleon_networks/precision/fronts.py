@@ -1,4 +1,4 @@
-"""Fronts of error against seconds, of whole and of partial assignments of types."""
+"""Fronts of error against seconds, for complete and partial assignments of dtypes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ INTERVALS = 64
 
 @attrs.frozen(kw_only=True)
 class Assignment:
-    """A type for each operator.
+    """A dtype for each operator.
 
     Attributes:
-        types: places in the list of types; 0 is float32.
-        error: sum of what the operators add to it.
-        seconds: of all operators and conversions.
+        types: The index of each operator's dtype in the list of dtypes; 0 is float32.
+        error: The sum of the errors that the operators add.
+        seconds: Seconds of all operators and conversions.
     """
 
     types: tuple[int, ...]
@@ -33,7 +33,7 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """At most so many assignments of a front, spread over its seconds, both ends among them."""
+    """Select up to ``most`` assignments of a front, spread over its seconds, with both ends."""
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])
@@ -56,7 +56,7 @@ def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
 
 
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
-    """Rows that no other row of the same state dominates."""
+    """Indices of the rows that no other row of the same state dominates in error and seconds."""
     order = np.lexsort((seconds, errors, states))
     starts = np.flatnonzero(np.diff(states[order], prepend=-1))
     rows = []
@@ -69,7 +69,7 @@ def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> ND
 def thinned(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
-    """The fastest row of each state in each interval of the error, about ``most`` at most."""
+    """The fastest row of each state in each interval of the error, up to about ``most`` rows."""
     own = errors[rows]
     # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
     positive = own[own > 0.0]

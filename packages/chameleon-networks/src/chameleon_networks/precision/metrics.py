@@ -1,4 +1,4 @@
-"""A user's own measure of how good a network is."""
+"""A user's own function that measures how good a network is."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Metric = Callable[[Callable[..., Outputs]], Any]
 
 
 def metric_of(source: str) -> Metric:
-    """A user's function that gets a network and returns a number, of which more is better.
+    """Import a user's function that gets a network and returns a number; larger is better.
 
     Args:
         source: ``path.py:function`` or ``package.module:function``.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: The function does not exist.
     """
     hint = "Name a function that gets the network and returns a number."
     return named_function(source, "metric", hint)
 
 
 def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
-    """The score that a user's function gives a network.
+    """Compute the score that a user's function returns for a network.
 
     Args:
-        metric: the function; it calls the network as a delivered one, with an array for each input.
-            It gets an array, or a list of several outputs.
-        source: its name, for errors.
-        run: the network.
+        metric: The user's function. It gets the network as a function of one array per input, which
+            returns an array, or a list if there are several outputs.
+        source: The name of the user's function, for messages.
+        run: A function that runs the network.
 
     Raises:
-        ConfigError: the function raises, or returns no finite number.
+        ConfigError: The user's function raises, or returns no finite number.
     """
 
     def network(*inputs: Any) -> Outputs:

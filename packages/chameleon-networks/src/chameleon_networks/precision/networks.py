@@ -1,4 +1,4 @@
-"""A network with some of its chains in other types, and what takes which chain's place in it."""
+"""Makes a network with other dtypes for some operators, and tells which operator became which."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Types = Mapping[int, str]
 
 @attrs.frozen(kw_only=True, eq=False)
 class TypedNetwork:
-    """A network with types.
+    """A network in which some fused operators have other dtypes than float32.
 
     Attributes:
-        module: it, prepared.
-        chains: its chains.
-        places: for each chain of the float32 network the chain of this one that computes it, None
-            if none does.
+        module: The prepared module of the network.
+        chains: The fused operators of the network.
+        places: For each fused operator of the float32 network, the index of the operator of this
+            network that computes it, or None.
     """
 
     module: Any
@@ -39,20 +39,20 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def chain(self, index: int) -> FusedOperator | None:
-        """The chain that computes one of the float32 network here; None if there is none."""
+        """The fused operator of this network that computes one of the float32 network, or None."""
         here = self.places[index]
         return None if here is None else self.chains[here]
 
 
 class TypedNetworks:
-    """The networks that one in float32 becomes if its chains get types.
+    """Makes networks with other dtypes from a network in float32.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        ranges: of its tensors, by name; None for ranges that are all alike, which is enough to see
-            the types of its operators.
-        means: of channels of tensors, by name; see ``with_types``.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        ranges: The range of each tensor, by tensor name. None uses the same range for all, which is
+            enough to see the dtypes of the operators.
+        means: The mean of each channel of tensors, by tensor name; see ``with_types``.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class TypedNetworks:
         self._uniform: dict[str, TypedNetwork] = {}
 
     def of(self, types: Types) -> TypedNetwork:
-        """The network with some types.
+        """Make the network with some dtypes.
 
         Raises:
-            ConfigError: a chain cannot have its type, or a tensor has no range.
+            ConfigError: An operator cannot have its dtype, or a tensor has no range.
         """
         return self._built(types)
 
@@ -88,10 +88,10 @@ class TypedNetworks:
         return TypedNetwork(module=module, chains=chains, places=_places(self.chains, chains))
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """The network with every chain in a type that can have it; built once.
+        """The network with one dtype for every operator that can have it. It is built once.
 
-        In seven bits, chains that gain nothing by fewer bits have eight. Its weights are sketched
-        (see ``with_types``): it tells of operators, and is not to be compiled.
+        For int7, operators that gain nothing by fewer bits have int8. The weights are sketched (see
+        ``with_types``), so that this network must not be compiled.
         """
         if kind not in self._uniform:
             types = {
@@ -103,7 +103,7 @@ class TypedNetworks:
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Places of the chains that are computed in a type if they get it."""
+        """Indices of the fused operators that would be computed in a dtype if they got it."""
         network = self.uniform(kind)
         return tuple(
             index
@@ -113,7 +113,7 @@ class TypedNetworks:
 
 
 def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
-    """Whether what computes a chain does so in another type than the chain."""
+    """Whether a fused operator has another dtype than the operator that it replaces."""
     kinds = (getattr(chain.spec, "dtype", FLOAT32) for chain in (here, before))
     return len(set(kinds)) > 1
 
@@ -121,7 +121,10 @@ def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
 def _places(
     before: Sequence[FusedOperator], now: Sequence[FusedOperator]
 ) -> tuple[int | None, ...]:
-    """Which chain has taken the place of which: types change no order, and seldom how many."""
+    """For each fused operator before, the index of the one that replaces it, or None.
+
+    Dtypes do not change the order of operators, and seldom their number.
+    """
     if len(before) == len(now):
         return tuple(range(len(now)))
     places: list[int | None] = []

@@ -1,4 +1,4 @@
-"""The points of a network's front: types for its chains, their costs, and their rows in results."""
+"""The points of a network's front: dtypes of its operators, with their seconds and error."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ POINTS = 16
 
 
 class Errors(Protocol):
-    """Errors of a network's outputs if chains have types: |difference| over largest |output|.
+    """Errors of a network's outputs with some dtypes: |difference| over the largest |output|.
 
-    ``precision.errors.Simulation`` finds them.
+    ``delivery.typed.errors.Simulation`` implements this protocol.
     """
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error of each chain alone in each type that it can have."""
+        """The error for each fused operator alone in each dtype that it can have."""
 
     def error_of(self, types: Types) -> float:
-        """The error if several chains have types."""
+        """The error if several fused operators have other dtypes than float32."""
 
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """A network with types.
+    """A choice of dtypes for a network, with its seconds and its error.
 
     Attributes:
-        types: of the chains that are not in float32, by place.
-        seconds: of its operators as they were measured in networks (alone, if networks could not be
-            profiled), with an estimate of conversions.
-        error: of its outputs, simulated with all types together.
+        types: The dtypes of the fused operators that are not in float32, by index.
+        seconds: The seconds of the network's operators, with an estimate for conversions. The
+            operators were timed inside networks, or alone if networks could not be profiled.
+        error: The error of the outputs, simulated with all dtypes together.
     """
 
     types: Mapping[int, str]
@@ -52,37 +52,38 @@ class Point:
     error: float
 
     def counted(self, chains: int) -> dict[str, int]:
-        """How many chains have each type, of so many."""
+        """How many of a network's ``chains`` fused operators have each dtype."""
         counts = Counter(self.types.values())
         counts[FLOAT32] = chains - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
     def row(self, chains: int, *, delivered: bool) -> FrontPoint:
-        """The point as a result has it."""
+        """The point in the form that a result stores."""
         types = self.counted(chains)
         return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
 
     def line(self, chains: int) -> str:
-        """The point in words."""
+        """The point as a phrase for the log."""
         counts = ", ".join(f"{count} in {kind}" for kind, count in self.counted(chains).items())
         return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
 class Front:
-    """The points that types may be chosen among.
+    """The front of error against seconds, from which the dtypes of a network are chosen.
 
     Args:
-        networks: of the types.
-        kinds: the types, float32 first.
-        seconds: of each chain in each type, of shape (chains, types); see ``OperatorSeconds``.
-        errors: of types.
-        rate: bytes that converting a tensor reads or writes in a second.
+        networks: Makes the networks with reduced dtypes.
+        kinds: The dtypes, float32 first.
+        seconds: Array of shape (operators, dtypes) with seconds; see ``OperatorSeconds``.
+        errors: Computes the error of dtypes.
+        rate: Bytes per second that converting a tensor reads or writes.
 
     Attributes:
-        float32: the point that has no types.
-        points: of the front, by falling seconds, float32 first.
-        dominated: networks in one type that are no faster than a point with a smaller error.
-        notes: sentences about operators that cannot have a type, since numbers pass what it holds.
+        float32: The point with all operators in float32.
+        points: The points of the front, by falling seconds, float32 first.
+        dominated: The points with one dtype that are no faster than a point with a smaller error.
+        notes: Sentences about operators that cannot have a dtype, because it cannot represent their
+            numbers.
     """
 
     def __init__(
@@ -121,10 +122,10 @@ class Front:
         self.dominated = [point for point in self._uniform if point.types not in known]
 
     def within(self, bound: float) -> Point:
-        """The fastest point within a bound; others of its kind are tried if errors add up.
+        """The fastest point within a bound on the error.
 
-        From the fastest point on that is over the bound, operators go back to float32 until it
-        holds. The result may be faster than any point of the front that holds it.
+        If a faster point exceeds the bound, its operators go back to float32 one at a time until
+        the bound holds. The result may be faster than any point of the front within the bound.
         """
         holding = [point for point in self._all if _holds(point, bound)]
         best = min(holding, key=lambda point: point.seconds, default=self.float32)
@@ -135,11 +136,11 @@ class Front:
         return best
 
     def eased(self, point: Point, bound: float) -> Point:
-        """A point with as many operators back in float32 as it takes to hold a bound.
+        """Return operators of a point to float32, one at a time, until a bound holds.
 
         Args:
-            point: at least one operator of which goes back, if any is not in float32.
-            bound: on the error, simulated with all types together.
+            point: The point to start from. At least one of its operators goes back.
+            bound: The largest error, simulated with all dtypes together.
         """
         types: tuple[int, ...] | None = self._row(point.types)
         while types is not None and (types := self._choice.eased(types)) is not None:
@@ -149,7 +150,7 @@ class Front:
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest point of one type within a bound; None if none is faster than float32."""
+        """The fastest point with one dtype within a bound. None if none is faster than float32."""
         holding = [
             point
             for point in self._uniform
@@ -158,7 +159,7 @@ class Front:
         return min(holding, key=lambda point: point.seconds, default=None)
 
     def timed(self, point: Point) -> Point:
-        """A point with the seconds that this front knows."""
+        """A copy of a point with the seconds that this front computes for it."""
         seconds = self._choice.assignment(self._row(point.types)).seconds
         return attrs.evolve(point, seconds=seconds)
 
@@ -177,12 +178,12 @@ class Front:
 
 
 def _holds(point: Point, bound: float) -> bool:
-    """Whether a point's error is within a bound, which may be infinite, and is one at all."""
+    """Whether the error of a point is finite and within a bound. The bound may be infinite."""
     return point.error <= bound and bool(np.isfinite(point.error))
 
 
 def _undominated(points: Sequence[Point]) -> list[Point]:
-    """The points that no other one dominates as simulated, by falling seconds."""
+    """The points that no other one dominates in simulated error and seconds, by falling seconds."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.error, point.seconds)):
         if not front or point.seconds < front[-1].seconds:
@@ -191,7 +192,7 @@ def _undominated(points: Sequence[Point]) -> list[Point]:
 
 
 def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
-    """Squares of the errors of each chain alone in each type, of shape (chains, types)."""
+    """Array of shape (operators, dtypes): the square of the error of each operator alone."""
     squares = np.zeros((len(networks.chains), len(kinds)))
     for (index, kind), error in errors.errors_alone(kinds[1:]).items():
         squares[index, kinds.index(kind)] = error**2
@@ -199,16 +200,16 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
 
 
 def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
-    """The reasons that keep operators in float32 before anything is known of their errors.
+    """The reasons that keep operators in float32, whatever their errors are.
 
     Args:
-        networks: of the types.
-        kinds: types beside float32.
-        seconds: of each chain in each type, of shape (chains, types), float32 first; infinite if a
-            chain was not measured in the type.
+        networks: Makes the networks with reduced dtypes.
+        kinds: The dtypes other than float32.
+        seconds: Array of shape (operators, dtypes), float32 first; infinite where no time was
+            measured.
 
     Returns:
-        A sentence without its end for each reason, the most frequent one first.
+        A phrase for each reason, the most frequent reason first.
     """
     able = {index for kind in kinds for index in networks.able(kind)}
     reasons = eligible(networks.chains, kinds[0]).reasons
@@ -228,5 +229,5 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
 
 
 def in_words(types: Types, chains: int) -> str:
-    """The precision of a network of so many chains, with types of some; see ``types_in_words``."""
+    """A phrase for the precision of a network with ``chains`` operators; see ``types_in_words``."""
     return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])

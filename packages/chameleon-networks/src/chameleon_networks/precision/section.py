@@ -1,4 +1,4 @@
-"""The numbers that a network may be computed in, and how far its answers may be off for it."""
+"""The section ``precision`` of a pipeline: dtypes to compute in, and the largest accepted error."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from chameleon_core.words import did_you_mean, listing
 
 @attrs.frozen(kw_only=True)
 class Precision(Section):
-    """The section ``precision`` of a pipeline.
+    """The section ``precision`` of a pipeline file.
 
-    Names of types are the frontend's (``PluginRecord.precisions``). Float32 is always a candidate:
-    for each operator that is slower in another type, and for the whole network.
+    The frontend lists the names of dtypes (``PluginRecord.precisions``). An operator that is slower
+    in another dtype stays in float32. So does the whole network if nothing else is faster.
 
     Attributes:
-        type: the only other type, or float32 for none.
-        search: the types that are searched, each operator's by itself; needs a bound.
-        max_error: largest |difference| to the network in float32 over the largest |output|, or
-            None for any.
-        calibrate: a function of the user's that gives batches of inputs, from which ranges are
-            read; None for the frontend's own samples.
-        metric: a function of the user's that takes a network and returns a number that is better
-            the larger it is, or None.
-        max_drop: how much smaller the metric may be than in float32; needed with ``metric``.
+        type: The only dtype other than float32. None, or float32, for no other.
+        search: The dtypes to search, for each operator separately. It needs a bound: ``max_error``,
+            or ``metric`` with ``max_drop``.
+        max_error: The largest |difference| from the network in float32 over the largest |output|.
+            None accepts any error.
+        calibrate: A user's function that yields batches of inputs, from which ranges are computed.
+            None uses the frontend's random inputs.
+        metric: A user's function that gets a network and returns a number, or None. A larger number
+            is better.
+        max_drop: How much smaller than in float32 the metric may be. Needed with ``metric``.
     """
 
     type: str | None = option(
@@ -73,13 +74,13 @@ class Precision(Section):
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types beside float32 that operators may be computed in; none for float32 alone."""
+        """The dtypes other than float32 that operators may have. Empty for float32 only."""
         named = self.search if self.type is None else (self.type,)
         return tuple(name for name in named if name != FLOAT32)
 
     @property
     def bounded(self) -> bool:
-        """Whether something is said of the error."""
+        """Whether the section bounds the error, by ``max_error`` or by ``metric``."""
         return self.max_error is not None or self.metric is not None
 
     @classmethod
@@ -98,7 +99,7 @@ class Precision(Section):
         return unknown_types(node, (FLOAT32, *model.record.precisions), model.name)
 
     def to_json(self) -> Mapping[str, Any] | None:
-        """The section as a pipeline file has it, or None for float32 alone."""
+        """The section as values of a pipeline file. None for float32 only."""
         if not self.types:
             return None
         written = {name: value for name, value in attrs.asdict(self).items() if value is not None}
@@ -110,17 +111,17 @@ class Precision(Section):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Precision:
-        """The inverse of ``to_json``."""
+        """Make a section from the result of ``to_json``."""
         return cls(**{**value, "search": tuple(value.get("search", ()))}) if value else cls()
 
 
 def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[Problem]:
-    """Problems with the names of types that were written.
+    """Yield a problem for each name of a dtype in a pipeline file that the frontend does not have.
 
     Args:
-        node: the section as it was written.
-        known: the types that the frontend has, float32 among them.
-        frontend: its name.
+        node: The section as it was written.
+        known: The dtypes that the frontend has, float32 included.
+        frontend: The name of the frontend.
     """
     types = node.get("search")
     alone = node.get("type")

@@ -1,1 +1,1 @@
-"""Networks computed in smaller dtypes: ranges, rounding and simulation."""
+"""Computes networks in smaller dtypes: ranges, rounding and simulation."""

@@ -1,4 +1,4 @@
-"""Inputs to calibrate with: the user's, or random ones."""
+"""Calibration inputs: those of the user's function, or random ones."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numb
 
 
 def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
-    """The batches that a network is calibrated with.
+    """The batches of inputs that a network is calibrated with.
 
-    A bucket of shapes gets those of the user's batches that have its shapes or are filled up to
-    them. The function is called once for each bucket.
+    For a network of one bucket of shapes, these are the user's batches that have the bucket's
+    shapes or that are padded to them. The user's function is called once for each bucket.
 
     Args:
-        network: as its framework has it.
-        source: ``path.py:function`` or ``package.module:function``; None for random inputs. The
-            function yields an array, a list of one per input, or a mapping by the inputs' names.
+        network: The imported network.
+        source: ``path.py:function`` or ``package.module:function``. The function yields batches: an
+            array, a list with one array per input, or a mapping by input name. None for random
+            inputs.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: The function does not exist.
     """
     if source is None:
         return Batches(_random(network), "random inputs")
@@ -52,16 +53,18 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
 
 
 class Batches:
-    """Batches, one at a time; the last ones are kept aside. They can be gone through once.
+    """Batches of inputs to calibrate with, of which the last ones are kept for measuring errors.
+
+    They can be iterated once.
 
     Args:
-        batches: all of them.
-        source: where they are from.
+        batches: All batches.
+        source: A phrase for messages that says where the batches come from.
 
     Attributes:
-        samples: those that are not calibrated with, when all have been gone through; the only one
-            if there is but one.
-        count: how many there were.
+        samples: After the iteration, the batches that were kept. If there is a single batch, it is
+            used for both purposes.
+        count: Number of all batches, after the iteration.
     """
 
     def __init__(self, batches: Iterator[Sample], source: str) -> None:
@@ -71,10 +74,10 @@ class Batches:
         self.count = 0
 
     def __iter__(self) -> Iterator[Arrays]:
-        """The batches to calibrate with.
+        """Yield the batches to calibrate with.
 
         Raises:
-            ConfigError: there are none, or one is not what the network takes.
+            ConfigError: There are no batches, or one does not fit the network.
         """
         waiting: deque[Sample] = deque()
         for batch in self._batches:
@@ -100,7 +103,7 @@ class Batches:
 
     @property
     def summary(self) -> str:
-        """The numbers of batches, as a sentence without its end."""
+        """A phrase with the number of batches that were used and kept."""
         if self.count == 1:
             return f"calibrated with one batch of {self._source}, which errors are measured on too"
         used, aside = self.count - len(self.samples), len(self.samples)
@@ -120,15 +123,17 @@ def _random(network: ImportedNetwork) -> Iterator[Sample]:
 
 
 def user_samples(network: ImportedNetwork, source: str, key: str) -> Iterator[Sample]:
-    """The batches of a user's function that a network takes; it may be called once for each bucket.
+    """Yield the batches of a user's function that fit a network.
+
+    For a network in buckets of shapes, the function may be called once for each bucket.
 
     Args:
-        network: as its framework has it.
-        source: as for ``batches_of``.
-        key: the option that names it, for errors.
+        network: The imported network.
+        source: The function, as for ``batches_of``.
+        key: The option that names the function, for messages.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: The function does not exist.
     """
     function = named_function(source, key, "Name a function that yields batches of inputs.")
     return _batches_from(network, function, source, key)
@@ -175,7 +180,7 @@ def _batches_from(
 
 
 def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Sample:
-    """A batch of a network that takes inputs of one shape."""
+    """Check the shapes of a batch for a network with one input shape."""
     for array, (name, example) in zip(arrays, wanted.items(), strict=True):
         if array.shape != example.shape:
             raise ConfigError(
@@ -187,7 +192,7 @@ def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Samp
 
 
 def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
-    """The name of the bucket that a batch belongs to, and its sample there."""
+    """The name of the bucket that a batch belongs to, and the batch padded to its shapes."""
     try:
         name, inputs, cuts = bucket.placed(*arrays)
     except ValueError as error:
@@ -198,7 +203,7 @@ def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sam
 
 
 def _yielded(result: Any, source: str) -> Iterable[Any]:
-    """The result of a function, if that is batches."""
+    """Check that the result of a user's function is iterable."""
     if isinstance(result, np.ndarray | Mapping | str) or not hasattr(result, "__iter__"):
         raise ConfigError(
             f"{source} returned a {type(result).__name__} instead of batches",
@@ -209,12 +214,12 @@ def _yielded(result: Any, source: str) -> Iterable[Any]:
 
 
 def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
-    """One batch as arrays of the types that the network takes, of any shapes.
+    """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked.
 
     Args:
-        batch: the one that the user's function yielded.
-        wanted: an example of each input, by name.
-        who: the batch, for errors.
+        batch: A batch that the user's function yielded.
+        wanted: An example of each input, by name.
+        who: A phrase that names the batch in messages.
     """
     takes = ", ".join(f"{name} {list(example.shape)}" for name, example in wanted.items())
     if isinstance(batch, Mapping):

@@ -1,4 +1,4 @@
-"""The types that chains can be computed in, and why some cannot."""
+"""Decides which dtypes fused operators can be computed in, and why others are impossible."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from chameleon_networks.quantize.weights import overflows
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
-    """A type, after the one that it is a variant of, which reads the same numbers.
+    """The dtypes that read the same data as ``kind`` but differ in their weights, as int7 does.
 
     Args:
-        kind: one of ``REDUCED``.
+        kind: A dtype of ``REDUCED``.
+
+    Returns:
+        The dtype, preceded by the dtype that it is a variant of, if any.
     """
     variant_of = COMPUTE[kind].variant_of
     return (variant_of, kind) if variant_of else (kind,)
@@ -34,11 +37,11 @@ def reading_as(kind: str) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Eligible:
-    """Which chains can be computed in a type.
+    """Which fused operators can be computed in a dtype.
 
     Attributes:
-        places: of those that can, in order.
-        reasons: of each other one, why not, as a part of a sentence.
+        places: Indices of the operators that can, in order.
+        reasons: For each other operator, by index, a phrase that says why it cannot.
     """
 
     places: tuple[int, ...]
@@ -46,14 +49,14 @@ class Eligible:
 
 
 def eligible(chains: Sequence[FusedOperator], kind: str) -> Eligible:
-    """The chains that can be computed in a type.
+    """Find the fused operators that can be computed in a dtype.
 
     Args:
-        chains: of a prepared float32 network.
-        kind: one of ``REDUCED``.
+        chains: The fused operators of a prepared float32 network.
+        kind: A dtype of ``REDUCED``.
 
     Raises:
-        ConfigError: there is no such type.
+        ConfigError: The dtype is unknown.
     """
     if kind not in REDUCED:
         raise ConfigError(
@@ -80,7 +83,7 @@ def _reason(chain: FusedOperator, kind: str) -> str | None:
 
 
 def _no_floats(chain: FusedOperator, spec: TypedSpec, kind: str) -> str | None:
-    """Why an operator that reads floating numbers has no such type."""
+    """The reason why an operator cannot have a floating-point dtype, or None."""
     weights, stored = chain.constants.weights, COMPUTE[kind].weights
     if weights is not None and not stored.whole and overflows(weights, stored):
         return f"its weights are larger than what {kind} holds"
@@ -92,7 +95,10 @@ def _no_floats(chain: FusedOperator, spec: TypedSpec, kind: str) -> str | None:
 
 
 def _no_integers(spec: TypedSpec, kind: str) -> str | None:
-    """Why an operator cannot be computed in eight bits, or gains nothing by seven."""
+    """The reason why an operator cannot be computed in int8, or gains nothing by int7.
+
+    Else None.
+    """
     variant_of = COMPUTE[kind].variant_of
     if variant_of and not shares_data(spec):
         return f"weights of fewer bits than those of {variant_of} make it no faster"

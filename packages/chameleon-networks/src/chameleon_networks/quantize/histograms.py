@@ -1,4 +1,4 @@
-"""How often values occur: histograms that grow by batches, but not in memory."""
+"""Histograms of values, to which batches are added while the memory stays the same."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Floats = NDArray[np.float64]
 class Histogram:
     """Counts of values in bins whose width is a power of two.
 
-    Bins lie on multiples of their width. If values are beyond the bins, the width doubles as often
-    as needed and neighbours are added up. Only resolution is lost. Zeros are counted apart: after a
-    ReLU they are most of what there is, and exact in any range.
+    Each bin begins at a multiple of the width. If a value lies beyond the bins, the width doubles
+    as often as needed, and neighbouring bins are merged. So only resolution is lost. Zeros are
+    counted separately: after a ReLU, most values are zero, and zero is exact in any range.
 
     Attributes:
-        count: of values, zeros among them.
-        zeros: how many of them are zero.
-        low: the least value, or zero if that is less.
-        high: the largest value, or zero if that is more.
+        count: Number of values, zeros included.
+        zeros: Number of values that are zero.
+        low: The least value, or zero if that is less.
+        high: The largest value, or zero if that is more.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Histogram:
         self._exponent: int | None = None
 
     def add(self, values: NDArray[Any]) -> None:
-        """Count some more values.
+        """Add values to the histogram.
 
         Args:
-            values: of any shape; none is fine.
+            values: An array of any shape, which may be empty.
 
         Raises:
-            ConfigError: one is infinite or not a number.
+            ConfigError: A value is infinite or NaN.
         """
         flat = np.asarray(values).reshape(-1)
         if not flat.size:
@@ -69,7 +69,7 @@ class Histogram:
         self._counts[-self._first] -= zeros
 
     def merge(self, other: Histogram) -> None:
-        """Count what another histogram has counted."""
+        """Add the counts of another histogram."""
         self.count += other.count
         self.zeros += other.zeros
         if other._exponent is None:
@@ -81,12 +81,12 @@ class Histogram:
         )
 
     def _reach(self, least: float, most: float, exponent: int | None = None) -> None:
-        """Have bins from one value to another one, and to zero.
+        """Extend the bins so that they cover two values and zero.
 
         Args:
-            least: value.
-            most: value.
-            exponent: of the least width, or None.
+            least: The smaller value.
+            most: The larger value.
+            exponent: The width of bins must be at least 2 to this power. None for no such limit.
         """
         self.low, self.high = min(self.low, least), max(self.high, most)
         # Two bins are kept for what lies on either side of a multiple of the width.
@@ -101,10 +101,10 @@ class Histogram:
         self._exponent, self._first = wanted, first
 
     def bins(self) -> tuple[Floats, NDArray[np.int64]]:
-        """The distribution of values other than zero.
+        """The distribution of the values other than zero.
 
         Returns:
-            Edges of bins, shape (n + 1,), and counts, shape (n,); n may be 0.
+            The edges of n bins, of shape (n + 1,), and their counts, of shape (n,). n may be 0.
         """
         occupied = np.flatnonzero(self._counts)
         if self._exponent is None or not occupied.size:
@@ -114,13 +114,14 @@ class Histogram:
         return np.ldexp(edges, self._exponent), self._counts[first:last]
 
     def percentile(self, percent: float) -> tuple[float, float]:
-        """The range that is left when a share of the values is cut off at either end.
+        """The range that remains if a share of the values is cut off at each end.
 
         Args:
-            percent: of the values below the upper end, and above the lower one.
+            percent: Percentage of the values that lie below the upper end, and likewise above the
+                lower end.
 
         Returns:
-            The ends, neither beyond ``low`` and ``high``; zero lies between them.
+            The lower and the upper end, between ``low`` and ``high``. Zero lies between the ends.
         """
         edges, counts = self.bins()
         if not counts.size:
@@ -137,13 +138,13 @@ class Histogram:
 def _coarser(
     counts: NDArray[np.int64], first: int, doublings: int, wanted: int
 ) -> NDArray[np.int64]:
-    """Counts in wider bins.
+    """The counts of wider bins.
 
     Args:
-        counts: shape (bins,).
-        first: number of the first bin, in its own widths from zero.
-        doublings: of the width.
-        wanted: number of the first wider bin.
+        counts: The counts, of shape (bins,).
+        first: Number of the first bin, in multiples of the bin width from zero.
+        doublings: How often the width doubles.
+        wanted: Number of the first wider bin, in multiples of the new width from zero.
     """
     coarse = np.zeros_like(counts)
     occupied = np.flatnonzero(counts)

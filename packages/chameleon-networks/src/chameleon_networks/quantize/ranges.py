@@ -1,4 +1,4 @@
-"""Ranges of tensors for eight bits: by extremes, by percentiles, and by least squares.
+"""Finds 8-bit ranges of tensors: by extremes, by percentiles and by least squares.
 
 Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``. The
 integers ``q`` and ``zero_point`` have eight bits. So zero, which padding consists of, is exact.
@@ -39,11 +39,11 @@ def _float32(value: float) -> float:
 
 @attrs.frozen(kw_only=True)
 class Affine:
-    """How real numbers are those of eight bits, unsigned.
+    """A mapping between real numbers and unsigned 8-bit numbers, by a scale and a zero point.
 
     Attributes:
-        scale: of a step; a number of float32 above zero.
-        zero_point: what stands for zero, from 0 to 255.
+        scale: The size of a step, a float32 number above zero.
+        zero_point: The 8-bit number that represents zero, from 0 to 255.
     """
 
     scale: float = attrs.field(converter=_float32)
@@ -58,10 +58,10 @@ class Affine:
 
     @classmethod
     def between(cls, low: float, high: float) -> Affine:
-        """The one that reaches from one number to another one, up to half a step, and to zero.
+        """The mapping whose range covers two numbers, up to half a step, and zero.
 
         Raises:
-            ConfigError: a number is infinite or none.
+            ConfigError: A number is infinite or NaN.
         """
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ConfigError(
@@ -77,40 +77,43 @@ class Affine:
 
     @property
     def low(self) -> float:
-        """The least real number there is."""
+        """The least real number that can be represented."""
         return self.scale * -self.zero_point
 
     @property
     def high(self) -> float:
-        """The largest real number there is."""
+        """The largest real number that can be represented."""
         return self.scale * (LEVELS - self.zero_point)
 
     def quantized(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of eight bits for real ones: the nearest, of two the even one."""
+        """Quantize real numbers to the nearest 8-bit numbers.
+
+        Ties go to the even multiple of the scale.
+        """
         with np.errstate(over="ignore"):
             steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
         steps += np.float32(self.zero_point)
         return np.asarray(np.clip(steps, 0, LEVELS), UINT8)
 
     def real(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Real numbers of eight bits."""
+        """The real numbers that 8-bit numbers represent."""
         steps = values.astype(np.float32) - np.float32(self.zero_point)
         return np.asarray(steps * np.float32(self.scale), np.float32)
 
 
 def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:
-    """The mean squared errors of tensors that are rounded to eight bits and clipped.
+    """The mean squared error of a tensor that is quantized to eight bits, for several mappings.
 
-    Values are taken to be spread evenly over their bin. Let ``u = x / scale + zero_point``, and
-    ``n`` its rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u -
-    n)^3 / 3``: each step contributes a twelfth, clipped values a cube.
+    Values count as spread evenly over their bin. Let ``u = x / scale + zero_point``, and ``n`` its
+    rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 /
+    3``: each step contributes a twelfth, clipped values a cube.
 
     Args:
-        histogram: of the values.
-        affines: ways to round them.
+        histogram: The distribution of the tensor's values.
+        affines: The mappings.
 
     Returns:
-        Mean squared differences, shape (affines,); zeros without any values.
+        Mean squared errors, of shape (affines,). Zeros if the histogram is empty.
     """
     edges, counts = histogram.bins()
     if not counts.size:
@@ -128,13 +131,13 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
 
 
 def candidates(histogram: Histogram) -> dict[str, Affine]:
-    """Ranges for a tensor, by the method that finds them.
+    """Compute several ranges for a tensor, by the name of the method.
 
     Args:
-        histogram: of its values.
+        histogram: The distribution of the tensor's values.
 
     Raises:
-        ConfigError: there are no values.
+        ConfigError: The histogram is empty.
     """
     if not histogram.count:
         raise ConfigError(
@@ -149,7 +152,7 @@ def candidates(histogram: Histogram) -> dict[str, Affine]:
 
 
 def _least_squares(histogram: Histogram) -> Affine:
-    """The range of the least mean squared error: clipping against finer steps."""
+    """The range with the least mean squared error, a compromise of clipping and step size."""
     low, high = histogram.low, histogram.high
     best = Affine.between(low, high)
     for _ in range(_TURNS):

@@ -1,11 +1,12 @@
-"""The forms in which a network's tensors are read if some of its chains have types of their own.
+"""Finds the dtypes in which a network's tensors are read if some fused operators have other dtypes.
 
-A chain in a type reads its data in it; products of two tensors and attention read both sides in it.
-Its output has the type as well exactly if every reader reads it so. Such a chain reads its residual
-in the type, too.
+A fused operator reads its data in its dtype. Products of two tensors and attention read both sides
+in it. The output has the dtype too if and only if all its readers read it in that dtype. Then the
+operator also reads its residual in the dtype.
 
-Max-pooling, concatenations and other moves or selections of numbers give the same before and after
-rounding. So tensors on both sides share one form, and the move is computed on the small type.
+Max-pooling, concatenation and other operators that only move or select numbers give the same result
+before and after rounding. So their inputs and outputs share one form, and they compute in the
+smaller dtype.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from chameleon_networks.quantize.ranges import Affine
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """How a tensor's numbers are rounded for those who read it.
+    """How a tensor's numbers are rounded for its readers.
 
     Attributes:
-        kind: the type.
-        affine: of whole numbers; None for other types.
+        kind: The dtype.
+        affine: The scale and the zero point of an integer dtype. None for other dtypes.
     """
 
     kind: StorageType
@@ -42,12 +43,12 @@ class Network:
     """The readers of each tensor in a prepared network.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
 
     Attributes:
-        names: a name for each variable that no other one has.
-        bindings: of ``main``, in order.
+        names: A unique name for each variable.
+        bindings: The bindings of the function ``main``, in order.
     """
 
     def __init__(self, module: Any, chains: Sequence[FusedOperator]) -> None:
@@ -67,10 +68,10 @@ class Network:
         }
 
     def operands(self, index: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
-        """The operands of a chain, each with the variables of the bindings that read it for that.
+        """The operands of a fused operator, each with the variables of the bindings that read it.
 
-        Attention may have bindings in front of the chain's members that read them. Only variables
-        count: a constant is no tensor of the network.
+        In attention, such bindings may come before the operator's own bindings. Operands that are
+        constants are left out.
         """
         chain = self.chains[index]
         readers = chain.readers or [chain.members[:1]] * len(chain.operands)
@@ -78,11 +79,11 @@ class Network:
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
     def multiplying(self, reader: Any, tensor: Any) -> int | None:
-        """The chain that a binding reads a tensor for as what it multiplies; None for others."""
+        """The index of the fused operator for which a binding reads a tensor, or None."""
         return self._operand_of.get((reader, tensor))
 
     def residual(self, index: int) -> tuple[Any, Any] | None:
-        """The tensor that a chain adds, and its member that reads it; None if it adds nothing."""
+        """A fused operator's residual, and the variable of the binding that reads it, or None."""
         chain = self.chains[index]
         if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
             return None
@@ -98,10 +99,10 @@ class Network:
         return read, reader
 
     def carried(self) -> Iterator[tuple[Any, Any]]:
-        """Pairs of variables whose second holds nothing but numbers of the first.
+        """Yield pairs of variables: the second holds only numbers that were moved from the first.
 
-        A tuple holds several tensors, the outputs of the network for one, that have nothing to do
-        with each other. So an operator that moves numbers of a tuple is paired with its tensors.
+        A tuple holds several independent tensors, for example the outputs of the network. So an
+        operator that moves numbers of a tuple is paired with the tensors in the tuple.
         """
         fields: dict[Any, Sequence[Any]] = {}
         for binding in self.bindings:
@@ -133,16 +134,16 @@ class Reads:
     """The forms in which a network's tensors are read.
 
     Args:
-        network: the network.
-        types: of chains, by place; others stay as they are.
-        ranges: of tensors that are read in int8, by name.
+        network: The network.
+        types: The dtypes of fused operators, by index. Other operators keep their dtypes.
+        ranges: The range of each tensor that is read in int8, by tensor name.
 
     Attributes:
-        narrow: places of chains whose output is written in their type.
-        of: for the variable of a binding, what the binding reads in some form.
+        narrow: Indices of the fused operators whose output has their dtype.
+        of: For the variable of a binding, the form of each tensor that the binding reads in one.
 
     Raises:
-        ConfigError: a tensor that has to be read in int8 has no range.
+        ConfigError: A tensor that must be read in int8 has no range.
     """
 
     def __init__(
@@ -165,14 +166,17 @@ class Reads:
         self._settle_all()
 
     def form(self, kind: StorageType, variable: Any) -> Form | None:
-        """A tensor's form in a type; None if it has no range."""
+        """The form of a tensor in a dtype.
+
+        None if the dtype needs a range and the tensor has none.
+        """
         if not kind.whole:
             return Form(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
         return None if affine is None else Form(kind=kind, affine=affine)
 
     def _settle(self, index: int) -> None:
-        """Decide about a chain's output, when all its readers are known."""
+        """Decide whether a fused operator's output has its dtype, once all readers are known."""
         kind = self._types.get(index)
         if kind is None:
             return
@@ -209,7 +213,10 @@ class Reads:
         return form
 
     def _read_as(self, variable: Any) -> Form | None:
-        """The form in which all readers read a tensor; None if they differ, or one has none."""
+        """The form in which all readers read a tensor.
+
+        None if the forms differ or one reads float32.
+        """
         forms = {self._reader(user, variable) for user in self._network.users[variable]}
         return forms.pop() if len(forms) == 1 else None
 
@@ -231,7 +238,10 @@ class Reads:
         return carried if self.form(carried.kind, variable) == carried else None
 
     def _added_as(self, index: int, variable: Any) -> Form | None:
-        """The form in which a chain adds a tensor; None if it is float32, or no residual."""
+        """The form in which a fused operator adds a tensor.
+
+        None if that is float32, or not a residual.
+        """
         added = self._network.residual(index)
         if index not in self.narrow or added is None or not added[0].same_as(variable):
             return None

@@ -1,4 +1,4 @@
-"""A network whose chains compute in float32 what they would compute in other types."""
+"""Simulates a network with reduced dtypes: float32 kernels compute with rounded numbers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _ALGORITHMS: Any = ("direct",)
 def guessed_kernels(
     chains: Sequence[FusedOperator], target: str, space: SpaceProvider | None = None
 ) -> Kernels:
-    """Kernels that nobody tuned: the space's first guesses.
+    """Kernels without tuning: the first guesses of a design space.
 
     Args:
-        chains: of the network.
-        target: the resolved target.
-        space: that of all CPUs, with products that are computed directly, if None.
+        chains: The fused operators of the network.
+        target: The resolved target.
+        space: The design space. None uses the default space of CPUs, without Winograd's algorithm.
     """
     space = space or AutoSpace(AutoOptions(algorithms=_ALGORITHMS))
     winners = {}
@@ -55,11 +55,12 @@ def guessed_kernels(
 
 @attrs.frozen(kw_only=True, eq=False)
 class OpenedNetwork:
-    """A network that was compiled to be opened at its chains.
+    """A network that calls a Python function on each tensor that a fused operator reads.
 
     Attributes:
-        executable: of Relax's virtual machine; ``main`` takes the inputs, then all constants.
-        placed: places of the chains whose kernels are in it, in the order of their constants.
+        executable: The executable of Relax's virtual machine. Its function ``main`` takes the
+            inputs, then all constants.
+        placed: Indices of the fused operators that have kernels, in the order of their constants.
     """
 
     executable: Any
@@ -69,15 +70,15 @@ class OpenedNetwork:
 def opened(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, function: str
 ) -> OpenedNetwork:
-    """Compile a network so that it is open at its chains.
+    """Compile a network that calls a function on each tensor that a fused operator reads.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        kernels: of the chains.
-        target: the resolved target.
-        function: name of a global function of TVM's. It gets a tensor, the place of the chain that
-            reads it, the number of the chain's input, and a tensor to write.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        kernels: The kernels of the fused operators.
+        target: The resolved target.
+        function: The name of a global TVM function. Its arguments are a tensor, the index of the
+            fused operator that reads it, the number of that input, and the tensor for the result.
     """
     places = {chain.last: index for index, chain in enumerate(chains)}
     packed: dict[int, tuple[bool, ...]] = {}
@@ -103,12 +104,12 @@ def opened(
 
 @relax.expr_functor.mutator
 class _Opener(relax.PyExprMutator):
-    """Puts calls of a function in front of what kernels read, parameters in constants' places."""
+    """Inserts calls of a function before kernels, and makes the kernels' constants parameters."""
 
     def __init__(
         self, module: Any, order: Sequence[tuple[int, Sequence[bool]]], function: str
     ) -> None:
-        """Take the places of the kernels' chains, and of each argument whether it was packed."""
+        """Take each kernel's operator index, and which of its arguments are packed constants."""
         super().__init__(module)
         self._ours = {
             variable
@@ -120,7 +121,7 @@ class _Opener(relax.PyExprMutator):
         self._parameters: list[Any] = []
 
     def with_parameters(self, function: Any) -> Any:
-        """A function with further parameters for the constants of its kernels."""
+        """Rewrite a function, with further parameters for the constants of its kernels."""
         result = self.visit_expr(function)
         parameters = [*result.params, *self._parameters]
         return relax.Function(parameters, result.body, result.ret_ty, result.is_pure, result.attrs)
@@ -158,7 +159,7 @@ class _Opener(relax.PyExprMutator):
         return self._parameters[-1]
 
     def _changed(self, variable: Any, index: int, number: int) -> Any:
-        """The call of the process's function on a tensor."""
+        """The call of the TVM function on a tensor."""
         kind = relax.TensorType(shape_of(variable), str(variable.ty.dtype))
         numbers = [relax.prim_value(index), relax.prim_value(number)]
         arguments = relax.Tuple([variable, *numbers])
@@ -175,22 +176,23 @@ _NUMBERS = itertools.count()
 
 
 class SimulatedNetwork:
-    """Runs a network with any types of its chains, compiled once.
+    """Simulates a network with any dtypes of its fused operators. It is compiled once.
 
-    Tensors that a chain reads in a type are rounded to it and back, its weights too. Products are
-    summed in float32. (Jacob et al., arXiv 1712.05877, section 3: simulated quantization.) It
-    leaves out the rounding of biases to whole numbers, half of the last place of a product.
+    Tensors that a fused operator reads in a dtype are rounded to the dtype and back. So are its
+    weights. Products are summed in float32. (Jacob et al., arXiv 1712.05877, section 3: simulated
+    quantization.) The rounding of biases to integers is left out. It is half of the last place of a
+    product.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        target: the resolved target, of this machine.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        target: The resolved target, which must be this machine.
 
     Attributes:
-        network: the readers of its tensors.
-        places: of the chains that can have types here.
-        overflowed: whether rounding made a finite number infinite in the last run. Operators behind
-            it, such as a ReLU6, may hide it.
+        network: The readers of the network's tensors.
+        places: Indices of the fused operators that can be simulated.
+        overflowed: Whether rounding made a finite number infinite in the last run. Later operators,
+            such as ReLU6, may hide that.
     """
 
     def __init__(self, module: Any, chains: Sequence[FusedOperator], target: str) -> None:
@@ -211,7 +213,7 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """Means of the channels that chains read, by name: biases are corrected with them."""
+        """Means of the channels that fused operators read, by tensor name. They correct biases."""
         return self._means
 
     @means.setter
@@ -229,14 +231,15 @@ class SimulatedNetwork:
         """Run the network once.
 
         Args:
-            inputs: one array each.
-            types: of chains, by place; those without one compute in float32.
-            ranges: of tensors that are read in int8, by name.
-            observer: gets each input of a chain before it is rounded: the chain's place, the number
-                of the input, and an array. The array is only valid until it returns.
+            inputs: One array for each input.
+            types: The dtypes of fused operators, by index. Other operators compute in float32.
+            ranges: The range of each tensor that is read in int8, by tensor name.
+            observer: Called with each input of a fused operator before it is rounded. Its arguments
+                are the operator's index, the number of the input, and an array. The array is only
+                valid during the call.
 
         Raises:
-            ChameleonError: the observer raised it.
+            ChameleonError: The observer raised it.
         """
         reduced = {index: kind for index, kind in (types or {}).items() if kind != FLOAT32}
         self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
@@ -271,7 +274,7 @@ class SimulatedNetwork:
         return forms
 
     def _read(self, source: Any, index: int, number: int, out: Any) -> None:
-        """Runs in front of a kernel, and writes the tensor that the kernel reads."""
+        """Round a tensor before a kernel reads it; TVM calls this method."""
         values, written = np.from_dlpack(source), np.from_dlpack(out)
         if self._observer is not None:
             try:
@@ -288,7 +291,7 @@ class SimulatedNetwork:
             self.overflowed = True
 
     def _packed(self, index: int, kind: str) -> list[Any]:
-        """A chain's constants in a type, as its kernel wants them."""
+        """The constants of a fused operator in a dtype, in the layout of its kernel."""
         if (index, kind) not in self._constants:
             chain = self._chains[index]
             mean = self._means.get(self.network.names.get(chain.inputs[0], ""))
@@ -301,7 +304,7 @@ class SimulatedNetwork:
 
 
 def _round(values: NDArray[Any], form: Form | None, written: NDArray[Any]) -> None:
-    """Write values as a form has them, without memory of its own."""
+    """Round values to a form and back, into ``written``, without allocating memory."""
     if form is None:
         np.copyto(written, values)
     elif form.affine is None:

@@ -1,6 +1,6 @@
 """A process that simulates a network: ``python -m chameleon_networks.quantize.simulating``.
 
-Requests and replies are lines of JSON on standard input and output; arrays travel in files.
+Requests and replies are lines of JSON on standard input and output. Arrays are passed in files.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CORRECTED = "corrected biases"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Calibration:
-    """Ranges, and how they were found.
+    """The result of a calibration.
 
     Attributes:
-        ranges: of tensors by name.
-        method: that found them.
-        errors: of the network with all chains in int8, by method.
-        means: of channels of what chains read, by name, for correcting biases; none if that
-            made the error no less.
+        ranges: The range of each tensor, by tensor name.
+        method: The method that found the ranges.
+        errors: The error of the network with all operators in int8, by method.
+        means: The mean of each channel of the tensors that fused operators read, by tensor name,
+            for correcting biases. Empty if that would not reduce the error.
     """
 
     ranges: Mapping[str, Affine]
@@ -58,13 +58,13 @@ class Calibration:
 
 
 class Calibrator:
-    """Observes what chains of a network read that can be computed in int8.
+    """Observes the tensors that a network's fused operators would read in int8.
 
-    Tensors between which numbers are only moved or selected have one range: what moves them can
-    then be computed on eight bits.
+    Tensors between which numbers are only moved or selected share one range. So the operator that
+    moves them can compute on eight bits.
 
     Args:
-        simulated: the network.
+        simulated: The network.
     """
 
     def __init__(self, simulated: SimulatedNetwork) -> None:
@@ -90,10 +90,10 @@ class Calibrator:
         self._sums = {True: _Sums(), False: _Sums()}
 
     def observe(self, inputs: Arrays) -> None:
-        """Run a batch through the network.
+        """Run a batch through the network, and count the values of its tensors.
 
         Raises:
-            ConfigError: something in the network is infinite or not a number then.
+            ConfigError: A tensor of the network becomes infinite or NaN.
         """
         tried = len(self._tried) < _TRIED
         self._sums[tried].batches += 1
@@ -114,7 +114,7 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """Ranges of tensors by name, by the method that finds them."""
+        """The ranges of all tensors by tensor name, for each method by its name."""
         names = {*self._names.values(), *self._group_of}
         by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}
@@ -124,10 +124,11 @@ class Calibrator:
         return ranges
 
     def calibration(self) -> Calibration:
-        """The ranges with which the network with all chains in int8 has the least error.
+        """Choose the ranges with which the network in int8 has the least error.
 
-        A tensor's own error says little about the network's: clipping saves most squares, and may
-        cost the largest output. Biases are corrected if that makes the error less on other batches.
+        The error of a single tensor says little about the network's error: clipping often reduces
+        squared errors, but may change the largest output. Biases are corrected if that reduces the
+        error on other batches than those that the means are from.
         """
         ranges = self.ranges()
         errors = {method: self._error(affines) for method, affines in ranges.items()}
@@ -155,11 +156,11 @@ class Calibrator:
 
 
 class _Sums:
-    """Means of channels of what chains read, added up over batches.
+    """Sums over batches of the means of the channels that fused operators read.
 
     Attributes:
-        batches: how many.
-        known: sums by a chain's place and the name of what it reads.
+        batches: Number of batches.
+        known: The sums, by the operator's index and the name of the tensor that it reads.
     """
 
     def __init__(self) -> None:
@@ -167,11 +168,11 @@ class _Sums:
         self.known: dict[tuple[int, str], NDArray[np.float64]] = {}
 
     def add(self, edge: tuple[int, str], means: NDArray[np.float64]) -> None:
-        """Add a batch's means of what a chain reads."""
+        """Add the means of one batch for a tensor that a fused operator reads."""
         self.known[edge] = self.known[edge] + means if edge in self.known else means
 
     def means(self, *others: _Sums) -> Means:
-        """Means over these batches and others, by the tensors' names."""
+        """The means over the batches of this object and of others, by tensor name."""
         added = [sums for sums in (self, *others) if sums.batches]
         batches = sum(sums.batches for sums in added)
         return {
@@ -181,19 +182,19 @@ class _Sums:
 
 
 def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
-    """The largest |difference| over the largest |expected|; infinite if numbers are missing.
+    """The largest |difference| over the largest |expected|. Infinite if numbers are not finite.
 
     Args:
-        got: outputs for one sample.
-        expected: in float32.
-        scales: as for ``agreement``.
+        got: The outputs for one sample.
+        expected: The outputs in float32.
+        scales: The magnitude of each output that differences are divided by, as for ``agreement``.
     """
     error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
     return float("inf") if error is None else error
 
 
 def _groups(pairs: Any) -> dict[str, str]:
-    """For each name in a pair the first name of all that pairs connect it with."""
+    """For each name in the pairs, the name of the group of all names that the pairs connect."""
     parents: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -207,14 +208,14 @@ def _groups(pairs: Any) -> dict[str, str]:
 
 
 class Server:
-    """Answers requests about one network.
+    """Answers requests about one simulated network.
 
     Args:
-        request: the network, as a ``NetworkRequest``, a ``target``, and
-            ``names`` of the variables in the network that the parent has.
+        request: A mapping with the network as a ``NetworkRequest``, the ``target``, and the
+            ``names`` of the network's variables in the parent process.
 
     Raises:
-        ConfigError: the network is another one here.
+        ConfigError: This process reads a different network from the same source.
     """
 
     def __init__(self, request: Message) -> None:
@@ -231,7 +232,7 @@ class Server:
         self._scales: tuple[float, ...] = ()
 
     def answer(self, request: Message) -> Message:
-        """The answer to a request."""
+        """Answer a request with the method that its key ``do`` names."""
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
     def _describe(self, _: Message) -> Message:
@@ -273,7 +274,7 @@ class Server:
         return {"value": max(self._error_of(request, *sample) for sample in self._samples)}
 
     def _error_of(self, request: Message, sample: Sample, expected: Arrays) -> float:
-        """The error of one sample; infinite if a type did not hold a number."""
+        """The error of one sample. Infinite if a dtype could not represent a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
         error: float = error_between(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else error
@@ -293,7 +294,7 @@ def _inputs(request: Message) -> Arrays:
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Answer requests until standard input ends."""
     servers: list[Server] = []
 
     def answer(request: Message) -> Message:

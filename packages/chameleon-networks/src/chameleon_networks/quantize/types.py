@@ -1,4 +1,4 @@
-"""Types put into a network: what its chains read, rounded, and their weights."""
+"""Rewrites a network so that fused operators read rounded tensors and have rounded weights."""
 
 from __future__ import annotations
 
@@ -40,28 +40,30 @@ def with_types(
     *,
     sketched: bool = False,
 ) -> Any:
-    """A network some of whose chains read rounded tensors and have rounded weights.
+    """Rewrite a network so that some fused operators read rounded tensors and have rounded weights.
 
-    Its inputs and outputs are float32 still. Pairs in the graph show the roundings: ``quantize``
-    and ``dequantize`` for int8 and int7, and two functions for bfloat16 and float16. All readers of
-    a tensor in that type share a pair. Moves of numbers between two pairs of one range move those
-    of eight bits, or of two bytes.
+    The inputs and outputs of the network stay in float32. Pairs of operators in the graph show
+    where numbers are rounded: ``quantize`` and ``dequantize`` for int8 and int7, and two functions
+    for bfloat16 and float16. All readers of a tensor in one dtype share a pair. If an operator only
+    moves numbers between two pairs of the same range, it moves the smaller dtype.
 
-    Weights of int8 and int7 are dequantized constants, with a scale for each output channel. Those
-    of other types are float32 constants that the type has.
+    Weights of int8 and int7 are dequantized constants, with a scale for each output channel.
+    Weights of bfloat16 and float16 are float32 constants, rounded to the dtype.
 
     Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        types: of chains, by place; ``float32`` leaves one as it is, as no entry does.
-        ranges: of tensors by name, as ``Simulation.calibrated`` returns them.
-        means: of channels of tensors, by name, as ``Simulation`` has them. They correct biases of
-            chains that read one of these for the shift by rounded weights.
-        sketched: weights have their types and shapes, and are all alike. Rounding a hundred million
-            of them takes seconds, and the types of operators do not depend on it.
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        types: The dtypes of fused operators, by index. Operators that are missing or ``float32``
+            stay as they are.
+        ranges: The range of each tensor, by tensor name, as ``Simulation.calibrated`` returns them.
+        means: The mean of each channel of tensors, by tensor name, as ``Simulation`` has them. For
+            operators that read these tensors, biases are corrected for the rounding of the weights.
+        sketched: Whether weights get only the right dtypes and shapes, with equal values. Rounding
+            a hundred million weights takes seconds, and the dtypes of operators do not depend on
+            it.
 
     Raises:
-        ConfigError: a chain cannot have its type, or a tensor has no range.
+        ConfigError: An operator cannot have its dtype, or a tensor has no range.
     """
     reduced = {index: kind for index, kind in types.items() if kind != FLOAT32}
     for kind in sorted(set(reduced.values())):
@@ -84,12 +86,12 @@ def with_types(
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Constant:
-    """The replacement of a constant operand.
+    """The replacement of a constant operand of a fused operator.
 
     Attributes:
-        chain: whose constant it is.
-        kind: of weights.
-        bias: one number per output channel; None if weights are replaced.
+        chain: The fused operator.
+        kind: The dtype of the weights.
+        bias: One number per output channel, if the operand is the bias. None if it is the weights.
     """
 
     chain: FusedOperator
@@ -98,7 +100,7 @@ class _Constant:
 
 
 def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict[Any, _Constant]:
-    """New constants by the variable of the binding that reads them."""
+    """The replaced constants, by the variable of the binding that reads each constant."""
     constants: dict[Any, _Constant] = {}
     for index, kind in types.items():
         chain = network.chains[index]
@@ -117,7 +119,7 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
 
 @relax.expr_functor.mutator
 class _Typed(relax.PyExprMutator):
-    """Puts pairs in front of what reads them, and other constants in the places of constants."""
+    """Inserts quantize and dequantize pairs before their readers, and replaces constants."""
 
     def __init__(
         self, module: Any, reads: Reads, constants: Mapping[Any, _Constant], *, sketched: bool
@@ -151,7 +153,7 @@ class _Typed(relax.PyExprMutator):
         self.set_var_remap(binding.var, variable)
 
     def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
-        """An expression that reads tensors in their forms."""
+        """Rewrite an expression so that it reads tensors in their forms."""
         if isinstance(value, relax.Var):
             form = forms.get(value)
             return self.visit_expr(value) if form is None else self._pair(value, form)
@@ -163,7 +165,7 @@ class _Typed(relax.PyExprMutator):
         return self.visit_expr(value)
 
     def _pair(self, variable: Any, form: Form) -> Any:
-        """A tensor rounded and back in float32: one pair for all who read it so."""
+        """A tensor rounded to a form and back to float32, once for all its readers in that form."""
         if (variable, form) not in self._pairs:
             builder, step = self.builder_, _step(self.visit_expr(variable), form)
             encoded = builder.emit(step.encode(builder, step.source))
@@ -171,7 +173,7 @@ class _Typed(relax.PyExprMutator):
         return self._pairs[variable, form]
 
     def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
-        """A constant operand of a tensor of some rank, replaced."""
+        """The replacement of a constant operand, for an operator whose result has rank ``rank``."""
         spec = constant.chain.spec
         if constant.bias is not None:
             second = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
@@ -192,7 +194,7 @@ class _Typed(relax.PyExprMutator):
 
 
 def _step(source: Any, form: Form) -> Step:
-    """The step that encodes a tensor in a form."""
+    """The quantization step that rounds a tensor to a form."""
     if form.affine is None:
         return Step(source=source, dtype=form.kind.name)
     return Step(

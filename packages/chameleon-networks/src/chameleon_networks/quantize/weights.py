@@ -1,8 +1,8 @@
-"""Weights in a storage type, and biases corrected for the shift by their rounding.
+"""Rounds weights to a dtype, and corrects biases for the shift that this rounding causes.
 
-Whole numbers are symmetric, with a scale for every output channel. Nagel et al., arXiv 1906.04721,
-section 4.2: the weights' errors times the input channels' means, summed, shift the mean of an
-output channel. The bias can take that back.
+Integer weights are symmetric, with a scale for each output channel. Nagel et al., arXiv 1906.04721,
+section 4.2: the weights' errors times the means of the input channels, summed, shift the mean of an
+output channel. The bias can undo this shift.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TINY = np.finfo(np.float32).tiny
 
 @attrs.frozen(kw_only=True, eq=False)
 class EncodedWeights:
-    """Weights as whole numbers.
+    """Weights quantized to integers.
 
     Attributes:
-        values: output channels first.
-        scales: float32, what one is worth in each output channel.
+        values: The integers, output channels first.
+        scales: The float32 scale of each output channel.
     """
 
     values: NDArray[Any]
@@ -47,7 +47,7 @@ class EncodedWeights:
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
     def step(self, axis: int) -> Step:
-        """The step that decodes them if output channels are another axis of the constant."""
+        """The dequantization step, for a constant with output channels on axis ``axis``."""
         return Step(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
@@ -58,14 +58,14 @@ class EncodedWeights:
 
 
 def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
-    """Weights rounded to whole numbers.
+    """Quantize weights to integers.
 
     Args:
-        weights: output channels first.
-        kind: a type of whole numbers.
+        weights: The weights, output channels first.
+        kind: An integer dtype.
 
     Raises:
-        ConfigError: one is infinite or not a number.
+        ConfigError: A weight is infinite or NaN.
     """
     if not np.isfinite(weights).all():
         raise ConfigError(
@@ -82,22 +82,22 @@ def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
 
 
 def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
-    """Weights of which only the bits that they take are right, at hardly any cost.
+    """Stand-ins for quantized weights with the right shape and dtype but equal values.
 
     Args:
-        weights: output channels first.
-        kind: a type of whole numbers.
+        weights: The weights, output channels first.
+        kind: An integer dtype.
     """
     values = np.full(weights.shape, kind.symmetric, kind.storage_dtype)
     return EncodedWeights(values=values, scales=np.ones(len(weights), np.float32))
 
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
-    """Whether a finite number becomes infinite in a type.
+    """Whether a finite number becomes infinite in a dtype.
 
     Args:
-        values: of float32.
-        kind: a floating type.
+        values: An array of float32.
+        kind: A floating-point dtype.
     """
     # Rounding keeps the order of numbers, so that the ends tell of all.
     ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
@@ -108,7 +108,7 @@ def overflows(values: NDArray[Any], kind: StorageType) -> bool:
 
 
 def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of each channel of what a chain with weights reads, shape (channels,)."""
+    """The mean of each channel of a fused operator's data, of shape (channels,)."""
     spec = chain.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
     moved = np.moveaxis(data, 1, -1) if first else data
@@ -117,15 +117,16 @@ def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float6
 
 
 def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
-    """A chain's constants in a type: rounded weights, and the bias if there is one.
+    """The constants of a fused operator in a dtype: rounded weights, and the bias if there is one.
 
     Args:
-        chain: one with weights, or of float32.
-        kind: the compute type.
-        mean: of each channel of its data; None if the bias is to stay.
+        chain: The fused operator. It may lack weights, in which case its constants stay.
+        kind: The dtype to compute in.
+        mean: The mean of each channel of the operator's data, to correct the bias. None to keep the
+            bias.
 
     Returns:
-        All in float32.
+        The constants, all in float32.
     """
     weights, bias = chain.constants.weights, chain.constants.bias
     if kind == FLOAT32 or weights is None:
@@ -138,12 +139,12 @@ def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = No
 
 
 def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
-    """How far the mean of each output channel is off, shape (output channels,).
+    """How far the mean of each output channel is off, an array of shape (output channels,).
 
     Args:
-        chain: whose weights have errors.
-        errors: of the weights, output channels first, then the input channels of a group.
-        mean: of each input channel.
+        chain: The fused operator whose weights have errors.
+        errors: The errors of the weights: output channels first, then input channels of a group.
+        mean: The mean of each input channel.
     """
     groups = chain.spec.group_count if isinstance(chain.spec, ConvolutionSpec) else 1
     outputs, inputs = errors.shape[:2]

@@ -23,8 +23,8 @@ _ROUNDINGS_APART = 2.0
 """Two right answers may lie on either side of the exact answer, each off by its own rounding."""
 
 ROUNDINGS = 16
-"""A framework's own answers in half precision may be off by this many roundings of one number, which
-is several times the error that was seen in networks of fifty layers."""
+"""A framework's own answers in half precision may be off by this many roundings of one number:
+several times the error that was seen in networks of fifty layers."""
 
 QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
 """Largest accepted error of quantized networks, for uint8. A value nearly half-way between two

@@ -1,4 +1,4 @@
-"""``chameleon records``: what is in a database, and what goes into it."""
+"""``chameleon records``: shows, fills, merges, exports and prunes record databases."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PLACE = click.argument("place", required=False)
 def command() -> None:
     """Add to record databases; merge, list, export and prune them.
 
-    A PLACE is a SQLite file, a folder, an exported file, or an http(s) URL. Without one, it is your
-    own database, or the one that CHAMELEON_RECORDS names.
+    A PLACE is a SQLite file, a folder, an exported file, or an http(s) URL. By default, it is the
+    place that CHAMELEON_RECORDS names, or else your own database.
     """
 
 
@@ -43,7 +43,7 @@ def command() -> None:
 @click.option("--to", "place", help="The database; the user's own by default.")
 @_JSON
 def add(runs: tuple[Path, ...], place: str | None, *, as_json: bool) -> None:
-    """Add what run folders have measured."""
+    """Add the measurements of run folders to a database."""
     _add(Table(map(records_of_run, runs)), place, as_json=as_json)
 
 
@@ -52,7 +52,7 @@ def add(runs: tuple[Path, ...], place: str | None, *, as_json: bool) -> None:
 @click.argument("sources", metavar="FROM...", nargs=-1, required=True)
 @_JSON
 def merge(into: str, sources: tuple[str, ...], *, as_json: bool) -> None:
-    """Add to INTO what is in other places; again makes no difference, nor does the order."""
+    """Add the records of other places to INTO. The order does not matter, nor does repetition."""
     _add(Table(map(_everything, sources)), into, as_json=as_json)
 
 
@@ -72,7 +72,7 @@ def _add(table: Table, place: str | None, *, as_json: bool) -> None:
 @click.option("--operator", help="Tasks of this kind alone, such as conv2d.")
 @_JSON
 def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
-    """Show the tasks in a database, with how many records they have and the best time."""
+    """Show the tasks in a database, with the number of their records and their best time."""
     with opened_at(place, to_read=True) as database:
         tasks = [
             _described(key, records)
@@ -126,7 +126,7 @@ def export(file: Path, place: str | None, form: str, *, as_json: bool) -> None:
 
 
 def _dumped(file: Path, place: str | None) -> int:
-    """Write the records at a place in the format that databases read; how many there are."""
+    """Write the records of a place to a file that databases can read; return their number."""
     if file.suffix != SUFFIX:
         raise RecordsError(
             f"{file} does not end with {SUFFIX}",
@@ -162,7 +162,7 @@ def prune(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Remove records: those that any of the options names."""
+    """Remove the records that any of the options names."""
     if older_than is None and not versions and not targets and best is None:
         raise click.UsageError("name what is to go: --older-than, --version, --target or --best")
     before = None
@@ -198,11 +198,11 @@ def _described(key: RecordKey, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _short(arguments: Any) -> str:
-    """Arguments as one line of a table: those with numbers in them, which tell tasks apart."""
+    """The arguments of a task in one line: those with numbers, which distinguish tasks."""
     shown = {k: v for k, v in arguments.items() if isinstance(v, int | list) and v is not False}
     text = " ".join(f"{name}={json.dumps(value)}" for name, value in shown.items())
     return printable(text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}...")
 
 
 _WIDTH = 90
-"""Characters of a task's arguments that are shown."""
+"""Number of characters of a task's arguments that are shown."""

@@ -1,1 +1,1 @@
-"""Record databases: a module for each kind of place."""
+"""Record databases, with a module for each kind of place."""

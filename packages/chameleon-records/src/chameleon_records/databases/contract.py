@@ -1,4 +1,4 @@
-"""Databases as the command ``chameleon records`` needs them, beyond a run's needs."""
+"""The contract of databases for the command ``chameleon records``, which needs more than a run."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from chameleon_records.errors import RecordsError
 from chameleon_records.format import Records
 
 Kept = Callable[[RecordKey, list[Record]], list[Record]]
-"""Which of a key's records stay."""
+"""A function that returns which records of a key to keep."""
 
 
 class PlacedRecords(RecordDatabase):
-    """Records at a place that a user named."""
+    """Records at a place that a user names: a file, a folder or a URL."""
 
     def everything(self) -> Records:
-        """All records by their keys."""
+        """All records in the database, by key."""
         return {key: list(self.records(key)) for key in self.keys()}
 
     @abstractmethod
     def keep(self, kept: Kept) -> int:
-        """Drop all records but some; how many went.
+        """Remove all records except the chosen ones, and return the number of removed records.
 
         Args:
-            kept: says for each key which stay.
+            kept: a function that returns, for a key and its records, the records to keep.
 
         Raises:
-            RecordsError: nothing can be changed here.
+            RecordsError: the database is read-only.
         """
 
     def read_only(self) -> RecordsError:
-        """The error if something is to be changed that can only be read."""
+        """The error if a change of a read-only database is requested."""
         return RecordsError(
             f"{self.place} can only be read",
             hint="Name a SQLite file or a folder that can be written, or export to one and host "
@@ -44,13 +44,14 @@ class PlacedRecords(RecordDatabase):
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """Names records to remove; one rule suffices.
+    """Rules about records to remove. A record is removed if it matches at least one rule.
 
     Attributes:
-        before: those measured before this time, in seconds since 1970.
-        versions: those of these versions of distributions, as ``apache-tvm=0.26.0``.
-        targets: those of targets in which one of these texts is, such as ``znver2``.
-        best: all but the fastest so many of each task; what failed goes first.
+        before: records that were measured before this time, in seconds since 1970.
+        versions: records of these versions of distributions, such as ``apache-tvm=0.26.0``.
+        targets: records of targets that contain one of these strings, such as ``znver2``.
+        best: all records but this number of the fastest ones of each task. Failures are removed
+            too.
     """
 
     before: float | None = None
@@ -59,7 +60,7 @@ class Rules:
     best: int | None = None
 
     def kept(self, key: RecordKey, records: list[Record]) -> list[Record]:
-        """The records of a key that stay."""
+        """The records of a key that no rule removes."""
         if self._goes(key):
             return []
         recent = [

@@ -1,7 +1,7 @@
-"""Records in a folder, on a network share perhaps: no locks, no file that changes.
+"""Records in a folder, which may be on a network share. No file is locked or changed.
 
-Each writer writes parts of its own, under another name until they are whole; readers merge all
-that are there. Two that add the same write the same part.
+Each writer adds separate files (parts), which have another name until they are complete. Readers
+merge all parts. Two writers that add the same records write the same part.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ log = structlog.get_logger()
 
 
 class FolderRecords(ReadRecords):
-    """Records in a folder of immutable parts.
+    """Records in a folder of parts, which are files that never change.
 
-    A part that is half written, damaged or of a newer version is named in a warning and left out;
-    the others count.
+    A part that is incomplete, damaged or of a newer version is left out, and a warning names it.
+    The other parts are used.
 
     Args:
-        path: the folder; made when something is added first.
+        path: the folder, which is made when records are added first.
 
     Raises:
-        RecordsError: it cannot be listed.
+        RecordsError: the files of the folder cannot be listed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,7 +70,8 @@ class FolderRecords(ReadRecords):
         gone = sum(map(len, before.values())) - sum(map(len, after.values()))
         if not gone:
             return 0
-        # What others add meanwhile is in parts that were not read here, and stays.
+        # Records that others add meanwhile are in parts that this object did not read, so they
+        # stay.
         read = [name for name in self._names() if name in self._read]
         written = self._write(after) if any(after.values()) else None
         try:
@@ -97,7 +98,7 @@ class FolderRecords(ReadRecords):
         return name
 
     def _index(self) -> None:
-        """List what is there. Who lists last has seen all parts that were whole by then."""
+        """Write the index of all complete parts. The last writer's index has all of them."""
         write_whole(self._path / INDEX, index_of(self._names()))
 
     def _names(self) -> list[str]:
@@ -120,5 +121,5 @@ class FolderRecords(ReadRecords):
 
 
 def _nearest(path: Path) -> Path:
-    """The innermost folder above a path that is there."""
+    """The innermost existing folder above a path."""
     return next(folder for folder in path.absolute().parents if folder.exists())

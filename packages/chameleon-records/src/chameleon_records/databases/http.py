@@ -1,4 +1,4 @@
-"""Records over HTTP, to be read: an exported file, or a folder with its index."""
+"""Records over HTTP, read-only: an exported file, or a folder with its index."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from chameleon_records.merging import Table
 log = structlog.get_logger()
 
 TIMEOUT = 10.0
-"""Seconds that a server may be silent."""
+"""Seconds after which a server that sends nothing counts as failed."""
 
 LONGEST = 60.0
-"""Seconds that one file may take: a server that sends a byte now and then is never silent."""
+"""Largest number of seconds for one file, because a slow server may send single bytes for ever."""
 
 MOST_BYTES = 256 << 20
-"""Bytes read at most: far more than anybody has measured, and far less than fills a machine."""
+"""Largest number of bytes to read: much more than any real database has, but safe for the
+memory."""
 
 _CHUNK = 1 << 16
 
@@ -31,10 +32,10 @@ def http_records(url: str) -> ReadRecords:
     """Read the records at a URL.
 
     Args:
-        url: of a file that ``chameleon records export`` wrote, or of a folder of records.
+        url: the URL of a file that ``chameleon records export`` wrote, or of a folder of records.
 
     Raises:
-        RecordsError: the server does not answer, or has no records there.
+        RecordsError: the server does not answer, or has no records at this URL.
     """
     table = Table()
     if url.endswith(SUFFIX):
@@ -73,7 +74,7 @@ def _read(url: str, most: int) -> bytes:
 
 
 def _content(response: http.client.HTTPResponse, most: int) -> bytes:
-    """The answer of a server, at most a byte more than ``most``."""
+    """The content of a server's answer, at most one byte more than ``most``."""
     ends, content = time.monotonic() + LONGEST, bytearray()
     while len(content) <= most and (chunk := response.read1(_CHUNK)):
         content += chunk

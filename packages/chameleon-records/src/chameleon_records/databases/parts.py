@@ -1,4 +1,4 @@
-"""Records in files that never change: read as a whole, from a folder, a file, or over HTTP."""
+"""Records in files that never change, read as a whole from a folder, a file, or over HTTP."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from chameleon_records.format import NAME, VERSION, check_version
 from chameleon_records.merging import Table
 
 SUFFIX = ".jsonl"
-"""The ending of files with records."""
+"""The suffix of files with records."""
 
 INDEX = "index.json"
-"""Lists the parts of a folder for those who cannot list it, over HTTP."""
+"""The file that lists the parts of a folder, for readers over HTTP, who cannot list the folder."""
 
 _DIGITS = 64
 
 
 class ReadRecords(PlacedRecords):
-    """Records that were read as a whole; nothing can be added unless a subclass knows how.
+    """Records that were read as a whole. Only a subclass may support adding.
 
     Args:
-        place: where they are from.
+        place: the place from which the records were read.
         table: the records.
     """
 
@@ -52,12 +52,12 @@ class ReadRecords(PlacedRecords):
 
 
 def part_name(content: bytes) -> str:
-    """The name of a part: a digest of what is in it, so that parts never change."""
+    """The name of a part: a digest of its content, so that a part never changes."""
     return f"{hashlib.sha256(content).hexdigest()}{SUFFIX}"
 
 
 def is_part(name: str) -> bool:
-    """Whether a name is a part's, and thus leads nowhere else."""
+    """Whether a name is the name of a part, which cannot be a path to another folder."""
     digits = name.removesuffix(SUFFIX)
     return (
         name.endswith(SUFFIX) and len(digits) == _DIGITS and set(digits) <= set("0123456789abcdef")
@@ -65,10 +65,10 @@ def is_part(name: str) -> bool:
 
 
 def checked_part(name: str, content: bytes, place: str) -> bytes:
-    """The content of a part that is whole.
+    """Check that the content of a part matches its name, and return the content.
 
     Raises:
-        RecordsError: it is not what its name says.
+        RecordsError: the content does not match the name.
     """
     if part_name(content) != name:
         raise RecordsError(
@@ -79,16 +79,17 @@ def checked_part(name: str, content: bytes, place: str) -> bytes:
 
 
 def index_of(names: Sequence[str]) -> bytes:
-    """The index of a folder."""
+    """The content of a folder's index, from the names of its parts."""
     value = {"format": NAME, "version": VERSION, "parts": sorted(names)}
     return f"{json.dumps(value, indent=1)}\n".encode()
 
 
 def parts_of(content: bytes, place: str) -> list[str]:
-    """The inverse of ``index_of``.
+    """Read the names of parts from the content of an index.
 
     Raises:
-        RecordsError: it is no index, of a newer version, or names what is no part.
+        RecordsError: the content is no index, is of a newer version, or has a name that is no
+            part's.
     """
     try:
         value = json.loads(content)

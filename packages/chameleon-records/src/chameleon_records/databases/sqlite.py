@@ -1,4 +1,4 @@
-"""Records in a SQLite file: for one machine, whose runs may use it at once."""
+"""Records in a SQLite file, for the runs of one machine, which may use it at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from chameleon_records.format import (
 log = structlog.get_logger()
 
 APPLICATION = 0x43687263
-"""SQLite's ``application_id`` of such files; those of run folders have other tables."""
+"""The ``application_id`` that SQLite stores in these files. Run folders' files have other
+tables."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS keys (
@@ -49,7 +50,7 @@ _ID = "SELECT id FROM keys WHERE digest = ?"
 
 
 class RecordsFile(SQLiteFile):
-    """The file; write-ahead logging if its file system can do it."""
+    """The SQLite file of a record database, with write-ahead logging if possible."""
 
     version = VERSION
     schema = _SCHEMA
@@ -83,10 +84,10 @@ class SQLiteRecords(PlacedRecords):
     """Records in a SQLite file.
 
     Args:
-        path: the file; made, with its folder, when something is added first.
+        path: the file. The file and its folder are made when records are added first.
 
     Raises:
-        RecordsError: it is no such file, damaged, or of a newer version.
+        RecordsError: the file is no record database, is damaged, or is of a newer version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +98,7 @@ class SQLiteRecords(PlacedRecords):
             try:
                 self._file = RecordsFile(path)
             except RecordsError:
-                # On a read-only share it can be read; what else is wrong is said again.
+                # The file may be read-only. Other faults raise an error again.
                 self._file = RecordsFile(path, read_only=True)
                 self.writable = False
 
@@ -148,7 +149,8 @@ class SQLiteRecords(PlacedRecords):
         if self._file is None:
             return 0
         gone = 0
-        # Under the lock from the first look on: what another run adds meanwhile waits.
+        # The file is locked from the first read on, so other runs wait until the end to add
+        # records.
         with self._file.transaction() as execute:
             for key in self.keys():
                 records = list(self.records(key))
@@ -183,7 +185,7 @@ class SQLiteRecords(PlacedRecords):
         return [] if self._file is None else self._file.read(sql, values)
 
     def _made(self, make: Callable[[Any], Any], text: str) -> Any:
-        """The record of a row; None, and a warning, if it holds none that can be."""
+        """The record or key in a row's text. If the text is not valid, a warning and None."""
         try:
             return make(json.loads(text))
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -1,1 +1,1 @@
-"""Measurements as tables for other tools: CSV, Parquet, pandas, Kernel Tuner's formats."""
+"""Measurements as tables for other tools: CSV, Parquet, pandas, and Kernel Tuner's formats."""

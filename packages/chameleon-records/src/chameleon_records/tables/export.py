@@ -1,6 +1,6 @@
-"""Writes a table of measurements in one of the forms that other tools read.
+"""Writes a table of measurements in a format that other tools read.
 
-There are CSV and Parquet files, and data frames of pandas.
+The formats are CSV and Parquet files, pandas data frames, and Kernel Tuner's files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBERS = ("seconds", *NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
-    """Rows as a CSV file in UTF-8 (RFC 4180): lists are JSON, what is missing is empty."""
+    """Rows as a CSV file in UTF-8 (RFC 4180). Lists are JSON, and missing values are empty."""
     columns = columns_of(rows)
     for name in _LISTS:
         columns[name] = [json.dumps(value) for value in columns[name]]
@@ -57,17 +57,18 @@ def as_parquet(rows: Sequence[Row]) -> bytes:
 
 
 def dataframe(place: str | None = None) -> Any:
-    """The measurements of a run folder or a record database, one row each.
+    """The measurements of a run folder or a record database, one row for each measurement.
 
     Args:
-        place: a run folder, or the place of a record database; the user's own if None.
+        place: a run folder, or the location of a record database. If None, the database that runs
+            use by default.
 
     Returns:
-        A ``pandas.DataFrame`` with the columns of :func:`.columns_of`, ``measured_at`` as dates in
+        A ``pandas.DataFrame`` with the columns of :func:`.columns_of`; ``measured_at`` is a date in
         UTC.
 
     Raises:
-        RecordsError: pandas is not installed, or there is nothing at the place.
+        RecordsError: pandas is not installed, or there are no records at the place.
         RunFolderError: the run folder cannot be read.
     """
     try:
@@ -83,7 +84,7 @@ def dataframe(place: str | None = None) -> Any:
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
-    """The type of a column; None if its values tell it."""
+    """The Arrow type of a column; None if Arrow should derive it from the values."""
     if name in _LISTS:
         return pa.list_(pa.type_for_alias(_LISTS[name]))
     if name in _NUMBERS:
@@ -92,7 +93,7 @@ def _arrow_type(pa: Any, name: str) -> Any:
 
 
 def _missing(library: str, purpose: str) -> RecordsError:
-    """The error if an optional library is not installed."""
+    """The error for an optional library that is not installed."""
     return RecordsError(
         f"{library} is needed to {purpose}, and it is not installed",
         hint=f"Install it (`pip install {library}`), or take `--to csv`.",
@@ -100,17 +101,17 @@ def _missing(library: str, purpose: str) -> RecordsError:
 
 
 ARGUMENT, KNOB = "argument.", "knob."
-"""The names of columns of arguments and knobs begin with these."""
+"""Prefixes of the names of columns for arguments and knobs."""
 
 Columns = dict[str, list[Any]]
 
 
 def columns_of(rows: Sequence[Row]) -> Columns:
-    """Columns of equal length, by name; None if a row has no such argument or knob.
+    """Columns of equal length, by name. A value is None if a row has no such argument or knob.
 
-    ``seconds`` is the median of ``repeats``, which are kernel times in seconds; both are missing
-    if a measurement failed. ``measured_at`` is in seconds since 1970. Arguments and knobs are
-    numbers and texts of one type in each column, and JSON if they are more than that.
+    ``repeats`` are kernel times in seconds, and ``seconds`` is their median. If a measurement
+    failed, ``seconds`` is None and ``repeats`` is empty. ``measured_at`` is in seconds since 1970.
+    Each column of an argument or a knob has numbers or strings of one type; other values are JSON.
     """
     keys = [row.key for row in rows]
     measured = [row.record.measurement for row in rows]
@@ -140,7 +141,7 @@ def _flat(prefix: str, values: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 def _alike(values: list[Any]) -> list[Any]:
-    """Values of one simple type as they are, others as JSON."""
+    """Values of one simple type unchanged; mixed integers and floats as floats; others as JSON."""
     types = {type(value) for value in values if value is not None}
     if len(types) <= 1 and types <= {bool, int, float, str}:
         return values
@@ -153,25 +154,26 @@ def _text(value: Any) -> str:
 
 
 WHOLE: Mapping[str, Callable[[Sequence[Row]], bytes]] = {"csv": as_csv, "parquet": as_parquet}
-"""Forms in which all tasks are in one file."""
+"""Formats in which all tasks are in one file."""
 
 EACH: Mapping[str, Callable[[Sequence[Row]], bytes]] = {"kernel-tuner": as_cache, "t4": as_t4}
-"""Forms in which each task has a file of its own."""
+"""Formats in which each task has a separate file."""
 
 
 def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
-    """Write rows.
+    """Write rows to one or several files.
 
     Args:
-        rows: of one or several tasks.
-        form: a name in ``WHOLE`` or ``EACH``.
-        place: the file; of a form with a file for each task the folder, made if it is missing.
+        rows: rows of one or several tasks.
+        form: the name of the format, in ``WHOLE`` or ``EACH``.
+        place: the file. For a format with a file for each task, the folder, which is made if it
+            does not exist.
 
     Returns:
-        The files.
+        The paths of the written files.
 
     Raises:
-        RecordsError: there is no row, a library is missing, or a file cannot be written.
+        RecordsError: there are no rows, a library is missing, or a file cannot be written.
     """
     if not rows:
         raise RecordsError("there is no measurement to export", hint="Run a pipeline first.")
@@ -196,7 +198,7 @@ def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
 
 
 def _names(tasks: Sequence[str]) -> list[str]:
-    """Names of files for names of tasks, all different."""
+    """Distinct names of files, from the names of tasks."""
     names: list[str] = []
     for task in tasks:
         name = re.sub(r"[^\w.@-]+", "_", task, flags=re.ASCII).lstrip(".") or "task"

@@ -1,7 +1,7 @@
-"""Measurements in the formats of Kernel Tuner, its caches and T4 files; both hold milliseconds.
+"""Measurements in two formats of Kernel Tuner: caches and T4 files, with times in milliseconds.
 
-A cache is Kernel Tuner's file while it tunes (version 1.1.0 of its schema). A T4 file is the output
-format for auto-tuners that it shares with others (T4 results, version 1.0.0).
+A cache is the file that Kernel Tuner writes while it tunes (version 1.1.0 of its schema). A T4 file
+has the output format that several auto-tuners share (T4 results, version 1.0.0).
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ _FAILURES = {
     FailureKind.RUN_TIMEOUT: ("RuntimeFailedConfig", "timeout"),
     FailureKind.WRONG_OUTPUT: ("RuntimeFailedConfig", "correctness"),
 }
-"""The words of a cache and of a T4 file; anything else went wrong while the kernel ran."""
+"""The names of failures in a cache and in a T4 file. All other failures count as failures at run
+time."""
 
 
 def as_cache(rows: Sequence[Row]) -> bytes:
-    """The measurements of one task as a cache of Kernel Tuner's.
+    """The measurements of one task as a cache of Kernel Tuner.
 
-    Failures keep the kind that the format has for them; ``error_type`` beside it is ours.
+    Failures have the name that the format defines for their kind. The keys ``error_type`` and
+    ``error`` are Chameleon's additions.
 
     Raises:
-        RecordsError: rows are of configurations with different knobs.
+        RecordsError: the rows have configurations with different knobs.
     """
     names = _names(rows)
     cache = {}
@@ -75,7 +77,7 @@ def as_t4(rows: Sequence[Row]) -> bytes:
     """The measurements of one task as a T4 file.
 
     Raises:
-        RecordsError: rows are of configurations with different knobs.
+        RecordsError: the rows have configurations with different knobs.
     """
     _names(rows)
     results = []
@@ -105,10 +107,10 @@ def as_t4(rows: Sequence[Row]) -> bytes:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """The knobs' names.
+    """The names of the knobs, which must be the same in all rows.
 
     Raises:
-        RecordsError: they are not the same in all rows.
+        RecordsError: the rows have different knobs.
     """
     names = list(rows[0].record.knobs)
     if any(list(row.record.knobs) != names for row in rows):
@@ -120,7 +122,7 @@ def _names(rows: Sequence[Row]) -> list[str]:
 
 
 def _values(row: Row) -> Mapping[str, Any]:
-    """Knobs as the formats have them: numbers and texts; tuples are texts such as ``4x2``."""
+    """Knob values as the formats define them: numbers and strings, such as ``4x2`` for a tuple."""
     return {name: _value(value) for name, value in row.record.knobs.items()}
 
 
@@ -140,7 +142,7 @@ def _mean(measured: Measurement) -> float:
 
 
 def _words(measured: Measurement) -> tuple[str, str]:
-    """The failure in the words of a cache and of a T4 file."""
+    """The names of a failure in a cache and in a T4 file."""
     kind = measured.failure
     return _OTHERWISE if kind is None else _FAILURES.get(kind, _OTHERWISE)
 

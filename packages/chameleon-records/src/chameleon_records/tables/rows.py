@@ -1,4 +1,4 @@
-"""Measurements of a run folder or a record database, one row each."""
+"""The measurements of a run folder or a record database, as rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from chameleon_records.opening import opened_at
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """One measurement, and its operator.
+    """One measurement, with its operator.
 
     Attributes:
-        task: the operator's name in its run; of a database, which knows no names, a digest of
-            what the measurement depends on.
-        key: what the measurement depends on; its conditions are empty if nobody knows them.
-        record: the outcome, the configuration by names, and the time.
-        origin: what put it into its batch; None if that was not recorded, and of a database.
+        task: the operator's name in its run. A database has no names, so it is the digest of
+            ``key``.
+        key: the facts that the measurement depends on. Its conditions are empty if they are
+            unknown.
+        record: the measurement, the knob values by name, and the time of the measurement.
+        origin: the stage that proposed the configuration. None if it was not recorded, and for
+            databases.
     """
 
     task: str
@@ -34,13 +36,14 @@ class Row:
 
 
 def rows_of(place: str | None) -> list[Row]:
-    """Every measurement at a place, in the order in which tasks and measurements were added.
+    """All measurements at a place, in the order in which tasks and measurements were added.
 
     Args:
-        place: a run folder, or the place of a record database; the user's own if None.
+        place: a run folder, or the location of a record database. If None, the database that runs
+            use by default.
 
     Raises:
-        RecordsError: there is nothing, or it cannot be read.
+        RecordsError: there are no records at the place, or they cannot be read.
         RunFolderError: the run folder cannot be read.
     """
     if is_run(place):
@@ -59,7 +62,7 @@ def is_run(place: str | None) -> bool:
 
 
 def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """The rows of each task in each of its design spaces, in their order."""
+    """The rows of each task and design space, in their order."""
     tasks: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         tasks.setdefault((row.task, row.key.fingerprint), []).append(row)
@@ -91,11 +94,11 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
 
 
 def records_of_run(folder: Path) -> Records:
-    """The measurements that a run has made itself, by what they depend on.
+    """The measurements that a run has made itself, by key.
 
     Raises:
-        RunFolderError: it is no run folder, or cannot be read.
-        RecordsError: nobody knows what its measurements depend on.
+        RunFolderError: the folder is no run folder, or cannot be read.
+        RecordsError: the conditions of the measurements are unknown.
     """
     with read_store(folder) as store:
         records = kept_records(store)

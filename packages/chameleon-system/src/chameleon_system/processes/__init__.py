@@ -1,9 +1,9 @@
-"""Child processes: started, isolated, watched, limited in time, and ended with all they started.
+"""Child processes: their start, isolation, time limits, and the end of all that they started.
 
 * ``child``: one child process; ``conversation``: requests and answers with a deadline.
-* ``launcher``: what a child does before its own program; ``death_signal``: how it ends with us.
-* ``stamps``: names of processes, and tokens that mark what a child starts.
-* ``ending``: how a child and its descendants are ended; ``scratch``: folders that end likewise.
+* ``launcher``: the start of a child's program; ``death_signal``: its end with the parent.
+* ``stamps``: unique names of processes, and tokens that mark what a child starts.
+* ``ending``: ends a child and its descendants; ``scratch``: temporary folders.
 
-Programs say what they exchange with their parent: nothing here knows a command.
+The programs define the messages between a child and its parent; this package defines none.
 """

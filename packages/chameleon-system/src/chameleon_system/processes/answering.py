@@ -1,4 +1,4 @@
-"""The child's side of a conversation: answers on the standard output, and nothing else there."""
+"""The child's side of a conversation: only answers are written to its standard output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Message = dict[str, Any]
 
 
 class Answers:
-    """Has the standard output to itself: what libraries print goes to the log from now on."""
+    """Reserves the standard output for answers. From now on, other output goes to the log."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -20,12 +20,12 @@ class Answers:
         os.dup2(2, 1)
 
     def send(self, answer: Message) -> None:
-        """Answer the parent."""
+        """Send an answer to the parent."""
         self._stream.write(json.dumps(answer) + "\n")
         self._stream.flush()
 
 
 def requests() -> Iterator[Message]:
-    """The parent's requests, until it closes its side."""
+    """The requests of the parent, until the parent closes its side."""
     for line in sys.stdin:
         yield json.loads(line)

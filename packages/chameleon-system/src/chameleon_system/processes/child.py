@@ -1,4 +1,4 @@
-"""A Python program in a process of its own, which ends no later than this one."""
+"""A Python program in a separate process, which ends no later than this process."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ _FIRST_LOOK, _LONGEST_LOOK = 0.002, 0.05
 
 
 class ChildProcess:
-    """Runs a module, as ``python -m`` does, in a session and process group of its own.
+    """Runs a module, as ``python -m`` does, in a separate session and process group.
 
-    The kernel kills it when this process ends, however it ends; what it started and what gets
-    away carries its token.
+    The kernel kills the child when this process ends, however it ends. The processes that the child
+    starts carry a token, so that they are found even if they leave the session.
 
     Args:
         module: the module's name.
-        arguments: of its command line.
-        environment: its environment variables; those of this process if None.
-        folder: its working directory; that of this process if None.
-        descriptors: file descriptors that it inherits.
-        stdin: as ``subprocess`` has it.
-        stdout: as ``subprocess`` has it; None for the log, where its errors go too.
+        arguments: the command-line arguments of the module.
+        environment: the environment variables of the child; those of this process if None.
+        folder: the working directory of the child; that of this process if None.
+        descriptors: the file descriptors that the child inherits.
+        stdin: the standard input, as for ``subprocess.Popen``.
+        stdout: the standard output, as for ``subprocess.Popen``. With None, output goes to the log,
+            as the standard error does.
 
     Attributes:
-        token: the environment token that its descendants carry.
+        token: the value of an environment variable that all descendants of the child carry.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the child cannot be started.
     """
 
     def __init__(
@@ -81,43 +82,43 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its process group's too."""
+        """The id of the child, which is also the id of its process group."""
         return self._process.pid
 
     @property
     def stdin(self) -> IO[bytes] | None:
-        """Its standard input, if that is a pipe."""
+        """The standard input of the child if it is a pipe, else None."""
         return self._process.stdin
 
     @property
     def stdout(self) -> IO[bytes] | None:
-        """Its standard output, if that is a pipe."""
+        """The standard output of the child if it is a pipe, else None."""
         return self._process.stdout
 
     @property
     def alive(self) -> bool:
-        """Whether it runs; one that has ended keeps its id until it is killed, too."""
+        """Whether the child runs. A child that has ended keeps its id until ``kill`` is called."""
         if self._process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     @property
     def log(self) -> str:
-        """The end of what it printed since ``clear_log``."""
+        """The end of the child's output since ``clear_log``."""
         return self._log.text
 
     def clear_log(self) -> None:
-        """Forget what it has printed so far."""
+        """Forget the output so far."""
         self._log.clear()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process group, if it has not been killed."""
+        """Send a signal to the process group of the child, unless it has been killed."""
         if self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it has ended, at most so long; returns whether it has."""
+        """Wait until the child has ended, at most ``seconds``. Return whether it has ended."""
         limit = time.monotonic() + seconds
         pause = _FIRST_LOOK
         while self.alive:
@@ -129,29 +130,29 @@ class ChildProcess:
         return True
 
     def stop(self, grace: float) -> int:
-        """Ask it to end (SIGTERM), and kill what is left after so many seconds.
+        """Ask the child to end (SIGTERM). After ``grace`` seconds, kill it and all it started.
 
         Returns:
-            As ``kill``.
+            The exit status, as for ``kill``.
         """
         self.signal(signal.SIGTERM)
         return self.reap(grace)
 
     def reap(self, grace: float) -> int:
-        """Wait until it has ended by itself, and kill what is left after so many seconds.
+        """Wait until the child has ended. After ``grace`` seconds, kill it and all it started.
 
         Returns:
-            As ``kill``.
+            The exit status, as for ``kill``.
         """
         self.wait(grace)
         return self.kill()
 
     def kill(self) -> int:
-        """End it and all it started; safe to call twice.
+        """End the child and all processes that it started. A second call does nothing.
 
         Returns:
-            Its exit status as ``subprocess`` gives it: negative for a signal. One that had ended
-            already keeps its own.
+            The exit status of the child, as ``subprocess`` defines it: negative for a signal. A
+            child that ended before keeps its own status.
         """
         if self._process.returncode is None:
             kill_tree(self.pid, self.token)
@@ -171,10 +172,10 @@ class ChildProcess:
 
 
 def status_words(status: int) -> str:
-    """How a process ended: the signal's name, or number if it has none, or ``status`` and that.
+    """Describe how a process ended: by the name of a signal, or by ``status`` and a number.
 
     Args:
-        status: its exit status, negative for a signal.
+        status: the exit status of the process, negative for a signal.
     """
     if status >= 0:
         return f"status {status}"

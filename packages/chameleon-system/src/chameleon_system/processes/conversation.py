@@ -17,14 +17,17 @@ Message = dict[str, Any]
 
 
 class ChildEndedError(Exception):
-    """The child has ended, or closed its side; it is to be killed, which tells how it ended."""
+    """The child has ended, or closed its side of the conversation.
+
+    The caller should kill the child, which returns how it ended.
+    """
 
 
 class Conversation:
-    """Asks a child, and waits for its answers no longer than allowed.
+    """Sends requests to a child, and waits for its answers with a time limit.
 
     Args:
-        child: a process with pipes for its standard input and output.
+        child: a process with pipes as its standard input and output.
     """
 
     def __init__(self, child: ChildProcess) -> None:
@@ -32,10 +35,10 @@ class Conversation:
         self._received = b""
 
     def tell(self, request: Message) -> None:
-        """Send a request.
+        """Send a request to the child.
 
         Raises:
-            ChildEndedError: nobody reads it.
+            ChildEndedError: the child does not read requests any more.
         """
         stdin = self._child.stdin
         if stdin is None:
@@ -43,20 +46,20 @@ class Conversation:
         try:
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
-        except (OSError, ValueError) as error:  # a closed pipe, or one that this side closed
+        except (OSError, ValueError) as error:  # either side closed the pipe
             raise ChildEndedError from error
 
     def close(self) -> None:
-        """Send no more requests, which a child ends at that waits for one."""
+        """Close the child's standard input. A child that waits for a request then ends."""
         if self._child.stdin is not None:
             with contextlib.suppress(OSError):
                 self._child.stdin.close()
 
     def fileno(self) -> int:
-        """The descriptor at which answers arrive, for waiting for several children at once.
+        """The file descriptor of the answers, with which to wait for several children at once.
 
         Raises:
-            ValueError: it is closed.
+            ValueError: the descriptor is closed, or the child has no standard output.
         """
         if self._child.stdout is None:
             raise ValueError("the child has no standard output")
@@ -66,11 +69,12 @@ class Conversation:
         """Wait for the next answer.
 
         Args:
-            seconds: longest wait; what has come by then is kept for the next call.
+            seconds: the longest time to wait, in seconds. A part of an answer that has arrived by
+                then is kept for the next call.
 
         Raises:
-            TimeoutError: there was none in time.
-            ChildEndedError: there will be none.
+            TimeoutError: no answer came in time.
+            ChildEndedError: the child will send no further answer.
         """
         stdout = self._child.stdout
         if stdout is None or stdout.closed:

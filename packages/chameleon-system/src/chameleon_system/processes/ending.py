@@ -1,8 +1,8 @@
-"""Ends children and everything they started, including processes that tried to get away.
+"""Ends children and all processes that they started, even processes that left the session.
 
-A child leads its own session. Its descendants are found by parenthood, by session, and by a token
-in the environment that they inherit. One that forks twice and starts a session of its own still
-carries the token.
+A child leads its own session. Its descendants are found by their parents, by the session, and by a
+token in the environment that they inherit. A process that forks twice and starts another session
+still carries the token.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _ROUNDS = 10
 
 
 def kill_tree(pid: int, token: str) -> None:
-    """Kill a child, its process group and all descendants; returns when all were told to.
+    """Kill a child, its process group and all descendants, without waiting for their end.
 
     Args:
-        pid: process id of the child, which may be dead already but must not be reaped.
-        token: its environment token.
+        pid: the process id of the child. The child may have ended, but must not be reaped yet.
+        token: the child's token in the environment.
     """
-    # Stopped first, so that it starts nothing while its descendants are being listed.
+    # The child is stopped first, so that it starts no process while its descendants are listed.
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
     victims: list[psutil.Process] = []
@@ -38,14 +38,14 @@ def kill_tree(pid: int, token: str) -> None:
     for victim in victims:
         with contextlib.suppress(psutil.Error):
             victim.kill()
-    # A fork bomb may have outrun the list: repeat until nobody carries the token.
+    # New processes may be missing in the list: repeat until no process carries the token.
     for _ in range(_ROUNDS):
         if not _kill_carriers(lambda value: value == token, spare=pid):
             break
 
 
 def kill_abandoned() -> None:
-    """Kill descendants of children whose parent, a process of this namespace, is gone."""
+    """Kill the descendants of children whose parent, a process of this namespace, has ended."""
     _kill_carriers(abandoned, spare=0)
 
 

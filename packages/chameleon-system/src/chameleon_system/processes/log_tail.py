@@ -1,4 +1,4 @@
-"""Keeps the end of what each child printed."""
+"""Keeps the end of each child's output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import threading
 
 
 class LogTail:
-    """Keeps the end of what comes through a pipe, so that whoever prints never waits.
+    """Keeps the end of what is written to a pipe, so that the writer never has to wait.
 
     Args:
-        descriptor: the reading end of the pipe; closed by this object.
-        limit: bytes kept.
+        descriptor: the reading end of the pipe, which this object closes.
+        limit: the number of bytes to keep.
     """
 
     def __init__(self, descriptor: int, *, limit: int = 4096) -> None:
@@ -25,7 +25,7 @@ class LogTail:
         _drain().add(descriptor, self)
 
     def take(self, data: bytes) -> None:
-        """Keep what was read; nothing at the end of the pipe."""
+        """Keep bytes that were read from the pipe. Empty bytes mean the end of the pipe."""
         if not data:
             self._ended.set()
             return
@@ -34,24 +34,24 @@ class LogTail:
             del self._kept[: -self._limit]
 
     def clear(self) -> None:
-        """Forget what was printed before the work that starts now."""
+        """Forget all output so far."""
         with self._lock:
             self._kept.clear()
 
     @property
     def text(self) -> str:
-        """The end of what was printed, without unprintable characters."""
+        """The end of the output as text, without unprintable characters."""
         with self._lock:
             text = self._kept.decode(errors="replace")
         return "".join(c for c in text if c.isprintable() or c in "\n\t").strip()
 
     def join(self, timeout: float) -> None:
-        """Wait until the pipe's writers are gone, at most ``timeout`` seconds."""
+        """Wait until all writers have closed the pipe, at most ``timeout`` seconds."""
         self._ended.wait(timeout)
 
 
 class _Drain:
-    """Empties the pipes of all children, in one thread."""
+    """Reads the pipes of all children, in one thread."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -62,7 +62,7 @@ class _Drain:
         threading.Thread(target=self._run, name="process-logs", daemon=True).start()
 
     def add(self, descriptor: int, tail: LogTail) -> None:
-        """Empty a pipe from now on, until it ends."""
+        """Read a pipe from now on, until it ends."""
         with self._lock:
             self._arriving.append((descriptor, tail))
         os.write(self._wake_write, b"!")
@@ -98,5 +98,5 @@ def _drain() -> _Drain:
     return _Drain()
 
 
-# Threads do not survive a fork: a child that has children of its own needs another one.
+# Threads do not survive a fork, so a forked process needs a thread of its own.
 os.register_at_fork(after_in_child=_drain.cache_clear)

@@ -1,4 +1,4 @@
-"""Temporary folders of a process, and clearing away what killed processes left."""
+"""Temporary folders of a process, and removal of folders that killed processes left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PREFIX = "chameleon-runner"
 
 
 def make_scratch() -> Path:
-    """A new private folder in the system's temporary folder, named after this process."""
+    """Make a private folder in the system's temporary folder, named after this process."""
     stamp = ProcessStamp.of(os.getpid())
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{stamp}-"))
 
 
 def remove_abandoned() -> None:
-    """Remove the folders of this user whose process is known to be gone."""
+    """Remove the folders of this user whose process is known to have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
         stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         try:

@@ -1,4 +1,4 @@
-"""Starting children in a thread that lasts as long as this process."""
+"""Starts children from a thread that lasts as long as this process."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Process = subprocess.Popen[bytes]
 
 
 def spawn(start: Callable[[], Process]) -> Process:
-    """Start a process from the thread that starts all of them.
+    """Start a process from the one thread that starts all processes.
 
-    The kernel kills a child with a death signal when the thread that started it ends, which may
-    be earlier than its process does.
+    The kernel kills a child with a death signal when the thread that started it ends. Another
+    thread may end earlier than its process.
 
     Args:
-        start: starts the process.
+        start: a function that starts the process and returns it.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
     started = _spawner().submit(start)
     try:
         return started.result()
     except BaseException:
-        # An interrupted caller never gets the process that is being started.
+        # If the caller is interrupted, it never gets the process, so the process is killed.
         started.add_done_callback(_end)
         raise
 
@@ -42,10 +42,10 @@ def _end(started: Future[Process]) -> None:
 
 
 class _Spawner:
-    """Runs functions in one thread, which the interpreter does not wait for when it ends.
+    """Runs functions in one thread, for whose end the interpreter does not wait.
 
-    Those of ``concurrent.futures`` end before the functions that are called at exit, which may
-    still have something to say to a child.
+    Threads of ``concurrent.futures`` end before functions that are called at exit. But such a
+    function may still need a running child.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class _Spawner:
         threading.Thread(target=self._run, name="process-starter", daemon=True).start()
 
     def submit(self, start: Callable[[], Process]) -> Future[Process]:
-        """Have a function called."""
+        """Queue a function for the thread."""
         future: Future[Process] = Future()
         self._waiting.put((start, future))
         return future

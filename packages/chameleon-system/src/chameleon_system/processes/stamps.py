@@ -1,7 +1,7 @@
-"""Names of processes that no other process has, and tokens that mark what a child starts.
+"""Unique names of processes, and tokens that mark the processes that a child starts.
 
-A process id alone names nothing for long. It is used again, means another process in another
-container (pid_namespaces(7)), and yet another one after the machine was started anew.
+A process id alone is not unique. It is used again after some time, names another process in another
+container (pid_namespaces(7)), and yet another one after the machine restarts.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import attrs
 import psutil
 
 TOKEN = "CHAMELEON_WORKER"  # noqa: S105 - the name of an environment variable
-"""Environment variable that a child and all it starts carry."""
+"""Environment variable with the token that a child and all its descendants carry."""
 
 _GONE = frozenset("ZX")
-"""States of a process that has ended and that nobody has waited for."""
+"""States of a process that has ended, but was not reaped."""
 
 _children = itertools.count()
-"""Unique in this process: part of a child's token."""
+"""Numbers of this process's children, as a part of their tokens."""
 
 
 @attrs.frozen
 class ProcessStamp:
-    """A name for a process.
+    """A unique name of a process.
 
     Attributes:
-        pid: its process id, in its own namespace.
-        started: when it was started: on Linux in clock ticks since the machine was, elsewhere in
-            seconds since 1970.
-        boot: which start of which machine that was; empty if it cannot be told.
-        namespace: the process ids' namespace; empty if there are none.
+        pid: the process id, in the process's own namespace.
+        started: the start time of the process: on Linux in clock ticks since the machine started,
+            elsewhere in seconds since 1970.
+        boot: the id of the machine's last start; empty if unknown.
+        namespace: the id of the namespace of process ids; empty if there is none.
     """
 
     pid: int
@@ -43,10 +43,10 @@ class ProcessStamp:
 
     @classmethod
     def of(cls, pid: int) -> ProcessStamp:
-        """The stamp of a process that is visible here.
+        """The stamp of a process that this process can see.
 
         Raises:
-            ProcessLookupError: there is no such process.
+            ProcessLookupError: no process has this id.
         """
         started = _started(pid)
         if started is None:
@@ -55,7 +55,10 @@ class ProcessStamp:
 
     @classmethod
     def parse(cls, text: str) -> ProcessStamp | None:
-        """The stamp that ``str`` wrote; None if it is none, such as one of an older version."""
+        """Read a stamp from the output of ``str``.
+
+        The result is None if the text is no stamp, or one of an older version.
+        """
         parts = text.split("-")
         if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):  # noqa: PLR2004
             return None
@@ -68,8 +71,9 @@ class ProcessStamp:
     def dead(self) -> bool:
         """Whether the process is known to have ended.
 
-        Nothing is known of one of another namespace or another boot. That may be the namespace of
-        another container with the same temporary folder, or the boot of another machine.
+        The value is False if this is unknown, for a process of another namespace or another start.
+        Such a process may run in another container with the same temporary folder, or on another
+        machine.
         """
         if (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
@@ -80,21 +84,21 @@ class ProcessStamp:
 
 
 def child_token() -> str:
-    """A new token for a child of this process: its parent's stamp, and a number."""
+    """Make a token for a child of this process: the parent's stamp, and a number."""
     return f"{ProcessStamp.of(os.getpid())}:{next(_children)}"
 
 
 def abandoned(token: str) -> bool:
-    """Whether the parent that made a token is known to have ended."""
+    """Whether the process that made a token is known to have ended."""
     stamp = ProcessStamp.parse(token.partition(":")[0])
     return stamp is not None and stamp.dead
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started; None if there is none of this id, or only its remains."""
+    """The start time of a process. None if no process has this id, or if it has ended."""
     if _boot():
         try:
-            # The name, which comes second, may hold spaces and parentheses (proc_pid_stat(5)).
+            # The second field, the name, may contain spaces and parentheses (proc_pid_stat(5)).
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None
@@ -109,7 +113,7 @@ def _started(pid: int) -> int | None:
 
 @functools.cache
 def _boot() -> str:
-    """The machine's start, without the separators of a stamp."""
+    """The id of the machine's last start, without hyphens, which separate the parts of a stamp."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
     except OSError:
@@ -117,7 +121,7 @@ def _boot() -> str:
 
 
 def _namespace() -> str:
-    """The number of this process's namespace of process ids."""
+    """The number of this process's namespace of process ids, or an empty string."""
     try:
         return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))  # noqa: PTH115
     except OSError:

@@ -1,6 +1,6 @@
-"""Conformance suites: one class per kind of plugin, to be derived from in a plugin's own tests.
+"""Conformance suites: a class for each kind of plugin, from which a plugin's own tests derive.
 
-A suite is told what the plugin registers, and pytest finds its checks::
+A suite gets the plugin's record, and pytest finds its checks::
 
     from chameleon_testing.suites import ExplorerSuite
     from my_explorer.hooks import RECORD

@@ -1,4 +1,4 @@
-"""The record, the options and the task that suites try a plugin with, and how a suite is run."""
+"""Base classes of suites: the plugin's record, options and task, and the run of the checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from chameleon_core.versions import stages_of
 from chameleon_core.words import with_hint
 
 HEAVY = ("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "pandas")
-"""Libraries that no module which every command imports may import."""
+"""Libraries that the modules of options must not import, because every command imports these
+modules."""
 
 _IMPORTED = (
     "import sys; path, module, *heavy = sys.argv[1:]; sys.path[:] = path.split('\\n'); "
@@ -33,11 +34,11 @@ _IMPORTED = (
 
 
 class ConformanceSuite:
-    """Checks of one plugin; each method whose name begins with ``test`` is one.
+    """Checks of one plugin. Each method whose name begins with ``test`` is a check.
 
     Attributes:
-        kind: name of the kind, a key of ``KINDS``.
-        record: what the plugin registers; to be set by whoever derives from a suite.
+        kind: the name of the plugin's kind, a key of ``KINDS``.
+        record: the record that the plugin registers. A subclass must set it.
     """
 
     kind: ClassVar[str]
@@ -45,33 +46,33 @@ class ConformanceSuite:
 
     @property
     def about(self) -> Kind:
-        """The description of the kind."""
+        """The description of the plugin's kind."""
         return KINDS[self.kind]
 
     @property
     def where(self) -> str:
-        """The beginning of a sentence."""
+        """The kind and name of the plugin, with which failure messages begin."""
         return f"{self.about.noun} '{self.record.name}'"
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        """The parts of a pipeline that the plugin can be tried on, as attributes of the suite.
+        """The parts of a pipeline on which the plugin can be tried, as attributes of the suite.
 
         Args:
-            pipeline: one that uses the plugin.
+            pipeline: a pipeline that uses the plugin.
         """
         del pipeline
         return {}
 
     def given(self, attribute: str, noun: str) -> Any:
-        """An attribute that whoever derives from the suite sets.
+        """The value of an attribute that subclasses may set.
 
         Args:
-            attribute: its name.
-            noun: what it holds, in a sentence.
+            attribute: the name of the attribute.
+            noun: a noun for its value, for the message if it is missing.
 
         Raises:
-            unittest.SkipTest: it is not set.
+            unittest.SkipTest: the attribute is not set.
         """
         value = getattr(self, attribute)
         if value is None:
@@ -82,7 +83,7 @@ class ConformanceSuite:
         return value
 
     def test_record(self) -> None:
-        """It registers a record that is complete."""
+        """The plugin registers a complete record."""
         assert self.record is not None, (
             f"{type(self).__name__} does not say what it checks: set its attribute 'record' to "
             "what the plugin registers"
@@ -94,10 +95,10 @@ class ConformanceSuite:
 
 
 class StageSuite(ConformanceSuite):
-    """Checks of what a pipeline makes with options.
+    """Checks of a stage: a plugin that a pipeline names, with options.
 
     Attributes:
-        options: what differs from the options' defaults, as a pipeline file writes it.
+        options: options that differ from their defaults, as in a pipeline file.
     """
 
     record: ClassVar[PluginRecord | None] = None
@@ -118,14 +119,14 @@ class StageSuite(ConformanceSuite):
         return self.record
 
     def made_options(self, **more: Any) -> Any:
-        """The options that the plugin is tried with.
+        """The options with which the plugin is tried.
 
         Args:
-            more: options beside those of the suite.
+            more: options in addition to those of the suite.
 
         Raises:
-            AssertionError: they cannot be made.
-            unittest.SkipTest: one that has no default is not given.
+            AssertionError: the options cannot be made.
+            unittest.SkipTest: an option without a default is missing.
         """
         kind, options = self.registered.options, {**self.options, **more}
         fields = [field for field in attrs.fields(kind) if field.init]
@@ -141,16 +142,16 @@ class StageSuite(ConformanceSuite):
             raise AssertionError(f"{self.where}: its options cannot be made: {error}") from error
 
     def make(self, context: Any = None, **options: Any) -> Any:
-        """The plugin, made as a pipeline makes it.
+        """Make the plugin as a pipeline makes it.
 
         Args:
-            context: of kinds that take one.
-            options: those beside the suite's.
+            context: the context, for kinds whose factories take one.
+            options: options in addition to those of the suite.
         """
         return make_stage(self.about, self.registered, self.made_options(**options), context)
 
     def test_options(self) -> None:
-        """Its options are data: frozen, documented, and the same again after JSON."""
+        """The options are immutable, have help texts, and do not change when written as JSON."""
         options = self.made_options()
         kind = type(options)
         try:
@@ -164,7 +165,7 @@ class StageSuite(ConformanceSuite):
             about, value = f"{self.where}: option '{field.alias}'", getattr(options, field.name)
             text = field.metadata.get("help")
             assert text, f'{about} has no help; add metadata={{"help": ...}}'
-            # Reading makes paths absolute, and stages of their names.
+            # Reading makes paths absolute, and replaces names of stages by stages.
             read = {"path", "stages"} & field.metadata.keys() or getattr(again, field.name) == value
             assert read, f"{about} is another one after JSON"
             try:
@@ -177,7 +178,7 @@ class StageSuite(ConformanceSuite):
             )
 
     def test_light_import(self) -> None:
-        """Its options are imported by every command: quickly, without libraries for learning."""
+        """The module of the options imports no library for learning, because commands import it."""
         options = self.registered.options
         if options is NoOptions:
             return
@@ -193,10 +194,10 @@ class StageSuite(ConformanceSuite):
 
 
 class TaskSuite(StageSuite):
-    """Checks that need a task.
+    """Checks of a stage that need a task.
 
     Attributes:
-        task: one that the plugin supports; small, since it may be computed.
+        task: a task that the plugin supports. It should be small, because it may be computed.
     """
 
     task: ClassVar[Task | None] = None
@@ -209,14 +210,14 @@ class TaskSuite(StageSuite):
 
 @attrs.define(kw_only=True)
 class Outcome:
-    """How one check ended.
+    """The result of one check.
 
     Attributes:
-        name: of the check's method, without ``test_``.
-        sentence: what is checked.
-        failure: what is wrong, as a sentence; None if nothing is.
-        skipped: why it was not checked; None if it was.
-        error: the exception behind a failure, or None.
+        name: the name of the check's method, without ``test_``.
+        sentence: a sentence about what is checked.
+        failure: the message of the failure, or None if the check passed.
+        skipped: the reason why the check was skipped, or None if it was not.
+        error: the exception that caused a failure, or None.
     """
 
     name: str
@@ -227,19 +228,20 @@ class Outcome:
 
 
 def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> Iterator[Outcome]:
-    """Run the checks of a suite, one after the other; what plugins print goes to stderr.
+    """Run the checks of a suite, one after the other. Output of plugins goes to stderr.
 
     Args:
-        suite: a suite of a kind, or one that is derived from it.
-        attributes: what is set of it: ``record``, ``options``, ``task`` and so on.
+        suite: the suite of a kind, or a class that is derived from it.
+        attributes: the values of the suite's attributes: ``record``, ``options``, ``task`` and
+            others.
 
     Raises:
-        ChameleonError: Python leaves assertions out, and with them all checks.
+        ChameleonError: Python runs without assertions (``python -O``), so no check would work.
     """
     if not __debug__:
         raise ChameleonError("checks are assertions, which `python -O` leaves out")
     chosen = type(suite.__name__, (suite,), dict(attributes))
-    # In the order in which they are written, those that all suites have first.
+    # Checks run in the order of the source, those of base classes first.
     written = [name for kind in reversed(chosen.__mro__) for name in vars(kind)]
     for name in dict.fromkeys(name for name in written if name.startswith("test_")):
         check = getattr(chosen, name)
@@ -256,7 +258,7 @@ def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> It
 
 
 def _failure(error: BaseException) -> str:
-    """A sentence of what is wrong."""
+    """The message of a check's failure."""
     if isinstance(error, ChameleonError):
         return with_hint(error)
     if isinstance(error, AssertionError) and str(error):

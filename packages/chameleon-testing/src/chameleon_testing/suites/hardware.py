@@ -1,4 +1,4 @@
-"""Suites of what makes, measures and remembers: spaces, runners, rivals, record databases."""
+"""Suites of spaces, runners, baselines, rivals and record databases."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from chameleon_testing.generators import SEED, trial
 from chameleon_testing.suites.base import StageSuite, TaskSuite
 
 _SAMPLE = 4
-"""Random configurations that are measured."""
+"""Number of random configurations to measure."""
 
 
 class SpaceSuite(TaskSuite):
-    """Checks of a space provider, on ``task``.
+    """Checks of a space provider on ``task``.
 
     Attributes:
-        builds: whether its configurations are built in this process; False if only a runner of
-            its own knows what to do with them.
+        builds: whether the provider's configurations are built in this process. False if only a
+            special runner can build them.
     """
 
     kind = "spaces"
     builds: ClassVar[bool] = True
 
     def test_space(self) -> None:
-        """A task's design space is the same in every process, and holds legal configurations."""
+        """A task's design space is the same in every process, and has legal configurations."""
         checks.check_space_provider(self.make, self.given("task", "a task"))
 
     def test_kernel(self) -> None:
-        """The first guess, or else a random configuration, computes what the reference does."""
+        """The first guess, or else a random configuration, computes the reference's outputs."""
         task = self.given("task", "a task")
         if not self.builds:
             raise unittest.SkipTest("its configurations are not built in this process")
@@ -56,7 +56,7 @@ class RunnerSuite(TaskSuite):
     """Checks of a runner.
 
     Attributes:
-        job: what it measures; it may hold configurations that fail.
+        job: the job to measure. Some of its configurations may fail.
     """
 
     kind = "runners"
@@ -73,11 +73,11 @@ class RunnerSuite(TaskSuite):
         return subjects
 
     def test_measurements(self) -> None:
-        """It gives one measurement per configuration, with times or a failure in words."""
+        """The runner returns one measurement per configuration: times, or a failure's message."""
         checks.check_runner(self.make, self.given("job", "configurations"))
 
     def test_comparison(self) -> None:
-        """It times contenders against each other, one measurement each, in their order."""
+        """The runner times contenders in turns, and returns a measurement for each, in order."""
         job = self.given("job", "configurations")
         configs = job.configs[:2]
         with self.make() as runner:
@@ -91,7 +91,7 @@ class RunnerSuite(TaskSuite):
         assert same, f"{self.where}: {problem}"
 
     def test_conditions(self) -> None:
-        """It describes itself in JSON, and lanes and batch size are numbers that make sense."""
+        """The runner describes itself in JSON, and its lanes and batch size are valid numbers."""
         with self.make() as runner:
             checks.after_json(runner.describe(), f"{self.where}: describe()")
             checks.after_json(runner.conditions(), f"{self.where}: conditions()")
@@ -101,12 +101,12 @@ class RunnerSuite(TaskSuite):
 
 
 class BaselineSuite(TaskSuite):
-    """Checks of a baseline, on ``task``."""
+    """Checks of a baseline on ``task``."""
 
     kind = "baselines"
 
     def test_variants(self) -> None:
-        """Each of its variants computes the task's outputs, and has a clock."""
+        """Each variant of the baseline computes the task's outputs, and reports positive times."""
         checks.check_baseline(self.make, self.given("task", "a task"))
 
 
@@ -114,8 +114,8 @@ class RivalSuite(TaskSuite):
     """Checks of a rival, which tunes ``task`` with few measurements.
 
     Attributes:
-        measurements: that it may make.
-        wall_seconds: that it may take.
+        measurements: the largest number of measurements that the rival may make.
+        wall_seconds: the wall-clock time in seconds that the rival may take.
     """
 
     kind = "rivals"
@@ -123,7 +123,7 @@ class RivalSuite(TaskSuite):
     wall_seconds: ClassVar[float] = 60.0
 
     def test_trace(self) -> None:
-        """Its results are a curve that rises in time and falls in cost, within its limits."""
+        """The rival's trace rises in time, falls in cost, and stays within the limits."""
         limits = {"measurements": self.measurements, "wall_seconds": self.wall_seconds}
         trace = self.make().tune(self.given("task", "a task"), **limits, seed=SEED)
         with trial(self.where):
@@ -154,12 +154,12 @@ class RivalSuite(TaskSuite):
 
 
 class RecordDatabaseSuite(StageSuite):
-    """Checks of a record database, on one that is new.
+    """Checks of a record database, each with a new database.
 
     Attributes:
-        location: name of the file or folder that it is made at, if its record says which option
-            a place is (``place_option``).
-        persistent: whether another object of the same options finds what was added.
+        location: the name of the database's file or folder, if its record has an option for it
+            (``place_option``).
+        persistent: whether another object with the same options finds the records that were added.
     """
 
     kind = "record_databases"
@@ -168,7 +168,7 @@ class RecordDatabaseSuite(StageSuite):
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """A new database, and a function that opens it again."""
+        """A context with a new database, and a function that opens it again."""
         with tempfile.TemporaryDirectory() as folder:
             option = self.registered.place_option
             options = {option: str(Path(folder) / self.location)} if option else {}
@@ -180,7 +180,7 @@ class RecordDatabaseSuite(StageSuite):
             database.close()
 
     def test_what_was_added(self) -> None:
-        """A record is found under its key, again after closing, and nothing else is."""
+        """Records are found under their key, also after closing, and under no other key."""
         key, records = _key(64), [_record(1, 1e-3), _record(2, None)]
         with self.opened() as (database, open_again), trial(self.where):
             assert database.place, "it does not say where it is ('place')"
@@ -200,7 +200,7 @@ class RecordDatabaseSuite(StageSuite):
             again.close()
 
     def test_order(self) -> None:
-        """Adding is idempotent, and of two records the better one stays, whichever came first."""
+        """A second addition changes nothing, and the better of two records stays, in any order."""
         key, slow, fast = _key(64), _record(1, 2e-3), _record(1, 1e-3)
         for records in ((fast, slow), (slow, fast)):
             with self.opened() as (database, _), trial(self.where):
@@ -214,7 +214,7 @@ class RecordDatabaseSuite(StageSuite):
                 assert again == 0, f"adding a record again changed {again}"
 
     def test_family(self) -> None:
-        """``keys(like)`` gives the keys of one family, in an order that depends on them alone."""
+        """``keys(like)`` returns the keys of one family, in an order that follows from the keys."""
         keys, orders = [_key(64), _key(128), _key(64, target="other")], []
         with trial(self.where):
             for order in (keys, keys[::-1]):

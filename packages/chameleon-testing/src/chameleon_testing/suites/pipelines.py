@@ -1,4 +1,4 @@
-"""Suites of what a pipeline or a command line names: frontends, targets, presets, commands."""
+"""Suites of frontends, target resolvers, presets and commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FrontendSuite(StageSuite):
     """Checks of a frontend.
 
     Attributes:
-        target: a resolved target that it names tasks for.
+        target: a resolved target for which the frontend names tasks.
     """
 
     kind = "frontends"
@@ -36,7 +36,7 @@ class FrontendSuite(StageSuite):
         return {**super().subjects(pipeline), "target": target_of(pipeline)}
 
     def test_tasks(self) -> None:
-        """Its tasks are data: unique names, positive work, and the same again in any process."""
+        """Tasks have unique names and positive work, are JSON, and are the same the next time."""
         with trial(self.where):
             frontend = self.make()
             tasks, again = (each.tasks(self.target) for each in (frontend, self.make()))
@@ -65,8 +65,8 @@ class TargetSuite(StageSuite):
     """Checks of a target resolver.
 
     Attributes:
-        targets: what users may write.
-        nonsense: what is no target.
+        targets: targets that users may write.
+        nonsense: a text that is no target.
     """
 
     kind = "targets"
@@ -78,7 +78,7 @@ class TargetSuite(StageSuite):
         return {**super().subjects(pipeline), "targets": (pipeline.target,)}
 
     def test_canonical(self) -> None:
-        """A target has one form: resolving it again changes nothing."""
+        """A resolved target does not change when it is resolved again."""
         for text in self.targets:
             with trial(f"{self.where}: '{text}'"):
                 resolved = self.make().resolve(text)
@@ -91,7 +91,7 @@ class TargetSuite(StageSuite):
                 )
 
     def test_nonsense(self) -> None:
-        """A text that is no target is refused in a sentence with a next step."""
+        """A text that is no target is refused with a message and a hint."""
         with trial(self.where):
             try:
                 resolved = self.make().resolve(self.nonsense)
@@ -105,7 +105,7 @@ class TargetSuite(StageSuite):
                 raise AssertionError(f"it takes '{self.nonsense}' for {resolved!r}")
 
     def test_description(self) -> None:
-        """Its description of a device is JSON, with sorted features, and the same again."""
+        """The description of a device is JSON, has sorted features, and stays the same."""
         for text in self.targets:
             with trial(f"{self.where}: '{text}'"):
                 target = self.make().resolve(text)
@@ -117,7 +117,7 @@ class TargetSuite(StageSuite):
 
 
 class NoModel(Frontend):
-    """Stands in for the model of a pipeline that is read and not run."""
+    """A frontend in place of a model, for a pipeline that is read and never run."""
 
     def __init__(self, _options: NoOptions) -> None:
         pass
@@ -127,12 +127,15 @@ class NoModel(Frontend):
 
 
 class PresetSuite(ConformanceSuite):
-    """Checks of a preset: with the installed plugins, and the package's own."""
+    """Checks of a preset with the installed plugins.
+
+    The preset itself need not be installed.
+    """
 
     kind = "presets"
 
     def test_keys(self) -> None:
-        """It has keys of a pipeline alone, and none that is the pipeline file's own."""
+        """The preset has only keys of a pipeline, and none that each pipeline file sets itself."""
         self.test_record()
         for key in self.record.pipeline:
             assert key in keys_of(default_registry()), f"{self.where}: there is no key '{key}'"
@@ -141,7 +144,7 @@ class PresetSuite(ConformanceSuite):
             )
 
     def test_pipeline(self) -> None:
-        """A pipeline that names it is complete: all its stages and options are known."""
+        """A pipeline with the preset is complete, and all its stages and options are known."""
         self.test_record()
         record = self.record
         known = [entry.record for entry in default_registry().entries("presets")]
@@ -170,12 +173,12 @@ class PresetSuite(ConformanceSuite):
 
 
 class CommandSuite(ConformanceSuite):
-    """Checks of a command of the command line."""
+    """Checks of a command that a plugin adds to the command line."""
 
     kind = "commands"
 
     def test_help(self) -> None:
-        """It is a click command that explains itself with ``--help``."""
+        """The command is made with click, and has a help text."""
         self.test_record()
         command = load_factory(self.record.factory)
         main = getattr(command, "main", None)

@@ -1,4 +1,4 @@
-"""Suites of the stages that search, and of the schedulers that choose among tasks."""
+"""Suites of the search stages, and of schedulers, which choose among tasks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ class ExplorerSuite(StageSuite):
     """Checks of an explorer.
 
     Attributes:
-        draws: whether it draws random numbers; False for one that is the same for every seed.
+        draws: whether the explorer draws random numbers. False for an explorer whose proposals are
+            the same for every seed.
     """
 
     kind = "explorers"
     draws: ClassVar[bool] = True
 
     def test_proposals(self) -> None:
-        """It proposes legal, distinct, new configurations, best first, from one seed alike."""
+        """The explorer proposes legal, distinct, unvisited configurations, the same for a seed."""
         check_explorer(self.make, draws=self.draws)
 
 
@@ -39,7 +40,7 @@ class CostModelSuite(StageSuite):
     kind = "cost_models"
 
     def test_predictions(self) -> None:
-        """It learns from measurements, failures among them, and scores each row by itself."""
+        """The model learns from measurements and failures, and scores each row separately."""
         check_cost_model(self.make)
 
 
@@ -49,7 +50,7 @@ class SamplerSuite(StageSuite):
     kind = "samplers"
 
     def test_choices(self) -> None:
-        """It chooses rows to measure, from one seed alike, out of many, few or no candidates."""
+        """The sampler chooses rows from many, few or no candidates, the same for a seed."""
         check_sampler(self.make)
 
 
@@ -59,16 +60,16 @@ class SynthesizerSuite(StageSuite):
     kind = "synthesizers"
 
     def test_batches(self) -> None:
-        """It fixes batches: legal, distinct, new configurations, from one seed alike."""
+        """The synthesizer returns legal, distinct, unvisited rows, the same for a seed."""
         check_synthesizer(self.make)
 
 
 _BATCH = 8
 _ROUNDS = 5
-"""Batches after which a task is done."""
+"""Number of batches after which a task is done."""
 
 _COSTS = (1e-3, 5e-4, 2e-3)
-"""First cost of each task in seconds; each batch saves an eighth."""
+"""Cost of each task after its first batch, in seconds; each further batch saves an eighth."""
 
 
 class SchedulerSuite(StageSuite):
@@ -77,7 +78,7 @@ class SchedulerSuite(StageSuite):
     kind = "schedulers"
 
     def test_choices(self) -> None:
-        """It names a task that waits until none does, the same from one seed."""
+        """The scheduler names waiting tasks until none waits, in the same order for a seed."""
         for at_once in (1, 2):
             with trial(f"{self.where}, {at_once} tasks at once"):
                 once, again = (self._run(_COSTS, at_once) for _ in range(2))
@@ -85,19 +86,19 @@ class SchedulerSuite(StageSuite):
                 assert once, "it ends the run before any task had a batch"
 
     def test_one_task(self) -> None:
-        """It can schedule a run of one task, and one whose tasks all fail."""
+        """The scheduler can schedule a run of one task, and a run whose tasks all fail."""
         with trial(self.where):
             assert self._run(_COSTS[:1]), "one task gets no batch"
             assert self._run((np.inf, np.inf)), "tasks that fail get no batch at all"
 
     def test_end(self) -> None:
-        """It names no task if all are done."""
+        """The scheduler names no task if all tasks are done."""
         states = _states([[1e-3] * _ROUNDS] * 2)
         chosen = self.make(_context(states)).next_task(states)
         assert chosen is None, f"{self.where}: it names task {chosen}, but all are done"
 
     def _run(self, costs: tuple[float, ...], at_once: int = 1) -> list[int]:
-        """The tasks that got a batch, in order; the batch that was begun first ends first."""
+        """The tasks that got a batch, in order. Batches end in the order in which they began."""
         histories: list[list[float]] = [[] for _ in costs]
         scheduler = self.make(_context(_states(histories)))
         flying: list[int] = []
@@ -120,7 +121,7 @@ class SchedulerSuite(StageSuite):
 
 
 def _states(histories: list[list[float]], flying: list[int] | None = None) -> list[TaskState]:
-    """The states of tasks with these costs, of which some are being measured."""
+    """The states of tasks with these costs after each batch. ``flying`` lists tasks in flight."""
     return [
         TaskState(
             task=Task(name=f"op{i}", operator="", arguments={"i": i}, target="", flop=1e9),

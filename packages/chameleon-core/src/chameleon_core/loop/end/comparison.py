@@ -1,4 +1,4 @@
-"""The end of a run: winners re-measured, interleaved with what a user would run instead."""
+"""The end of a run: the fastest configurations are timed again, in turns with the baselines."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from chameleon_core.store import RecordStore, StoredComparison, StoredTask
 from chameleon_core.task import Task
 
 TIE = 0.02
-"""Times this close to the lowest one, as a share of it, are ties."""
+"""A time ties with the lowest time if it is longer by at most this share."""
 
 _NOTCH = 1.57
-"""Medians differ (at about 5 %) where their notches, this many interquartile ranges over the root
-of the number of repeats to either side, do not overlap (McGill, Tukey and Larsen 1978)."""
+"""Half width of a median's notch, in interquartile ranges over the root of the number of repeats.
+Medians differ (at a level of about 5 %) if their notches do not overlap (McGill, Tukey and Larsen
+1978)."""
 
 
 def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement | None:
-    """The measurement of the configuration to choose, or None if none succeeded.
+    """The measurement of the configuration to choose, or None if no configuration succeeded.
 
     Args:
         measurements: measurements of one task.
-        shared: whether another process has to choose the same configuration. Then the choice is the
-            lowest knob indices among all that tie with the fastest one. Otherwise it is the fastest
-            one.
+        shared: whether other processes share these records and must choose the same configuration.
+            If True, the choice is the configuration with the lowest knob indices among those that
+            tie with the fastest one. If False, it is the fastest configuration.
     """
     valid = [m for m in measurements if m.ok]
     fastest = min(valid, key=lambda m: m.cost, default=None)
@@ -50,15 +51,15 @@ def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement
 
 
 def ties(measurement: Measurement, fastest: Measurement) -> bool:
-    """Whether a time cannot be told from the lowest time.
+    """Whether a measured time cannot be distinguished from the lowest time.
 
-    Confidence intervals alone do not decide: on a busy machine they are so wide that kernels of
-    half the speed would tie. A disturbance makes a repeat longer, so the shortest repeats have to
-    agree as well.
+    Times also tie if their confidence intervals overlap and their shortest repeats agree. The
+    intervals are not enough: on a busy machine they are so wide that kernels of half the speed
+    would tie. A disturbance only makes repeats longer, so the shortest ones are reliable.
 
     Args:
         measurement: a measurement that succeeded.
-        fastest: the measurement with the lowest cost.
+        fastest: the measurement with the lowest median time.
     """
     if measurement.cost <= (1.0 + TIE) * fastest.cost:
         return True
@@ -68,7 +69,7 @@ def ties(measurement: Measurement, fastest: Measurement) -> bool:
 
 
 def _half_width(measurement: Measurement) -> float:
-    """Half the interval around a median, in seconds; 0 where there is nothing to tell it by."""
+    """Half the confidence interval of a median, in seconds; 0 with fewer than three repeats."""
     seconds = measurement.seconds
     if len(seconds) < 3:  # noqa: PLR2004 - quartiles need as many
         return 0.0
@@ -79,24 +80,26 @@ def _half_width(measurement: Measurement) -> float:
 log = structlog.get_logger()
 
 NEARLY, ALTERNATIVES = 1.12, 2
-"""What else may be tried in a network: so many configurations, at most this much slower."""
+"""Largest time, relative to the winner's, and number of further configurations that may be tried in
+a network."""
 
 FINALISTS = 3
-"""Configurations of a task that are compared: search timings rank the leaders only roughly."""
+"""Number of a task's fastest configurations that are compared, because the search ranks them only
+roughly."""
 
 
 SHARE = 0.25
-"""Of a run's wall-clock until their end, what its comparisons should take together."""
+"""Share of a run's wall-clock time that all its comparisons together should take."""
 
 
 @attrs.frozen(kw_only=True)
 class TimeSlot:
-    """The number and the time limit of one comparison of a run.
+    """The number and the time limit of one of a run's comparisons.
 
     Attributes:
         number: number of the comparison's task, from 1.
-        of: number of tasks.
-        seconds: wall-clock time in seconds that the comparison should take at most.
+        of: the number of tasks in the run.
+        seconds: the wall-clock time in seconds that the comparison should take at most.
     """
 
     number: int = 1
@@ -107,11 +110,12 @@ class TimeSlot:
     def among(cls, number: int, of: int, *, before: float, now: float) -> TimeSlot:
         """The slot of a comparison that is about to begin.
 
-        The remaining comparisons share the time that earlier and known ones left.
+        All comparisons together may take the share ``SHARE`` of the run. The comparisons that
+        remain get equal parts of the time that is left.
 
         Args:
             number: number of the comparison's task, from 1.
-            of: number of tasks.
+            of: the number of tasks in the run.
             before: wall-clock time of the run in seconds when the first comparison began.
             now: wall-clock time of the run in seconds now.
         """
@@ -134,7 +138,7 @@ class Baselines:
 
     @classmethod
     def of(cls, task: Task, specs: Sequence[StageSpec]) -> Baselines:
-        """Ask the pipeline's baselines.
+        """Collect the variants of all baselines that can compute a task.
 
         Raises:
             PluginError: a baseline breaks its contract.
@@ -171,12 +175,12 @@ def alternatives(
 ) -> tuple[tuple[int, ...], ...]:
     """Configurations nearly as fast as the chosen one, and as different from it as possible.
 
-    The fastest kernel alone need not be the fastest in a network, beside other kernels and their
-    weights. Similar configurations would have the same weakness.
+    In a network, beside other kernels and their weights, another configuration may be faster than
+    the winner. Configurations similar to the winner would have the same weakness.
 
     Args:
         measurements: measurements of one task.
-        chosen: the winner, or None if there is none.
+        chosen: the winner's knob indices, or None if the task has no winner.
     """
     costs = {m.config: m.cost for m in measurements if m.ok}
     if chosen not in costs or chosen is None:
@@ -187,7 +191,7 @@ def alternatives(
     configs = [chosen]
     while len(configs) <= ALTERNATIVES:
         unlike = np.min([(rows != np.array(config)).sum(axis=1) for config in configs], axis=0)
-        farthest = int(unlike.argmax())  # the fastest of those that differ most
+        farthest = int(unlike.argmax())  # the fastest of the configurations that differ most
         if not unlike[farthest]:
             break
         configs.append(near[farthest][1])
@@ -197,9 +201,10 @@ def alternatives(
 def uncompared(
     measurements: Sequence[Measurement], space: StageRef, *, shared: bool = False
 ) -> StoredComparison:
-    """The result without a comparison, if there is no baseline: the best configuration.
+    """The result of a task that needs no comparison: its best configuration from the search.
 
-    A network is compared as a whole, so measuring each of its operators again would waste seconds.
+    A network's operators have no baselines. The network is compared as a whole, so to time each
+    operator again would waste seconds.
     """
     best = best_of(measurements, shared=shared)
     if best is None:
@@ -211,20 +216,20 @@ def uncompared(
 def compared(
     run: RunContext, task_run: TaskRun, baselines: Baselines, slot: TimeSlot
 ) -> StoredComparison:
-    """Time a task's fastest configurations against its baselines, or read an earlier comparison.
+    """Time a task's fastest configurations against its baselines, or read a stored comparison.
 
-    The comparison compiles and checks records of other runs. If a record turns out wrong, the next
-    one takes its place.
+    If a record of another run is among these configurations, the comparison compiles and checks it
+    on this machine. If all of them fail, the next fastest configurations take their place.
 
     Args:
         run: the run.
-        task_run: the task, which has ended.
+        task_run: the search of the task, which has ended.
         baselines: the task's baselines.
-        slot: the slot of this comparison.
+        slot: the number and time limit of this comparison.
 
     Raises:
         PluginError: the runner breaks its contract.
-        RunInterrupted: the run was asked to stop; nothing is kept.
+        RunInterrupted: the user asked the run to stop; this comparison is not stored.
     """
     measurements = list(task_run.tuner.measurements)
     while True:
@@ -257,7 +262,7 @@ def _compared(
     row, shared, name = task_run.records.stored.id, shares_records(run.store), task_run.task.name
     ours = finalists(measurements, task_run.space_ref)
     best = best_of(measurements, shared=shared)
-    # A network that is delivered is checked with all of its kernels.
+    # Delivery checks a network with all of its kernels, so records need no check before.
     recorded = best is not None and task_run.records.is_recorded(best.config)
     unchecked = recorded and not delivers(run.frontend)
     if not ours or not (baselines.contenders or unchecked):
@@ -285,18 +290,18 @@ def _compared(
     comparison = StoredComparison(
         contenders=contenders, measurements=run.runner.compare(task_run.task, contenders, plan)
     )
-    # What came back after a request to stop may be cut short: compare again next time.
+    # After a request to stop, the comparison may be incomplete, so it is not stored.
     run.interruption.check()
     run.store.set_comparison(row, comparison)
     return comparison
 
 
 def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, ...] | None:
-    """The tuned configuration that won, or None where none has a time.
+    """The knob indices of the fastest tuned configuration, or None if all of them failed.
 
     Args:
-        comparison: of one task.
-        shared: as for ``best_of``.
+        comparison: the comparison of one task.
+        shared: whether other processes must choose the same configuration (``best_of``).
     """
     tuned = [attrs.evolve(measurement, config=config) for config, measurement in comparison.tuned]
     best = best_of(tuned, shared=shared)
@@ -306,12 +311,14 @@ def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, 
 def variants(
     comparison: StoredComparison, vendors: frozenset[str], best: tuple[int, ...] | None
 ) -> tuple[VariantResult, ...]:
-    """The comparison as results: of the tuned configurations the winner alone.
+    """The results of a comparison: the winner and all baselines.
+
+    Other tuned configurations are left out.
 
     Args:
-        comparison: of one task.
-        vendors: names of the vendors' baselines.
-        best: the winner.
+        comparison: the comparison of one task.
+        vendors: names of the baselines that are vendors' kernels.
+        best: the winner's knob indices, or None if the task has no winner.
     """
     return tuple(
         VariantResult(
@@ -329,16 +336,16 @@ def variants(
 
 
 FURTHER = 3
-"""Records that may take the place of one that turns out wrong; after them what is recommended where
-nothing is measured."""
+"""Number of further records that may replace a winner that fails. After them come the
+configurations that the space recommends without measurements."""
 
 
 def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
-    """The result of a task as its measurements are now; nothing is compared.
+    """A task's result from the measurements so far, without a comparison.
 
     Args:
-        store: the run's.
-        stored: one of its tasks.
+        store: the run's record store.
+        stored: the task, as the store holds it.
     """
     records = TaskRecords(store, stored)
     fastest = best_of(records.measured.values(), shared=shares_records(store))
@@ -358,12 +365,12 @@ def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
 def compared_results(
     run: RunContext, task_runs: Sequence[TaskRun], baselines: Sequence[Baselines]
 ) -> list[OperatorResult]:
-    """The results of all tasks, their winners compared one task after the other.
+    """Compare the winners of all tasks, one task after the other, and return the results.
 
     Args:
         run: the run.
-        task_runs: the tasks, which have ended.
-        baselines: of each.
+        task_runs: the searches of the tasks, which have ended.
+        baselines: the baselines of each task, in the order of ``task_runs``.
     """
     shared, before, results = shares_records(run.store), run.totals.seconds, []
     for number, (task_run, others) in enumerate(zip(task_runs, baselines, strict=True), 1):
@@ -376,17 +383,18 @@ def compared_results(
 def final_result(
     run: TaskRun, comparison: StoredComparison, baselines: Baselines, *, shared: bool = False
 ) -> OperatorResult:
-    """The result of a task that has ended.
+    """The result of a task whose search has ended.
 
     Args:
-        run: the task.
-        comparison: of its winners with the baselines.
-        baselines: the task's.
-        shared: as for ``best_of``.
+        run: the search of the task.
+        comparison: the comparison of its fastest configurations with the baselines.
+        baselines: the baselines of the task.
+        shared: whether other processes must choose the same configuration (``best_of``).
     """
     config = winner(comparison, shared=shared)
     leader = None if config is None else run.records.measured.get(config)
-    # A comparison builds and checks again; the measurement itself takes its place without one.
+    # A comparison measures again, so the search's own measurement is in it only if nothing was
+    # compared.
     recorded = run.records.is_recorded(config) and any(
         measurement is leader for measurement in comparison.measurements
     )
@@ -407,14 +415,14 @@ def final_result(
 
 
 def _instead(run: TaskRun, chosen: Config | None) -> tuple[Config, ...]:
-    """What may take the place of a winner that nobody has checked here, or of none."""
+    """Configurations to use if the winner fails, or if there is no winner, best first."""
     valid = sorted((m for m in run.records.measured.values() if m.ok), key=lambda m: m.cost)
     further = (*(m.config for m in valid[: 1 + FURTHER]), *tuples(run.tuner.recommended()))
     return tuple(dict.fromkeys(config for config in further if config != chosen))
 
 
 def _counted(records: TaskRecords) -> OperatorResult:
-    """What can be said without a winner."""
+    """The part of a task's result that does not depend on a winner."""
     stored = records.stored
     return OperatorResult(
         name=stored.task.name,

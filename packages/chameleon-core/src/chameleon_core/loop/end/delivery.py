@@ -1,4 +1,4 @@
-"""The very end of a run: the frontend compiles what the tasks are parts of."""
+"""The last step of a run: the frontend delivers the model that the tasks come from."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from chameleon_core.task import Task
 log = structlog.get_logger()
 
 THE_NETWORK = "the network"
-"""What events of its comparison name in the place of a task."""
+"""Name of the network in events, instead of a task's name."""
 
 
 def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
-    """Have the frontend deliver; if it cannot, log the reason.
+    """Let the frontend deliver the network; if it cannot, log the reason.
 
-    The tuned kernels are on disk and remain a result, so no failure here ends the run.
+    The tuned kernels are already on disk and remain a result, so a failed delivery does not end the
+    run.
 
     Args:
         run: the run.
-        operators: results of the run's tasks.
+        operators: the results of the run's tasks.
     """
     pipeline, seconds_before = run.pipeline, run.totals.seconds
     if not delivers(run.frontend):
@@ -63,7 +64,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
 
 
 def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:
-    """What a network's comparison may take, told as those of operators are."""
+    """The time limit of a network's comparison, and a function that publishes its progress."""
     begun = False
 
     def tell(step: str, done: int, of: int) -> None:
@@ -77,7 +78,7 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
 
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
-    """The best configurations of the tasks that have one, first guesses of those not measured."""
+    """The winner of each task that has one, and the first guess of each unmeasured task."""
     kernels = (_winner(operator) for operator in operators)
     return tuple(winner for winner in kernels if winner is not None)
 
@@ -99,11 +100,11 @@ def _winner(operator: OperatorResult) -> Winner | None:
 def guessed(
     task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
 ) -> Winner | None:
-    """The winner of a task that was never measured, or None without any guess.
+    """The winner of a task that was never measured, or None if there are no guesses.
 
     Args:
         task: the task.
-        guesses: guesses from ``guesses_of`` or from the task's result.
+        guesses: configurations from ``guesses_of`` or from the task's result, best first.
         predicted: whether a cost model chose the first guess.
     """
     if not guesses:
@@ -113,7 +114,7 @@ def guessed(
 
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
-    """A space's guesses without any measurement, the most promising first."""
+    """The configurations that a space recommends without measurements, most promising first."""
     return tuple(tuples(space.first_guesses))
 
 
@@ -124,7 +125,7 @@ _UNUSED = "other types of operators that the budget did not reach are not used"
 def not_reached(operators: Sequence[OperatorResult]) -> None:
     """Log how many operators the budget did not reach, if any.
 
-    An operator that was not measured in a reduced dtype is computed in its own dtype.
+    An alternative that was not measured is not used: its operator is computed in its own dtype.
     """
     own = [operator for operator in operators if not operator.task.get("alternative_of")]
     others = [operator for operator in operators if operator.task.get("alternative_of")]

@@ -1,4 +1,4 @@
-"""The outcome of a run, as ``run --json`` prints it and ``best.json`` keeps it."""
+"""The outcome of a run, as ``chameleon run --json`` prints it and ``best.json`` contains it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class VariantResult:
 
     Attributes:
         name: ``tuned`` or the baseline's name.
-        variant: which way of computing; empty for a tuned configuration.
-        vendor: whether it counts as what a user would otherwise call.
-        seconds: its median in seconds, or None where it failed.
-        failure: why it has no time, or None.
+        variant: the variant of the baseline; empty for a tuned configuration.
+        vendor: whether the contender is a vendor's kernel, which a user would otherwise call.
+        seconds: its median time in seconds, or None if it failed.
+        failure: the reason of its failure, or None if it succeeded.
     """
 
     name: str
@@ -43,31 +43,35 @@ class VariantResult:
 
 @attrs.frozen(kw_only=True)
 class OperatorResult:
-    """The outcome of one task. Times are in seconds, None where there is none.
+    """The outcome of one task. Times are in seconds, or None if they were not measured.
 
     Attributes:
         name: the task's name.
         task: the task as JSON values.
-        space: name of the space provider.
-        fingerprint: the design space's.
-        config: knob indices of the winner, or None where nothing succeeded.
-        alternatives: other configurations nearly as fast; what else a network may be tried with.
-        best: the winner decoded, or None.
-        search_seconds: the winner's cost when it was found; ``tuned_seconds`` is the later,
-            interleaved measurement.
-        max_relative_error: of the winner's outputs (``Measurement.max_relative_error``).
-        guesses: what else there is where the winner was not checked here, the best ones first.
-        recorded: whether the winner was built, checked and timed in another run alone.
-        predicted: whether nothing was measured and the first of ``guesses`` is what the cost model,
-            trained beforehand, predicts to be best.
-        measurements: configurations measured, failures included.
-        origins: how many came from where (``loop.round.batch.Origin``), as far as recorded.
-        failed: failures by kind.
-        failure: the first failure of the most frequent kind in words, or None.
-        ended: why it got no further batch, as a clause; None if an earlier version did
-            not say.
-        spending: where the wall-clock went.
-        variants: the final comparison.
+        space: the name of the plugin that made the design space.
+        fingerprint: the fingerprint of the design space.
+        config: knob indices of the winner, or None if no configuration succeeded.
+        alternatives: other configurations that are nearly as fast, which may be tried in a network.
+        best: the winner's knob values by name, or None if no configuration succeeded.
+        search_seconds: the winner's time in the search; ``tuned_seconds`` is its time in the later
+            comparison.
+        max_relative_error: the largest relative error of the winner's outputs
+            (``Measurement.max_relative_error``).
+        guesses: configurations to use if the winner fails, best first. Empty if this run checked
+            the winner.
+        recorded: whether the winner was built, checked and timed only in another run.
+        predicted: whether nothing was measured, and a cost model that was trained beforehand chose
+            the first of ``guesses``.
+        measurements: the number of measured configurations, failures included.
+        origins: the number of configurations by the stage that proposed them
+            (``loop.round.batch.Origin``), if recorded.
+        failed: the number of failures by kind.
+        failure: the message of the first failure of the most frequent kind, or None if nothing
+            failed.
+        ended: the reason why the search ended, as a clause. None if the search has not ended, or if
+            an earlier version of Chameleon did not record the reason.
+        spending: the wall-clock time of the search, by part.
+        variants: the contenders of the final comparison.
     """
 
     name: str
@@ -91,33 +95,36 @@ class OperatorResult:
     variants: tuple[VariantResult, ...] = ()
 
     def seconds_of(self, name: str) -> float | None:
-        """The best time of a baseline, over its variants."""
+        """The lowest time over all variants of a contender, in seconds, or None without a time."""
         return _fastest(v.seconds for v in self.variants if v.name == name)
 
     @property
     def tuned_seconds(self) -> float | None:
-        """The winner's time in the final comparison."""
+        """The winner's time in the final comparison in seconds, or None without a time."""
         return self.seconds_of(TUNED)
 
     @property
     def untuned_seconds(self) -> float | None:
-        """The fastest baseline that is no vendor's."""
+        """The time of the fastest baseline that is not a vendor's, in seconds, or None."""
         return _fastest(v.seconds for v in self.variants if v.name != TUNED and not v.vendor)
 
     @property
     def vendor_seconds(self) -> float | None:
-        """The fastest of the vendors' baselines."""
+        """The time of the fastest vendor's baseline in seconds, or None without a time."""
         return _fastest(v.seconds for v in self.variants if v.vendor)
 
     @property
     def ratio(self) -> float | None:
-        """Vendor's time over the tuned one: above 1 the tuned kernel is faster."""
+        """The vendor's time over the tuned kernel's: above 1, the tuned kernel is faster.
+
+        The ratio is None if either time is missing.
+        """
         tuned, vendor = self.tuned_seconds, self.vendor_seconds
         return vendor / tuned if tuned and vendor else None
 
     @property
     def gflops(self) -> float | None:
-        """Speed of the tuned kernel in GFLOP/s."""
+        """Speed of the tuned kernel in GFLOP/s, or None without a comparison."""
         tuned = self.tuned_seconds
         return float(self.task["flop"]) / tuned / 1e9 if tuned else None
 
@@ -138,7 +145,7 @@ class OperatorResult:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> OperatorResult:
-        """The inverse of ``to_json``."""
+        """Read an operator's result from the output of ``to_json``."""
         return cattrs.structure({**value, "spending": value["spent_seconds"]}, cls)
 
 
@@ -152,14 +159,15 @@ class RunResult:
 
     Attributes:
         folder: the run folder.
-        seconds: wall-clock of all its processes in seconds.
-        operators: one per task.
-        require: what the pipeline asks for, or None.
-        network: what the frontend made of the winners; empty where the model is no network.
-        versions: of the distributions that took part, None of those that are not installed.
-        disturbance: what disturbed timing, as far as the runner knows.
-        usage: a command or Python that uses the result, as ``PluginRecord.usage`` has it; empty if
-            nothing in the folder can be used here.
+        seconds: wall-clock time in seconds, summed over all processes of the run.
+        operators: the results of the tasks.
+        require: the pipeline's requirement, or None if it has none.
+        network: the result of the network's delivery; empty if the model is no network.
+        versions: versions of the distributions that took part, by name. A version is None if the
+            distribution is not installed.
+        disturbance: how much other work disturbed the timing, as far as the runner can tell.
+        usage: a command or Python code that uses the result (``PluginRecord.usage``). Empty if
+            nothing in the run folder can be used on this machine.
     """
 
     folder: Path
@@ -173,18 +181,19 @@ class RunResult:
 
     @property
     def missed(self) -> list[str]:
-        """A sentence for every operator that misses the pipeline's requirement, or the network."""
+        """A message for each operator that misses the requirement, and one for the network."""
         return [] if self.require is None else missed(self.require, self.operators, self.network)
 
     @property
     def slower(self) -> str | None:
-        """That the network is slower than what is installed, and why; None where it is not."""
+        """A message that the network is slower than its fastest rival; None if it is not."""
         return slower(self.network, self.operators)
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the command."""
-        # A verified network is a result, whatever kernels it has; without one they are.
+        """The exit code of ``chameleon run`` for this result."""
+        # A verified network is a result even if kernels lack times. Without a network, all kernels
+        # need one.
         kernels = self.operators and all(row.tuned_seconds is not None for row in self.operators)
         if self.network.failure is not None or not (self.network.delivered or kernels):
             return ExitCode.NO_VALID_RESULT
@@ -207,7 +216,10 @@ class RunResult:
     def from_json(
         cls, value: Mapping[str, Any], *, folder: Path, require: Requirement | None = None
     ) -> RunResult:
-        """The inverse of ``to_json``; the folder may have been moved since."""
+        """Read a result from the output of ``to_json``.
+
+        ``folder`` is an argument, because the run folder may have been moved.
+        """
         return cls(
             folder=folder,
             seconds=value["seconds"],
@@ -221,21 +233,21 @@ class RunResult:
 
 
 _NAMED = 3
-"""Kernels that are named where a network is slow."""
+"""Number of kernels that the message about a slow network names."""
 
 _WORTH_NAMING = 0.02
-"""A kernel with a smaller share of the network is not what makes it slow."""
+"""Smallest share of the network's time for which the message names a kernel."""
 
 
 def missed(
     require: Requirement, operators: Sequence[OperatorResult], network: NetworkResult
 ) -> list[str]:
-    """A sentence for each operator that misses a requirement, and one for the network.
+    """A message for each operator that misses the requirement, and one for the network.
 
     Args:
-        require: what was asked for.
-        operators: the run's.
-        network: what was made of them.
+        require: the requirement of the pipeline.
+        operators: the results of the run's operators.
+        network: the network's result.
     """
     sentences = []
     if require.network_ratio is not None:
@@ -266,14 +278,15 @@ def _network_missed(asked: float, network: NetworkResult) -> list[str]:
 
 
 def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str | None:
-    """That a network is slower than the fastest of its rivals, by how much, and where the time is.
+    """A message that a network is slower than its fastest rival, by how much, and in which kernels.
 
     Args:
-        network: the network.
-        operators: the run's, whose times alone stand beside those in the network.
+        network: the network's result.
+        operators: the results of the run's operators. Their times outside the network are part of
+            the message.
 
     Returns:
-        A sentence or two; None where nothing that was timed is faster.
+        The message, or None if no timed rival is faster.
     """
     text = _slower_than_fastest(network)
     if text is None:
@@ -283,7 +296,7 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
 
 
 def _slower_buckets(network: NetworkResult) -> str | None:
-    """In which buckets of shapes a network is slower, though in all of them together it is not."""
+    """Name the buckets in which a network is slower than a rival, if it is not slower in total."""
     sentences = (
         f"in bucket {bucket.name} {words}"
         for bucket in network.buckets
@@ -293,7 +306,7 @@ def _slower_buckets(network: NetworkResult) -> str | None:
 
 
 def _slower_than_fastest(result: InferenceResult) -> str | None:
-    """That it is slower than its fastest rival; None if it is not."""
+    """A message that the network is slower than its fastest rival; None if it is not."""
     rival, ratio = result.fastest_rival, result.ratio
     if rival is None or ratio is None or ratio >= 1.0:
         return None
@@ -303,7 +316,7 @@ def _slower_than_fastest(result: InferenceResult) -> str | None:
 
 
 def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:
-    """The largest kernels, those that nobody tuned first, with what each takes."""
+    """Descriptions of the kernels with the largest times, kernels that were not tuned first."""
     total = sum(kernel.seconds for kernel in network.kernels)
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _WORTH_NAMING * total]

@@ -1,4 +1,4 @@
-"""The three lines that a run ends with: how fast, against what, and how to use it."""
+"""The lines that a run ends with: the speed, the speed of others, and how to use the result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from chameleon_core.stages.jobs import TUNED
 from chameleon_core.words import counted, in_ratio, in_seconds
 
 _FORM = "#.3g"
-"""Three digits are all that timings are good for."""
+"""Format of times: timings are accurate to three digits at best."""
 
 
 def summary_lines(result: RunResult) -> list[str]:
-    """How fast the result is, against what, and where it is; nothing if there is no valid result.
+    """Lines about a result: its speed, the speed of others, and its folder and usage.
+
+    The list is empty if the run has no valid result.
 
     Args:
-        result: of a run that has ended.
+        result: the result of a run that has ended.
     """
     timed = [operator for operator in result.operators if operator.tuned_seconds is not None]
     network = result.network
@@ -76,7 +78,7 @@ def _operator_lines(timed: Sequence[OperatorResult], count: int) -> list[str]:
 
 
 def _against(name: str, timed: Sequence[OperatorResult]) -> str | None:
-    """The speed relative to one baseline, over the operators that it has times of."""
+    """The speed relative to one baseline, over the operators for which the baseline has a time."""
     times = [operator.seconds_of(name) for operator in timed]
     pairs = [
         (theirs, operator.tuned_seconds)
@@ -94,6 +96,6 @@ def _against(name: str, timed: Sequence[OperatorResult]) -> str | None:
 
 
 def _shown(folder: Path) -> str:
-    """A folder as a user would type it in the working folder."""
+    """A folder's path as a user would type it: relative if it lies in the working folder."""
     relative = os.path.relpath(folder)
     return str(folder) if relative.startswith(os.pardir) else relative

@@ -1,6 +1,6 @@
-"""One round of a task (figure 3 of the paper).
+"""One round of a task's search (figure 3 of the paper).
 
-``tuner`` has the task's ``stages`` explore, sample and synthesize; what comes of it is a ``batch``.
-``in_flight`` has batches of several tasks measured by the run's runner. ``task_run``
-keeps the records of its task and has the tuner learn.
+``tuner`` calls the task's ``stages``, which explore, sample and synthesize, and returns a
+``batch``. ``in_flight`` sends the batches of several tasks to the run's runner. ``task_run`` stores
+the measurements of its task and lets the tuner learn from them.
 """

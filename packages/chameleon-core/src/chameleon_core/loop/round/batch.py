@@ -1,4 +1,4 @@
-"""A batch of one task: what was asked and where it came from, what is missing, what arrived."""
+"""A batch of one task: its configurations, the stages that proposed them, and its measurements."""
 
 from __future__ import annotations
 
@@ -27,42 +27,43 @@ class Origin(StrEnum):
     """A first guess of the space, or a random configuration of the batch before any search."""
 
     SUGGESTION = "suggestion"
-    """The best of another task of the run or of an earlier run, or what somebody enqueued."""
+    """The best configuration of another task or of an earlier run, or one that the user
+    enqueued."""
 
     EXPLORER = "explorer"
     """A candidate of the explorer that the sampler kept."""
 
     SAMPLER = "sampler"
-    """The sampler's own, which was no candidate."""
+    """A configuration that the sampler added, which was no candidate of the explorer."""
 
     SYNTHESIZER = "synthesizer"
-    """What the synthesizer put in the place of another one."""
+    """A configuration with which the synthesizer replaced another one."""
 
     RECORD = "record"
-    """A record of another run, which was not measured here."""
+    """A record of another run, which this run did not measure."""
 
     FALLBACK = "fallback"
-    """What the loop took where the stages gave nothing that is legal and new: first guesses that
-    were left over, random configurations, neighbours of measured ones."""
+    """A configuration that the loop added because the stages proposed too few legal, new ones: a
+    remaining first guess, a random configuration, or a neighbour of a measured one."""
 
 
 Origins = Mapping[Config, Origin]
 
 
 def tuples(configs: Configs) -> list[Config]:
-    """The rows of an array, shape (n, knobs), as tuples of Python's own integers."""
+    """The rows of an array of shape (n, knobs), as tuples of Python integers."""
     return [tuple(row) for row in configs.tolist()]
 
 
 def searched(
     batch: Iterable[Config], *, candidates: Iterable[Config], selected: Iterable[Config]
 ) -> dict[Config, Origin]:
-    """Which stage each configuration of a searched batch came from.
+    """The stage that proposed each configuration of a batch.
 
     Args:
-        batch: what the synthesizer made of ``selected``.
-        candidates: the explorer's.
-        selected: the sampler's.
+        batch: the configurations that the synthesizer returned for ``selected``.
+        candidates: the configurations that the explorer proposed.
+        selected: the configurations that the sampler selected.
     """
     explored, sampled = set(candidates), set(selected)
 
@@ -76,13 +77,14 @@ def searched(
 
 @attrs.frozen(kw_only=True)
 class Search:
-    """How a batch was searched for; as it is here where nothing was.
+    """How the explorer found a batch. The default values are those of a batch without a search.
 
     Attributes:
-        steps: search steps of the explorer.
-        converged: the step of these after which the best surrogate score rose no more.
-        score: that surrogate score, or None where no trained cost model guided the walk.
-        short: the stage that gave too few usable configurations, in words, or None.
+        steps: the number of the explorer's search steps.
+        converged: the search step after which the best predicted score rose no more.
+        score: the best predicted score, or None if no trained cost model guided the search.
+        short: the stage that proposed too few usable configurations, for messages; None if all
+            proposed enough.
     """
 
     steps: int = 0
@@ -94,14 +96,16 @@ class Search:
 class Batch:
     """Configurations that are proposed, measured and learnt together.
 
-    Their state is kept here alone; others change it by the methods below.
+    The batch is the only place that keeps the state of its configurations; other code changes the
+    state through the batch's methods.
 
     Args:
-        configs: in proposal order.
-        stored: what the store has of their task.
-        origins: what put each of them into the batch.
-        search: how they were found.
-        scores: what a trained cost model said of them, as far as it was asked.
+        configs: the configurations in proposal order.
+        stored: the measurements that the store holds of the task, by configuration.
+        origins: the stage that proposed each configuration.
+        search: how the explorer found the configurations.
+        scores: the scores that a trained cost model predicted, for the configurations that it was
+            asked about.
 
     Attributes:
         configs: in proposal order.
@@ -109,8 +113,8 @@ class Batch:
         scores: what a trained cost model said of them, as far as it was asked.
         search: how they were found.
         stored: how many of them the store had when they were proposed.
-        submitted: whether something of it is, or was, measured by this process.
-        seconds: wall-clock between its submission and its latest arrival.
+        submitted: whether this process measures, or has measured, any configuration of the batch.
+        seconds: wall-clock time in seconds from the batch's submission to its latest measurement.
     """
 
     def __init__(
@@ -135,12 +139,12 @@ class Batch:
 
     @property
     def missing(self) -> tuple[Config, ...]:
-        """Configurations that are not measured yet; empty once the batch is complete."""
+        """Configurations without a measurement; empty if the batch is complete."""
         return tuple(self._missing)
 
     @property
     def size(self) -> int:
-        """Configurations that are learnt with it: those that a budget has left in it."""
+        """Number of configurations with which the batch ends: measured and still missing ones."""
         return len(self._measured) + len(self._missing)
 
     @property
@@ -149,23 +153,26 @@ class Batch:
         return [self._measured[config] for config in self.configs if config in self._measured]
 
     def shorten(self, size: int) -> None:
-        """Leave out what was proposed last of the missing ones, so that ``size`` are learnt."""
+        """Remove the last missing configurations, so that at most ``size`` remain in the batch.
+
+        Configurations with a measurement always remain.
+        """
         del self._missing[max(0, size - len(self._measured)) :]
 
     def submit(self, now: float) -> None:
-        """Note that it is measured from now on.
+        """Record that the measurement of the batch begins.
 
         Args:
-            now: seconds on the runner's clock.
+            now: the current time of the runner's clock, in seconds.
         """
         self.submitted, self._began = True, now
 
     def arrive(self, measurement: Measurement, now: float) -> None:
-        """Note that a configuration was measured.
+        """Record the measurement of one configuration.
 
         Args:
-            measurement: of a missing configuration.
-            now: seconds on the runner's clock.
+            measurement: the measurement of a missing configuration.
+            now: the current time of the runner's clock, in seconds.
 
         Raises:
             ValueError: the configuration is not missing.
@@ -176,16 +183,18 @@ class Batch:
 
 
 class Programs:
-    """Tells which configurations are programs that nobody has proposed yet.
+    """Selects the configurations that are programs which nobody has proposed yet.
 
     Args:
         space: the task's design space.
-        visited: what is not to be proposed; what turns out to be another program, or none, is
-            added, so that explorers leave it alone.
-        at_once: how many programs are made before it is seen whether that is enough.
+        visited: the configurations that must not be proposed again. A configuration that proves to
+            be another program, or no program, is added, so that explorers avoid it.
+        at_once: the number of configurations that are resolved to programs at a time, before
+            counting whether these are enough.
 
     Attributes:
-        asked: for configurations that others turned out to be, the first of those.
+        asked: for each configuration that another configuration resolved to, the first such other
+            configuration.
     """
 
     def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:
@@ -195,12 +204,13 @@ class Programs:
         self._at_once = at_once
 
     def joined(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
-        """A batch, and of other configurations what is legal and new.
+        """Append the legal, new configurations among ``more`` to a batch.
 
         Args:
-            batch: distinct programs.
-            more: any configurations.
-            most: how many rows to return at most, and to make programs of.
+            batch: the configurations of the batch, which are distinct programs.
+            more: further configurations, which may be illegal or known.
+            most: the largest number of rows to return, or None for no limit. No further programs
+                are made once this number is reached.
         """
         more = self._new(more)
         if self._space.resolve is None:
@@ -224,9 +234,10 @@ class Programs:
 
 @attrs.define(kw_only=True)
 class FallbackWatch:
-    """Logs once for each stage of a run that a fallback does most of the stage's work.
+    """Logs a warning, once per stage, if fallbacks replace most of its configurations.
 
-    The last batch of a small space is no reason to log, since little in it is new.
+    Fallbacks in the last batch of a small space cause no warning, because few of its configurations
+    are new.
     """
 
     _searched: int = attrs.field(default=0, init=False)
@@ -234,11 +245,11 @@ class FallbackWatch:
     _named: set[str] = attrs.field(factory=set, init=False)
 
     def see(self, task: str, batch: Batch) -> None:
-        """Look at a batch.
+        """Count the fallbacks in a batch, and log a warning if they are the majority.
 
         Args:
             task: the task's name.
-            batch: one of its batches.
+            batch: a proposed batch of the task.
         """
         short = batch.search.short
         fallbacks = [

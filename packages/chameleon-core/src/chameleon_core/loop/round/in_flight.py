@@ -1,4 +1,4 @@
-"""The run's runner, checked in all it says, and the batches that it has in flight."""
+"""The run's runner with checks of all it returns, and the batches that it is measuring."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from chameleon_core.task import Task
 
 
 class CheckedRunner:
-    """A started runner that may break its contract or be interrupted.
+    """A started runner whose return values are checked, and which the user may interrupt.
 
     Args:
-        runner: entered by whoever made it.
-        contract: names it when it breaks its contract.
+        runner: the runner, whose context the caller has entered.
+        contract: checks the runner's return values, and names the runner in errors.
         interruption: the request to stop.
 
     Attributes:
@@ -51,7 +51,7 @@ class CheckedRunner:
         """Configurations per batch that keep the runner busy.
 
         Raises:
-            PluginError: the runner says something else than a positive number.
+            PluginError: the runner's value is not a positive integer.
         """
         with self._contract.call("say how many configurations keep it busy"):
             size = self._runner.batch_size
@@ -61,10 +61,10 @@ class CheckedRunner:
 
     @property
     def lanes(self) -> int:
-        """``Runner.lanes``, checked.
+        """``Runner.lanes``: the number of candidates that the runner times beside a search.
 
         Raises:
-            PluginError: the runner says something else than a number from 0.
+            PluginError: the runner's value is not an integer from 0.
         """
         with self._contract.call("say how many candidates it times beside a search"):
             lanes = self._runner.lanes
@@ -73,19 +73,23 @@ class CheckedRunner:
         return lanes
 
     def describe(self) -> dict[str, Any]:
-        """``Runner.describe``.
+        """The runner's description of itself (``Runner.describe``).
 
         Raises:
-            PluginError: the runner raises.
+            PluginError: the runner raises an unexpected exception.
         """
         with self._contract.call("describe itself"):
             return self._runner.describe()
 
     def conditions(self) -> Mapping[str, Any] | None:
-        """``Runner.conditions``; None where what it measures is recorded already.
+        """The conditions that the runner's times depend on (``Runner.conditions``).
+
+        The value is None if the runner does not measure hardware, but replays times, or does not
+        know its conditions.
 
         Raises:
-            PluginError: the runner raises, or says something else than JSON values.
+            PluginError: the runner raises an unexpected exception, or returns something else than
+                JSON values.
         """
         if not self.measures_hardware:
             return None
@@ -97,15 +101,16 @@ class CheckedRunner:
 
     @property
     def threads(self) -> int:
-        """Threads that kernels are measured with."""
+        """Number of threads that kernels are measured with."""
         return int(self.describe().get("threads") or 1)
 
     def measure(self, job: MeasureJob) -> list[Measurement]:
-        """Measure a job that belongs to no task of the run.
+        """Measure a job that belongs to no task of the run, and wait for all its measurements.
 
         Raises:
-            PluginError: the runner raises, invents, repeats or leaves out a measurement.
-            RunInterrupted: the run is to stop.
+            PluginError: the runner raises, returns a measurement nobody asked for, repeats one, or
+                leaves one out.
+            RunInterrupted: the user asked the run to stop.
         """
         batch = Batch(job.configs, stored={}, origins={})
         with self.stream() as stream:
@@ -116,15 +121,15 @@ class CheckedRunner:
         return batch.measurements
 
     def stream(self, *, side_by_side: bool = False) -> CheckedStream:
-        """Measure jobs that are submitted one by one.
+        """Open a stream to which jobs are submitted one by one.
 
         Args:
-            side_by_side: whether jobs may overlap, if the runner can; otherwise one comes after
-                the other whatever it can.
+            side_by_side: whether jobs may overlap, if the runner can measure several. If False,
+                each job is complete before the next one begins.
 
         Raises:
-            PluginError: the runner does not start measuring.
-            RunInterrupted: the run is to stop.
+            PluginError: the runner fails to start measuring.
+            RunInterrupted: the user asked the run to stop.
         """
         self._interruption.check()
         return CheckedStream(
@@ -134,7 +139,7 @@ class CheckedRunner:
     def compare(
         self, task: Task, contenders: Sequence[Contender], plan: ComparisonPlan
     ) -> tuple[Measurement, ...]:
-        """Time contenders against each other, one measurement each.
+        """Time contenders against each other, and return one measurement for each contender.
 
         Raises:
             PluginError: the runner breaks its contract.
@@ -152,13 +157,13 @@ class CheckedRunner:
 
 
 class CheckedStream:
-    """The measurements of batches that a runner has. A context manager.
+    """The batches that a runner is measuring, and their measurements. A context manager.
 
     Args:
-        runner: entered by whoever made it.
-        contract: names it when it breaks its contract.
+        runner: the runner, whose context the caller has entered.
+        contract: checks the runner's return values, and names the runner in errors.
         interruption: the request to stop.
-        side_by_side: as in ``CheckedRunner.stream``.
+        side_by_side: whether jobs may overlap (``CheckedRunner.stream``).
     """
 
     def __init__(
@@ -172,7 +177,7 @@ class CheckedStream:
         self._contract = contract
         self._interruption = interruption
         self._now = runner.now
-        # A runner that does not know how to be interrupted is stopped between measurements.
+        # A runner without its own ``interrupt`` is stopped between measurements.
         self._deaf = type(runner).interrupt is Runner.interrupt
         self._batches: dict[MeasureJob, Batch] = {}
         with contract.call("start measuring"):
@@ -180,18 +185,18 @@ class CheckedStream:
 
     @property
     def expected(self) -> bool:
-        """Whether a measurement is still to come."""
+        """Whether measurements of submitted batches are missing."""
         return bool(self._batches)
 
     def submit(self, job: MeasureJob, batch: Batch) -> None:
-        """Have a job measured.
+        """Submit a job for measurement.
 
         Args:
-            job: what is missing of the batch.
-            batch: hears what arrives.
+            job: the job with the missing configurations of the batch.
+            batch: the batch that receives the measurements.
 
         Raises:
-            PluginError: the runner raises.
+            PluginError: the runner raises an unexpected exception.
         """
         batch.submit(self._now())
         with self._contract.call(f"take task {job.task.name!r} on"):
@@ -199,14 +204,18 @@ class CheckedStream:
         self._batches[job] = batch
 
     def poll(self, timeout: float | None = None) -> tuple[Batch, Measurement] | None:
-        """The next measurement; None where none came in time, or somebody woke the runner.
+        """Wait for the next measurement, and return it with its batch.
+
+        The result is None if none came before the timeout, or if ``wake`` was called.
 
         Args:
-            timeout: in seconds of the runner's clock; None for no limit.
+            timeout: the time limit in seconds of the runner's clock, or None for no limit.
 
         Raises:
-            PluginError: the runner raises, invents, repeats or leaves out a measurement.
-            RunInterrupted: the run is to stop, and what was in flight has come.
+            PluginError: the runner raises, returns a measurement nobody asked for, repeats one, or
+                leaves one out.
+            RunInterrupted: the user asked the run to stop, and the measurements that were running
+                have arrived.
         """
         if self._deaf:
             self._interruption.check()
@@ -223,10 +232,10 @@ class CheckedStream:
         return None
 
     def rest(self) -> None:
-        """Let the runner come to its end once it has measured everything.
+        """Let the runner finish its work after all measurements have arrived.
 
         Raises:
-            PluginError: the runner raises, or has yet another measurement.
+            PluginError: the runner raises, or returns a measurement nobody asked for.
         """
         with self._contract.call("finish measuring"):
             while not self._batches and self._stream.busy:
@@ -260,7 +269,7 @@ class CheckedStream:
         return batch, measurement
 
     def wake(self) -> None:
-        """Make ``poll`` return soon; from any thread."""
+        """Make ``poll`` return soon. It may be called from any thread."""
         self._stream.wake()
 
     def __enter__(self) -> Self:
@@ -280,16 +289,17 @@ def started(
 ) -> Iterator[CheckedRunner]:
     """Start a runner, and stop it at the end of the context.
 
-    Its workers import what they need while tasks and spaces are made in this process.
+    The runner's workers import their modules while this process makes tasks and spaces.
 
     Args:
-        spec: the pipeline's runner.
-        space: what candidates are built with.
-        interruption: passed on to the runner.
-        described: called with the runner's description of itself, at its start and at its end.
+        spec: the runner of the pipeline.
+        space: the stage with which candidates are built.
+        interruption: the request to stop, which is passed on to the runner.
+        described: a function that is called with the runner's description of itself, at the start
+            and at the end.
 
     Raises:
-        PluginError: it does not start, or not stop.
+        PluginError: the runner fails to start or to stop.
     """
     contract = contract_of(spec)
     stack = contextlib.ExitStack()
@@ -303,7 +313,7 @@ def started(
             described(runner.describe())
         checked = CheckedRunner(runner, contract, interruption)
         yield checked
-        # A fleet knows its devices only when it has reached them.
+        # A fleet can describe its devices only after it has reached them.
         described(checked.describe())
     finally:
         interruption.soft = interruption.hard = None
@@ -314,17 +324,17 @@ def started(
 T = TypeVar("T")
 
 _SEARCHED_AND_BUILT = 2
-"""Batches that keep no device busy: one is being searched, one is being built."""
+"""Number of batches that occupy no device: one is being searched, one is being built."""
 
 
 def tasks_at_once(wanted: AtOnce, *, lanes: int, batch_size: int, tasks: int) -> int:
-    """How many tasks of a run have a batch in flight at the same time.
+    """The number of tasks of a run that may have a batch in flight at the same time.
 
     Args:
-        wanted: what the pipeline says.
-        lanes: ``Runner.lanes``.
-        batch_size: configurations per batch.
-        tasks: the run's tasks.
+        wanted: the value of ``tasks_at_once`` in the pipeline.
+        lanes: the number of candidates that the runner times beside a search (``Runner.lanes``).
+        batch_size: the number of configurations per batch.
+        tasks: the number of tasks in the run.
     """
     if wanted == "auto":
         wanted = _SEARCHED_AND_BUILT + math.ceil(lanes / batch_size) if lanes else 1
@@ -332,29 +342,30 @@ def tasks_at_once(wanted: AtOnce, *, lanes: int, batch_size: int, tasks: int) ->
 
 
 def guesses_at_once(wanted: AtOnce, *, batch_size: int) -> int:
-    """How many tasks have their first guess in flight at the same time.
+    """The number of tasks whose first guesses may be in flight at the same time.
 
-    One configuration keeps no runner busy, so those of several tasks make up a batch.
+    A single configuration does not keep a runner busy, so the first guesses of several tasks are
+    measured together.
 
     Args:
-        wanted: ``tasks_at_once`` of the pipeline; a number holds for guesses as well.
-        batch_size: configurations per batch.
+        wanted: the value of ``tasks_at_once`` in the pipeline. If it is a number, it is returned.
+        batch_size: the number of configurations per batch.
     """
     return batch_size if wanted == "auto" else wanted
 
 
 class BatchesInFlight:
-    """Has batches of several tasks measured, and searches for the next ones meanwhile.
+    """Lets the runner measure batches of several tasks, while the next batches are searched for.
 
-    Which batch is complete first depends on the devices; a resumed run finds it in the order of
-    the records. All else depends on the seed alone. A context manager.
+    The order in which batches are complete depends on the devices; a resumed run reads it from the
+    order of the records. Everything else depends only on the seed. The object is a context manager.
 
     Args:
-        stream: the runner's measurements; closed with this object.
-        executor: does the searching; closed with this object.
-        now: the runner's clock, in seconds.
-        together: a context whose inside is committed to the store at once, for measurements that
-            cost nothing to repeat.
+        stream: the stream of the runner's measurements, which is closed with this object.
+        executor: the executor of searches, which is closed with this object.
+        now: the runner's clock, which returns seconds.
+        together: a function that returns a context whose measurements the store commits together.
+            It is used if it costs nothing to repeat lost measurements.
     """
 
     def __init__(
@@ -375,10 +386,10 @@ class BatchesInFlight:
         return len(self._runs)
 
     def search(self, work: Callable[[], T]) -> tuple[T, float]:
-        """Do a piece of a search while measurements go on.
+        """Run a step of a search while measurements go on.
 
         Returns:
-            The result of the work, and its share of the wall-clock time in seconds.
+            The result of ``work``, and its share of the wall-clock time in seconds.
         """
         self._shares.start(work)
         try:
@@ -388,12 +399,12 @@ class BatchesInFlight:
         return result, seconds
 
     def begin(self, run: TaskRun, batch: Batch, search_seconds: float) -> None:
-        """Have the missing part of a batch measured.
+        """Submit the missing configurations of a batch to the runner.
 
         Args:
-            run: its task.
-            batch: not empty.
-            search_seconds: wall-clock that proposing it took.
+            run: the search of the batch's task.
+            batch: the batch, which is not empty.
+            search_seconds: the wall-clock time in seconds that proposing the batch took.
         """
         job = run.begin(batch, search_seconds)
         self._runs[batch] = run
@@ -402,13 +413,13 @@ class BatchesInFlight:
             self._shares.start(batch)
 
     def first(self) -> tuple[TaskRun, Batch]:
-        """Wait until a batch is complete: the first one that is, with its task.
+        """Wait until a batch is complete, and return the first complete batch with its task.
 
-        A batch that the store knows as a whole was complete in an earlier process.
+        A batch whose measurements are all in the store was complete in an earlier process.
 
         Raises:
             PluginError: the runner breaks its contract.
-            RunInterrupted: the run is to stop.
+            RunInterrupted: the user asked the run to stop.
         """
         with self._together():
             while not (complete := [batch for batch in self._runs if not batch.missing]):
@@ -419,14 +430,17 @@ class BatchesInFlight:
         return self._runs[first], first
 
     def learn(self, batch: Batch) -> float:
-        """Have the task of a complete batch learn it; its share of the wall-clock in seconds."""
+        """Let the task of a complete batch learn from it.
+
+        Returns the learning's share of the wall-clock time in seconds.
+        """
         run = self._runs[batch]
         _, seconds = self.search(lambda: run.learn(batch))
         del self._runs[batch]
         return seconds
 
     def drain(self) -> None:
-        """Store what is still in flight when the run is to stop."""
+        """Store the measurements that are still in flight when the run stops."""
         with contextlib.suppress(RunInterrupted):
             while self._stream.expected:
                 self.step()
@@ -435,18 +449,18 @@ class BatchesInFlight:
 
     @property
     def expected(self) -> bool:
-        """Whether a measurement is still to come."""
+        """Whether measurements of submitted batches are missing."""
         return self._stream.expected
 
     def wake(self) -> None:
-        """Make ``step`` return soon; from any thread."""
+        """Make ``step`` return soon. It may be called from any thread."""
         self._stream.wake()
 
     def step(self, timeout: float | None = None) -> None:
         """Wait for the next measurement and store it.
 
         Args:
-            timeout: for how long at most, in seconds of the runner's clock.
+            timeout: the time limit in seconds of the runner's clock, or None for no limit.
         """
         arrived = self._stream.poll(timeout)
         if arrived is None:
@@ -467,23 +481,26 @@ class BatchesInFlight:
 
 
 class SearchExecutor(ABC):
-    """Does one piece of a search at a time: their order must not depend on a clock."""
+    """Runs the steps of searches, one at a time, so that their order does not depend on a clock."""
 
     @abstractmethod
     def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
-        """Do a piece of work and return what it returns.
+        """Run a step of a search and return its result.
 
         Args:
-            work: the piece.
-            meanwhile: what is measured while it is done.
+            work: the step, a function without arguments.
+            meanwhile: the batches whose measurements may go on during the step.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Let go of threads; what is being done is finished first."""
+        """Release threads, after the running step has ended."""
 
 
 class SameThread(SearchExecutor):
-    """Nothing goes on meanwhile: for runners whose timings a search would disturb."""
+    """Runs each step in the calling thread, while no measurement goes on.
+
+    It is for runners whose timings a search would disturb.
+    """
 
     def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
         del meanwhile
@@ -491,9 +508,9 @@ class SameThread(SearchExecutor):
 
 
 class SearchThread(SearchExecutor):
-    """A thread for the search, so that the main thread can serve the devices.
+    """Runs steps in another thread, so that the main thread can serve the devices.
 
-    The runner stays in the main thread for two reasons. Signals are handled there, and some
+    The runner stays in the main thread for two reasons. The main thread handles signals, and some
     processes end with the thread that started them.
     """
 
@@ -503,7 +520,8 @@ class SearchThread(SearchExecutor):
     def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
         future = self._thread.submit(work)
         future.add_done_callback(lambda _: meanwhile.wake())
-        # A run that is to stop stops when this is done: the next measurement would say it again.
+        # A request to stop waits until this step is done, because the next measurement raises it
+        # again.
         with contextlib.suppress(RunInterrupted):
             while meanwhile.expected and not future.done():
                 meanwhile.step()
@@ -515,13 +533,13 @@ class SearchThread(SearchExecutor):
 
 
 class WallClockShares:
-    """Shares every second out equally among what goes on in it.
+    """Divides every second of wall-clock time equally among the activities that run in it.
 
-    So what all of them are given adds up to the time that has passed, and one that goes on alone
-    gets all of it.
+    So the shares of all activities add up to the time that has passed, and an activity that runs
+    alone gets all of it.
 
     Args:
-        now: the clock, in seconds.
+        now: the clock, which returns seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -530,18 +548,18 @@ class WallClockShares:
         self._shares: dict[Hashable, float] = {}
 
     def start(self, key: Hashable) -> None:
-        """Something begins."""
+        """Record that the activity ``key`` begins."""
         self._share_out()
         self._shares[key] = 0.0
 
     def take(self, key: Hashable) -> float:
-        """Its seconds since it began, or since this was last asked."""
+        """The activity's share in seconds, since its start or the last call of ``take``."""
         self._share_out()
         share, self._shares[key] = self._shares[key], 0.0
         return share
 
     def stop(self, key: Hashable) -> float:
-        """It ends: as ``take``."""
+        """Record that the activity ends, and return its share as ``take`` does."""
         share = self.take(key)
         del self._shares[key]
         return share
@@ -554,24 +572,24 @@ class WallClockShares:
 
 
 def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -> BatchesInFlight:
-    """The object that measures the batches of a run.
+    """Make the object that measures the batches of a run.
 
     Args:
         runner: the run's runner.
         at_once: the largest number of tasks with a batch in flight at the same time.
-        store: the run's records.
+        store: the run's record store.
 
     Raises:
-        PluginError: the runner does not start measuring.
-        RunInterrupted: the run is to stop.
+        PluginError: the runner fails to start measuring.
+        RunInterrupted: the user asked the run to stop.
     """
     several = at_once > 1
-    # Recorded and simulated devices have clocks of their own, which no thread may run beside.
+    # Recorded and simulated devices have simulated clocks, beside which no search thread may run.
     beside = several and runner.measures_hardware and runner.lanes > 0
     return BatchesInFlight(
         runner.stream(side_by_side=several),
         SearchThread() if beside else SameThread(),
         now=runner.now,
-        # One commit for a batch only where losing it would cost nothing.
+        # Measurements of a batch are committed together only if losing them would cost nothing.
         together=contextlib.nullcontext if runner.measures_hardware else store.transaction,
     )

@@ -1,4 +1,4 @@
-"""The four search stages of one task, and the scores that its explorer walks by."""
+"""The four search stages of one task, and the scores that guide its explorer."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from chameleon_core.task import Task
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """A generator that depends on the seed and its names alone.
+    """Make a random generator that depends only on the seed and on ``names``.
 
-    Adding a task or a stage leaves the generators of the others as they are.
+    So an additional task or stage does not change the generators of other tasks and stages.
 
     Args:
         seed: the run's seed.
-        names: what it is for, such as a task's key and a stage's kind.
+        names: strings that identify the purpose of the generator, such as a task's key and a
+            stage's kind.
     """
     digest = hashlib.sha256("\0".join(names).encode()).digest()
     words = np.frombuffer(digest[:16], dtype="<u4").tolist()
@@ -80,15 +81,15 @@ class SearchStages:
         batch_size: int,
         device: Mapping[str, Any],
     ) -> SearchStages:
-        """The chosen stages for a task, each with a generator of its own.
+        """Make the stages that a pipeline names for a task, each with its own random generator.
 
         Args:
-            choice: names the stages; a pipeline is one.
+            choice: the names and options of the stages, such as a resolved pipeline.
             task: the task.
-            space: its design space.
-            archive: the other tasks of the run.
-            batch_size: configurations measured per round.
-            device: what is known of the target's device.
+            space: the design space of the task.
+            archive: the measurements of the run's other tasks.
+            batch_size: the number of configurations measured per round.
+            device: known properties of the target's device.
         """
         stages = {}
         specs = (choice.explorer, choice.cost_model, choice.sampler, choice.synthesizer)
@@ -117,7 +118,7 @@ class SearchStages:
 
     @property
     def score(self) -> ScoreFunction | None:
-        """The cost model's prediction, or None until it is trained."""
+        """The cost model's prediction as a function, or None if the model is not trained yet."""
         contract = self.contracts["cost_models"]
         with contract.call("say whether it is trained"):
             if not self.cost_model.trained:
@@ -130,11 +131,11 @@ class SearchStages:
         return predict
 
     def explore(self, visited: Visited, count: int) -> Candidates:
-        """The explorer's candidates, usable ones only.
+        """The usable candidates of the explorer.
 
         Args:
-            visited: configurations measured before.
-            count: candidates at most.
+            visited: the configurations that were measured before.
+            count: the largest number of candidates.
         """
         contract = self.contracts["explorers"]
         score = self.score
@@ -150,13 +151,14 @@ class SearchStages:
         return candidates
 
     def selected_batch_first(self, candidates: Candidates, count: int) -> Candidates:
-        """The candidates with those first that the cost model would measure at the same time.
+        """Move the candidates to the front that the cost model would measure in one batch.
 
-        The scores keep their order, best first: samplers go by them.
+        Only configurations move. The scores stay sorted, highest first, because samplers rely on
+        their order.
 
         Args:
-            candidates: the explorer's.
-            count: how many of them are to be measured at the same time.
+            candidates: the candidates of the explorer.
+            count: the number of configurations to measure in one batch.
         """
         if self.score is None:
             return candidates
@@ -170,21 +172,24 @@ class SearchStages:
         return attrs.evolve(candidates, configs=candidates.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """The sampler's choice, at most ``count`` rows; the synthesizer replaces unusable rows."""
+        """The sampler's choice, at most ``count`` rows with knob indices in range.
+
+        Rows may be illegal or visited, because the synthesizer replaces such rows.
+        """
         contract = self.contracts["samplers"]
         with contract.call("select"):
             chosen = self.sampler.select(candidates, visited, count)
             return contract.in_range(chosen, self.space)[:count]
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
-        """The synthesizer's batch, usable rows only, at most as many as came in."""
+        """The usable rows of the synthesizer's batch, at most as many as ``batch`` has."""
         contract = self.contracts["synthesizers"]
         with contract.call("refine"):
             refined = self.synthesizer.refine(batch, candidates, visited)
             return contract.usable(refined, self.space, visited)[: len(batch)]
 
     def learn(self, observations: Observations) -> None:
-        """Tell cost model, explorer and synthesizer everything measured so far, in that order."""
+        """Let cost model, explorer and synthesizer learn all measurements so far, in this order."""
         with self.contracts["cost_models"].call("fit"):
             self.cost_model.fit(observations)
         with self.contracts["explorers"].call("observe"):
@@ -197,20 +202,20 @@ class SearchStages:
 
 
 _TABULATED = 1 << 15
-"""Legal configurations of a space that is scored as a whole: half of what 128 chains or episodes
-may ask about in 500 steps, and asked in one call instead of 500."""
+"""Largest number of legal configurations for which a space is scored as a whole, in one call of the
+model. It is half of the scores that 128 chains or episodes ask for in 500 steps, in 500 calls."""
 
 
 class ScoreTable:
-    """A score function that asks the model about every configuration, once.
+    """A score function that asks the cost model about every legal configuration only once.
 
-    The model is asked at the first call. Configurations outside the table, which are not legal,
-    are the model's own affair.
+    The model is asked at the first call. Configurations outside the table are illegal; their scores
+    are asked for at every call.
 
     Args:
         score: the cost model's prediction.
         everything: all legal configurations, shape (m, knobs).
-        space: their space.
+        space: the design space of the configurations.
     """
 
     def __init__(self, score: ScoreFunction, everything: Configs, space: DesignSpace) -> None:
@@ -222,7 +227,7 @@ class ScoreTable:
         self._scores: Scores | None = None
 
     def __call__(self, configs: Configs) -> Scores:
-        """Scores of shape (n,)."""
+        """Scores of configurations, shape (n,)."""
         if self._scores is None:
             self._scores = self._score(self._everything)
         keys = self._space.keys(configs)
@@ -235,7 +240,7 @@ class ScoreTable:
 
 
 def tabulated(score: ScoreFunction, space: DesignSpace) -> ScoreFunction:
-    """The score function itself, or a table of it where the space is small enough for one."""
+    """The score function itself, or a table of its scores if the space is small."""
     everything = space.everything
     if everything is None or not 0 < len(everything) <= _TABULATED:
         return score
@@ -243,17 +248,18 @@ def tabulated(score: ScoreFunction, space: DesignSpace) -> ScoreFunction:
 
 
 class WatchedScores:
-    """A score function that remembers when its best value for a new configuration came.
+    """A score function that records when it returned the best score of a new configuration.
 
-    Configurations measured before do not count: a walk often starts at the best of them, and
-    would seem to have converged before its first step.
+    Configurations that were measured before do not count. Many searches start at the best of these,
+    and would seem to have converged before their first step.
 
     Args:
         score: the cost model's prediction.
-        visited: the configurations measured before.
+        visited: the configurations that were measured before.
 
     Attributes:
-        best: the best score of a configuration not visited; minus infinity before the first.
+        best: the best score of an unvisited configuration so far; minus infinity before the first
+            one.
     """
 
     def __init__(self, score: ScoreFunction, visited: Visited) -> None:
@@ -264,7 +270,7 @@ class WatchedScores:
         self._scored_at_best = 0
 
     def __call__(self, configs: Configs) -> Scores:
-        """Score configurations, shape (n, knobs), and look whether one is better than before."""
+        """Score configurations of shape (n, knobs), and record whether a score is a new best."""
         scores = self._score(configs)
         better = np.flatnonzero(scores > self.best)
         if len(better):
@@ -277,11 +283,11 @@ class WatchedScores:
         return scores
 
     def converged(self, steps: int) -> int:
-        """The step in which the best was scored.
+        """The search step in which the best score was computed.
 
         Args:
-            steps: steps of the whole walk. Each is taken to score equally many configurations,
-                which holds for chains and episodes that walk side by side.
+            steps: the number of steps of the whole search. Each step is assumed to score equally
+                many configurations, which holds for parallel chains and episodes.
         """
         if not self._scored:
             return 0

@@ -1,4 +1,4 @@
-"""A task of a run: its records, its tuner, its batch in flight, and the seconds it took."""
+"""The search of one task in a run: its records, tuner, batch in flight, and seconds used."""
 
 from __future__ import annotations
 
@@ -36,61 +36,56 @@ log = structlog.get_logger()
 
 
 class TaskRecords:
-    """The measurements of a task, those of earlier processes among them.
+    """The measurements of a task, with those of earlier processes and of other runs.
 
     Args:
-        store: the run's records.
-        stored: the task's row in them.
+        store: the run's record store.
+        stored: the task's row in the store.
 
     Attributes:
         stored: the task's row.
+        measured: every measurement by its configuration, in order of arrival.
+        best: the lowest time in seconds; infinity if no configuration succeeded.
     """
 
     def __init__(self, store: RecordStore, stored: StoredTask) -> None:
         self.stored = stored
         self._store = store
-        self._measured = {m.config: m for m in store.measurements(stored.id)}
-        self._places = dict(zip(self._measured, store.places(stored.id), strict=True))
-        self._origins = dict(zip(self._measured, store.origins(stored.id), strict=True))
-        self._pending = dict(self._measured)
-        self._best = min((m.cost for m in self._measured.values()), default=float("inf"))
-
-    @property
-    def measured(self) -> Mapping[Config, Measurement]:
-        """Every measurement by its configuration, in order of arrival."""
-        return self._measured
-
-    @property
-    def best(self) -> float:
-        """The lowest cost in seconds; infinity where nothing has one."""
-        return self._best
+        self.measured = {m.config: m for m in store.measurements(stored.id)}
+        self._places = dict(zip(self.measured, store.places(stored.id), strict=True))
+        self._origins = dict(zip(self.measured, store.origins(stored.id), strict=True))
+        self._pending = dict(self.measured)
+        self.best = min((m.cost for m in self.measured.values()), default=float("inf"))
 
     @property
     def failed(self) -> dict[str, int]:
-        """Failures by kind."""
-        return failures_by_kind(self._measured.values())
+        """The number of failures by kind."""
+        return failures_by_kind(self.measured.values())
 
     @property
     def failure(self) -> str | None:
-        """The first failure of the most frequent kind, in words."""
-        return most_frequent_failure(self._measured.values())
+        """The message of the first failure of the most frequent kind, or None without failures."""
+        return most_frequent_failure(self.measured.values())
 
     @property
     def origins(self) -> dict[str, int]:
-        """How many came from where, by ``Origin``; versions that did not record it do not count."""
+        """The number of configurations by the stage that proposed them (``Origin``).
+
+        Configurations whose origin was not recorded do not count.
+        """
         return dict(Counter(origin for origin in self._origins.values() if origin is not None))
 
     @property
     def recorded(self) -> list[Measurement]:
-        """Those that the run did not measure but took from a record database, in their order."""
-        return [m for config, m in self._measured.items() if self.is_recorded(config)]
+        """The measurements that the run took from record databases, in order of arrival."""
+        return [m for config, m in self.measured.items() if self.is_recorded(config)]
 
     def is_recorded(self, config: Config | None) -> bool:
-        """Whether the measurement of a configuration is another run's."""
+        """Whether the measurement of a configuration comes from another run."""
         return config is not None and self.origin(config) == Origin.RECORD
 
     def origin(self, config: Config) -> str | None:
-        """The stage that proposed a configuration, or None if no record says it."""
+        """The stage that proposed a configuration, or None if no record names it."""
         return self._origins.get(config)
 
     def add(
@@ -103,18 +98,18 @@ class TaskRecords:
         score: float | None,
         spending: Spending,
     ) -> bool:
-        """Commit a measurement, as ``RecordStore.add``.
+        """Commit a measurement to the store (``RecordStore.add``).
 
         Returns:
-            Whether it is faster than all before it.
+            Whether the configuration is faster than all earlier ones of the task.
         """
         config, row = measurement.config, self.stored.id
         self._places[config] = self._store.add(
             row, key, measurement, knobs=knobs, spending=spending, origin=origin, score=score
         )
-        self._measured[config], self._origins[config] = measurement, origin
-        improved = measurement.cost < self._best
-        self._best = min(self._best, measurement.cost)
+        self.measured[config], self._origins[config] = measurement, origin
+        improved = measurement.cost < self.best
+        self.best = min(self.best, measurement.cost)
         return improved
 
     def set_spending(self, spending: Spending) -> None:
@@ -122,20 +117,26 @@ class TaskRecords:
         self._store.set_spending(self.stored.id, spending)
 
     def last_place(self, configs: Iterable[Config]) -> int:
-        """The number of the configurations' last arrival, counted over all tasks."""
+        """The largest arrival number among some configurations.
+
+        Arrivals are numbered over all tasks of the run; 0 if none of the configurations has
+        arrived.
+        """
         return max((self._places[row] for row in configs if row in self._places), default=0)
 
     def come_to(self, configs: Iterable[Config]) -> None:
-        """Note that the search has proposed them, so that they are no leftovers."""
+        """Record that the search has proposed some configurations, so they are not leftovers."""
         for config in configs:
             self._pending.pop(config, None)
 
     def leftovers(self, expected: Collection[Config], *, ended: str | None) -> list[Measurement]:
-        """Take the earlier measurements that the search did not propose, with a word in the log.
+        """Take the earlier measurements that the repeated search did not propose, and log this.
 
         Args:
-            expected: what the search proposes at this moment, which is not left over.
-            ended: why the task ended; None where it goes on, with other proposals than before.
+            expected: the configurations that the search proposes at this moment. They are not
+                leftovers.
+            ended: the reason why the task ended. None if the search goes on, with other proposals
+                than before.
         """
         left = [m for config, m in self._pending.items() if config not in expected]
         if not left:
@@ -152,18 +153,18 @@ class TaskRecords:
             log.warning(
                 "more was measured before than this run goes through; all of it counts",
                 task=self.stored.task.name,
-                measurements=len(self._measured),
+                measurements=len(self.measured),
                 ended=ended,
             )
         return left
 
 
 def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
-    """Log that a task has records of another design space, which do not apply to this space.
+    """Log how many stored measurements of a task belong to another version of its design space.
 
     Args:
-        stored: the task's row for its present space.
-        store: the run's records.
+        stored: the row of the task with its present design space.
+        store: the run's record store.
     """
     count = sum(
         len(store.measurements(other.id))
@@ -182,25 +183,28 @@ def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
 
 
 class TaskRun:
-    """Advances one task batch by batch; what the store has is never measured again.
+    """Advances the search of one task batch by batch; stored configurations are not measured again.
 
-    A resumed run starts again from the seed. Proposals are answered from the store until the
-    first one it does not know: the search is where it was, with every stage's state rebuilt.
+    A resumed run repeats the search from the seed. The store answers proposals until the first
+    configuration that it does not hold. Then every stage has the state that it had before.
 
     Args:
         space: the task's design space.
-        space_ref: the space provider, as data.
-        tuner: a new tuner.
-        records: what is on disk of it.
-        publish: tells an event.
-        watch: says where random search does a stage's work; one for all tasks of a run.
+        space_ref: the plugin that makes the design space, with its options, for worker processes.
+        tuner: a new tuner of the task.
+        records: the measurements of the task in the store.
+        publish: a function that sends an event to all listeners.
+        watch: counts the configurations with which fallbacks replaced a stage's. All tasks of a run
+            share one object.
 
     Attributes:
         records: what is on disk of it.
-        spending: where its wall-clock went.
-        recorded: measurements that were taken from record databases.
-        recorded_seconds: wall-clock in seconds that these had cost elsewhere.
-        base: of an alternative the task that it would take the place of; None of others.
+        spending: the wall-clock time of the search, by part.
+        recorded: the number of measurements that were taken from record databases.
+        recorded_seconds: the wall-clock time in seconds that measuring these took in other runs.
+        base: the task whose operator this task computes in another dtype; None if this task is no
+            alternative.
+        ended: the reason why the task gets no further batch, or None if the search goes on.
     """
 
     def __init__(
@@ -224,34 +228,33 @@ class TaskRun:
         self._publish = publish
         self._watch = FallbackWatch() if watch is None else watch
         self._batch: Batch | None = None
-        self._ended: str | None = None
+        self.ended: str | None = None
         self._history: list[float] = []
 
     # -- what others look at ------------------------------------------------------------------
 
     @property
-    def ended(self) -> str | None:
-        """Why it gets no further batch, or None."""
-        return self._ended
-
-    @property
     def in_flight(self) -> int:
-        """Configurations of the batch that was begun and is not learnt yet, 0 where none was."""
+        """Number of configurations in the batch that is being measured, or 0 without a batch."""
         return 0 if self._batch is None else self._batch.size
 
     @property
     def seconds_to_beat(self) -> float:
-        """The cost in seconds below which a configuration is of use; infinity where any is."""
+        """The time in seconds that a configuration must beat to be useful.
+
+        For an alternative, it is the best time of the task that it may replace; otherwise it is
+        infinity.
+        """
         return math.inf if self.base is None else self.base.tuner.best_cost
 
     @property
     def replayed(self) -> bool:
-        """Whether all that the store has of it is learnt."""
+        """Whether the tuner has learnt all measurements of the task in the store."""
         return len(self.records.measured) <= len(self.tuner.measurements)
 
     @property
     def state(self) -> TaskState:
-        """The task's progress as the scheduler sees it."""
+        """The task's progress, for the scheduler."""
         return TaskState(
             task=self.task,
             rounds=self.tuner.rounds,
@@ -263,7 +266,7 @@ class TaskRun:
         )
 
     def summary(self, limit: int | None) -> TaskSummary:
-        """The task's progress as listeners see it: everything on disk, replayed or not.
+        """The task's progress for listeners, from all measurements in the store.
 
         Args:
             limit: the number of measurements at which the budget ends the task, or None.
@@ -279,13 +282,13 @@ class TaskRun:
         )
 
     def recall(self, *, batch_size: int, seconds: float) -> None:
-        """Take what came from record databases as measured, before anything is proposed.
+        """Let the tuner learn the records of other runs, before it proposes anything.
 
-        It counts as the batches that it would have been: schedulers and budgets go by them.
+        They are divided into batches, because schedulers and budgets count batches.
 
         Args:
-            batch_size: configurations per batch.
-            seconds: wall-clock in seconds that measuring them had taken.
+            batch_size: the number of configurations per batch.
+            seconds: the wall-clock time in seconds that measuring these records took in other runs.
         """
         known = self.records.recorded
         self.records.come_to([m.config for m in known])
@@ -297,7 +300,7 @@ class TaskRun:
     # -- one round ----------------------------------------------------------------------------
 
     def propose(self, limit: int | None) -> Batch:
-        """Ask the tuner for at most ``limit`` configurations; for a whole batch where None."""
+        """Ask the tuner for at most ``limit`` configurations; if None, for a whole batch."""
         batch = self._batch_of(self.tuner.ask(limit))
         self._watch.see(self.task.name, batch)
         return batch
@@ -316,14 +319,14 @@ class TaskRun:
         )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
-        """Accept a batch, and announce it if a part of it is not measured.
+        """Make a batch the current one, and announce it unless the store has all its measurements.
 
         Args:
-            batch: a batch of ``propose`` or ``guess``.
+            batch: a batch that ``propose`` or ``guess`` returned.
             search_seconds: wall-clock time in seconds that the proposal took.
 
         Returns:
-            The job to measure, or None if the store knows all results.
+            The job with the missing configurations, or None if the store has all measurements.
         """
         self._batch = batch
         if not batch.missing:
@@ -345,17 +348,17 @@ class TaskRun:
             task=self.task,
             space=self.space_ref,
             configs=list(batch.missing),
-            # What cannot take its task's place is not worth many repeats.
+            # A configuration slower than the time to beat is not worth many repeats.
             best_seconds=min(self.tuner.best_cost, self.seconds_to_beat),
         )
 
     def save(self, measurement: Measurement, batch: Batch, seconds: float) -> None:
-        """Store a measurement at once, and tell of it.
+        """Store a measurement at once, and publish it as an event.
 
         Args:
-            measurement: of the batch in flight.
-            batch: that batch.
-            seconds: wall-clock of waiting for it since the one before.
+            measurement: the measurement of a configuration in the current batch.
+            batch: the current batch.
+            seconds: the wall-clock time in seconds since the measurement before.
         """
         self.spending = self.spending.plus(
             measure=seconds, build=measurement.build_seconds, run=measurement.run_seconds
@@ -392,19 +395,20 @@ class TaskRun:
             )
 
     def learn(self, batch: Batch) -> None:
-        """Learn what is known of a batch; the rest of it stays unmeasured."""
+        """Let the tuner learn a batch's measurements; its other configurations stay unmeasured."""
         self.records.come_to(batch.configs)
         self.tuner.tell(batch.measurements)
         self._batch = None
         self._history.append(self.tuner.best_cost)
 
     def announce(self, batch: Batch, *, limit: int | None, learn_seconds: float) -> None:
-        """Tell that a batch was measured and learnt.
+        """Publish that a batch was measured and learnt.
 
         Args:
             batch: the batch.
-            limit: where the budget ends the task at the latest, or None.
-            learn_seconds: wall-clock of learning it.
+            limit: the number of measurements at which the budget ends the task, or None for no
+                limit.
+            learn_seconds: the wall-clock time in seconds that learning the batch took.
         """
         self.spending = self.spending.plus(model=learn_seconds)
         self.records.set_spending(self.spending)
@@ -425,20 +429,21 @@ class TaskRun:
             reason: the reason, as a short sentence.
             limit: the number of measurements at which the budget ends the task, or None.
         """
-        self._ended = reason
+        self.ended = reason
         self._publish(TaskFinished(task=self.summary(limit), reason=reason))
 
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
-        """Learn stored measurements that the replay did not propose.
+        """Learn stored measurements that the repeated search did not propose.
 
-        They exist only if the proposals changed, or if a smaller budget ended the task earlier. A
-        new version of a library or another batch size changes proposals. The measurements are
-        results all the same.
+        Such measurements exist if the proposals changed, or if a smaller budget ends the task
+        earlier than before. Proposals change with a new version of a library, or with another batch
+        size. The measurements are valid results all the same.
 
         Args:
-            batch: the first batch with something to measure; its stored part is no leftover.
+            batch: the first batch with a missing measurement, or None. Its stored measurements are
+                not leftovers.
         """
         expected = set() if batch is None else set(batch.configs)
-        leftovers = self.records.leftovers(expected, ended=self._ended)
+        leftovers = self.records.leftovers(expected, ended=self.ended)
         if leftovers:
             self.tuner.adopt(leftovers)

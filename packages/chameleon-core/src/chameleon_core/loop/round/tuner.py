@@ -1,4 +1,4 @@
-"""Ask and tell for one task (figure 3 of the paper: explore, sample, synthesize, learn)."""
+"""Proposals for one task, and learning (figure 3: explore, sample, synthesize, learn)."""
 
 from __future__ import annotations
 
@@ -15,35 +15,39 @@ from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Observations, Visited
 
 PLAN_FACTOR = 8
-"""Candidates asked of the explorer per configuration to be measured: room for the sampler."""
+"""Number of candidates asked of the explorer per configuration to measure, so that the sampler can
+choose."""
 
 _DRAWS = 8
-"""How often random configurations are drawn while they turn out to be programs already known."""
+"""How often random configurations are drawn, if they prove to be known programs."""
 
 
 class TaskTuner:
     """Proposes configurations of one task and learns from their measurements.
 
-    The same sequence of ``ask`` and ``tell`` gives the same proposals: nothing here depends on
-    a clock or on the order in which measurements arrived.
+    The same sequence of ``ask`` and ``tell`` gives the same proposals. Nothing in this class
+    depends on a clock, or on the order in which measurements arrived.
 
     Args:
         space: the task's design space.
-        stages: its search stages.
-        rng: the tuner's own generator, for the first batch and for topping batches up.
-        batch_size: configurations per batch at most.
-        plan_size: candidates asked of the explorer; ``PLAN_FACTOR`` batches by default.
+        stages: the search stages of the task.
+        rng: the tuner's own random generator, for the first batch and for filling up batches.
+        batch_size: the largest number of configurations per batch.
+        plan_size: the number of candidates asked of the explorer; ``PLAN_FACTOR`` batches if None.
 
     Attributes:
-        measurements: everything learnt, in proposal order.
-        visited: the same as identities, and what turned out to be another program or none.
-        best: the fastest of them, the earliest proposed of equals; None where none succeeded.
-        best_cost: its cost in seconds; infinity where there is none.
-        rounds: batches told, guesses among them.
-        origins: where each configuration of the last batch, or guess, came from.
-        scores: what a trained cost model said of those of them that the explorer found.
-        search: how the last batch was searched for.
-        predicted: whether the cost model knew something before the first measurement.
+        measurements: all learnt measurements, in proposal order.
+        visited: the configurations of these measurements, and configurations that proved to be
+            another program or no program.
+        best: the fastest measurement, or None if no configuration succeeded. Among equally fast
+            ones, it is the one proposed first.
+        best_cost: the time of ``best`` in seconds; infinity if no configuration succeeded.
+        rounds: the number of batches that were learnt, guesses included.
+        origins: the stage that proposed each configuration of the last batch or guess.
+        scores: the trained cost model's scores of the last batch's configurations, if the explorer
+            returned scores for them.
+        search: how the explorer found the last batch.
+        predicted: whether the cost model was trained before the first measurement.
     """
 
     def __init__(
@@ -87,22 +91,22 @@ class TaskTuner:
         self._suggested.insert(0, config)
 
     def enqueue(self, config: Config) -> None:
-        """Measure a configuration with the next batch, before all else.
+        """Put a configuration into the next batch, before all other proposals.
 
-        They come in the order in which they were enqueued, as many as a batch holds; the others
-        wait for the batch after it. Those that are no legal configurations of the space, or were
-        measured, are forgotten.
+        Enqueued configurations keep their order. If they exceed a batch, the rest waits for the
+        next one. Configurations that are illegal or already measured are dropped.
         """
         self._enqueued.append(config)
 
     def guess(self) -> Configs:
-        """One configuration that needs no search: the last suggestion, or else a first guess.
+        """Return a configuration that needs no search: the last suggestion, or else a first guess.
 
-        The guess is no batch: the first batch is still to come, and the search stages learn from
-        the guess together with it. So a guess costs no more than its measurement.
+        The guess does not count as the first batch, and the search stages do not learn from it
+        alone. They learn from it together with the first batch, so a guess costs only its
+        measurement.
 
         Returns:
-            Shape (1, knobs), or (0, knobs) if all first guesses are measured.
+            Array of shape (1, knobs), or (0, knobs) if all first guesses are measured.
         """
         self._expect_nothing()
         guesses = self.guesses[:1]
@@ -117,15 +121,15 @@ class TaskTuner:
 
     @property
     def guesses(self) -> Configs:
-        """The configurations that ``guess`` has yet to return, in order, shape (n, knobs)."""
+        """The configurations that ``guess`` has not returned yet, in order, shape (n, knobs)."""
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
         return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
 
     def recommended(self) -> Configs:
-        """Configurations to use without measurements, the most promising first, shape (n, knobs).
+        """Configurations to use without measurements, most promising first, shape (n, knobs).
 
-        The explorer's candidates come first if the cost model knows something, then the first
-        guesses.
+        If the cost model was trained beforehand and nothing is measured, the explorer's candidates
+        come first, then the space's first guesses. Otherwise these are the first guesses.
         """
         guesses = self.space.first_guesses
         if self.predicted and not self.measurements:
@@ -140,19 +144,19 @@ class TaskTuner:
             raise RuntimeError("tell the measurements of the last batch before asking again")
 
     def ask(self, limit: int | None = None) -> Configs:
-        """The next batch: distinct, legal and new rows; empty if the space is exhausted.
+        """Return the next batch: distinct, legal and new rows; empty if the space is exhausted.
 
         The first batch holds the space's first guesses and random configurations. If the cost model
-        already learned from other tasks, the first batch holds only the best guesses. Its other
+        already learned from other tasks, the first batch holds only the best first guess. Its other
         rows then come from explorer, sampler and synthesizer, as in later batches. A sampler may
-        return few rows. Random rows replace only unusable rows, and rows that a short plan could
-        not supply.
+        return few rows. Random rows replace only unusable rows, and rows that are missing because
+        the explorer found too few candidates.
 
         Args:
-            limit: the largest number of rows that the budget allows.
+            limit: the largest number of rows that the budget allows, or None for no limit.
 
         Returns:
-            Shape (n, knobs).
+            Array of shape (n, knobs).
         """
         self._expect_nothing()
         if self._unlearnt:
@@ -180,7 +184,7 @@ class TaskTuner:
         candidates = self.stages.explore(self.visited, self._plan_size)
         guided = self.stages.score is not None and len(candidates.scores)
         if guided:
-            # Before their order changes, which the scores' does not.
+            # The configurations and scores still have the same order at this point.
             scored = zip(tuples(candidates.configs), candidates.scores.tolist(), strict=True)
             self.scores = dict(scored)
         candidates = self.stages.selected_batch_first(candidates, self._batch_size)
@@ -199,7 +203,7 @@ class TaskTuner:
             tuples(batch), candidates=tuples(candidates.configs), selected=tuples(selected)
         )
         proposed = len(batch)
-        # Those that are the same program as another, or none, give way to further candidates.
+        # Further candidates replace rows that are the same program as another row, or no program.
         batch = self._joined(batch[:0], batch, proposed)
         batch = self._joined(batch, candidates.configs, proposed)
         for config in tuples(batch):
@@ -212,12 +216,13 @@ class TaskTuner:
         return batch, self._batch_size if few or not len(selected) else len(selected)
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
-        """Learn the outcomes of the last batch, given in any order.
+        """Learn the measurements of the last batch, in any order.
 
-        Configurations of the batch that were not measured may be proposed again.
+        A configuration of the batch that was not measured may be proposed again.
 
         Raises:
-            ValueError: a measurement is not of the last batch, or one is there twice.
+            ValueError: a measurement is not of the last batch, or the same configuration occurs
+                twice.
         """
         asked = [] if self._asked is None else tuples(self._asked)
         measured = {measurement.config: measurement for measurement in measurements}
@@ -235,13 +240,16 @@ class TaskTuner:
             self._learn(known)
 
     def recall(self, measurements: Sequence[Measurement]) -> None:
-        """Note a batch of another run's; the search stages learn of it if there is a next one."""
+        """Add a batch of another run's measurements.
+
+        The search stages learn from them when ``ask`` is called next.
+        """
         self._note(measurements)
         self._unlearnt = True
         self.rounds += 1
 
     def adopt(self, measurements: Sequence[Measurement]) -> None:
-        """Learn measurements of configurations that were never asked for (an older run's)."""
+        """Learn measurements of configurations that this tuner did not propose."""
         self._learn(measurements)
 
     def _learn(self, measurements: Sequence[Measurement]) -> None:
@@ -250,7 +258,7 @@ class TaskTuner:
             self.stages.learn(Observations.of(self.space, self.measurements))
 
     def _note(self, measurements: Sequence[Measurement]) -> None:
-        """Keep measurements without having the search stages learn them."""
+        """Keep measurements, without letting the search stages learn from them."""
         if not measurements:
             return
         self.measurements.extend(measurements)
@@ -261,7 +269,7 @@ class TaskTuner:
         self.visited.add(np.array([m.config for m in measurements], np.int32))
 
     def _with_suggestions(self, batch: Configs) -> Configs:
-        """The batch with what was suggested first, and no longer than it was."""
+        """The batch with suggestions in front, and with the same number of rows."""
         if not self._suggested or not len(batch):
             return batch
         suggested = self._joined(batch[:0], np.array(self._suggested, np.int32))
@@ -271,20 +279,20 @@ class TaskTuner:
         return self._joined(suggested, batch)[: len(batch)]
 
     def _with_first_guess(self, batch: Configs) -> Configs:
-        """The batch with the space's best guess in it, in the place of its last row.
+        """The batch with the space's best first guess in place of its last row.
 
-        What a model has learnt from other tasks may be wrong about this one: what it chooses is to
-        be no worse than what needs no model.
+        A model that learned from other tasks may be wrong about this task. With the guess, the
+        result is not worse than it would be without a model.
         """
         guess = self._joined(batch[:0], self.space.first_guesses[:1])
-        if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - a single one is the model's
+        if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - the model chooses it
             return batch
         joined = self._joined(guess, batch)[: len(batch)]
         self.origins.setdefault(tuples(guess)[0], Origin.INITIAL)
         return joined
 
     def _with_enqueued(self, batch: Configs, limit: int | None) -> Configs:
-        """At most ``limit`` rows: what was enqueued, then the batch, which gets no longer by it."""
+        """At most ``limit`` rows: the enqueued ones, then the batch's, except its last rows."""
         if not self._enqueued:
             return batch[:limit]
         waiting = self._joined(batch[:0], np.array(self._enqueued, np.int32))
@@ -297,20 +305,20 @@ class TaskTuner:
         """The batch, filled with first guesses and random configurations up to ``wanted`` rows."""
         if len(batch) >= wanted:
             return batch
-        # What the space itself recommends and did not fit into the first batch comes before.
+        # First guesses that did not fit into the first batch come before random configurations.
         batch = self._joined(batch, self.space.first_guesses, wanted)
         for _ in range(_DRAWS):
             before = len(self.visited)
-            # One batch more than needed, so that rows already visited seldom leave it short; where
-            # the space is small this asks for all of it.
+            # Draw one batch more than needed, so that visited rows seldom leave the batch short. In
+            # a small space, this draws all configurations.
             draw = min(self.space.size, 2 * wanted + before)
             batch = self._joined(batch, self.space.sample(draw, self._rng), wanted)
-            # Again if some of them turned out to be other programs, which are visited now.
+            # Draw again if some rows proved to be other programs, which count as visited now.
             if len(batch) == wanted or len(self.visited) == before:
                 break
         if len(batch) < wanted and self.measurements:
-            # Legal configurations may be too rare to be met at random; those near known ones
-            # are met more often.
+            # Random sampling may miss rare legal configurations; neighbours of known ones are legal
+            # more often.
             known = np.array([m.config for m in self.measurements], np.int32)
             near = self.space.mutate(np.repeat(known, 8, axis=0)[: 64 * wanted], self._rng)
             batch = self._joined(batch, near, wanted)

@@ -1,1 +1,1 @@
-"""The steps before the first batch: tasks, their spaces, and the facts that both depend on."""
+"""The steps before the first batch: check, the frontend's choice, tasks, spaces, earlier runs."""

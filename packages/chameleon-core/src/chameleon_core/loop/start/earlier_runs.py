@@ -1,4 +1,4 @@
-"""The configurations that a run takes from earlier ones as it begins."""
+"""The configurations that a run takes from earlier runs when it begins."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from chameleon_core.task import Task
 log = structlog.get_logger()
 
 OF_THE_TASK = 3
-"""Configurations suggested of an earlier run's very same task."""
+"""Number of configurations suggested from the same task of an earlier run."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Known:
-    """A task of an earlier run with its best configurations, decoded, the best one first."""
+    """A task of an earlier run, and its best configurations as knob values, best first."""
 
     task: Task
     best: tuple[Mapping[str, Any], ...]
 
 
 class WarmStart:
-    """The best configurations of earlier runs.
+    """Suggests the best configurations of earlier runs.
 
     Args:
-        folders: run folders; nothing but read.
+        folders: run folders, which are only read.
 
     Raises:
-        RunFolderError: one of them is no run folder, or cannot be read.
+        RunFolderError: one of ``folders`` is no run folder, or cannot be read.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._known = [known for folder in folders for known in _tasks_of(folder)]
 
     def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
-        """Legal configurations of a task's space, the most promising ones last.
+        """Legal configurations of a task's space, the most promising one last.
 
-        They come from the same task if an earlier run had it. Otherwise they are the best ones of
-        the most similar tasks: those on the same target with most arguments in common.
+        They come from the same task if an earlier run has it. Otherwise they are the best
+        configurations of the most similar tasks: those with the same operator and target that have
+        most arguments in common.
         """
         rows: list[Mapping[str, Any]] = []
         for known in self._known:
@@ -81,10 +82,10 @@ def _tasks_of(folder: Path) -> list[_Known]:
 
 
 OF_OTHERS = 2
-"""Other tasks, the most similar ones, of which the best configuration is suggested."""
+"""Number of similar tasks whose best configuration is suggested."""
 
 _TYPE = "dtype"
-"""How the names of arguments end that are types of elements."""
+"""Suffix of the names of arguments that are dtypes."""
 
 Known = TypeVar("Known")
 
@@ -94,14 +95,14 @@ def nearest(
     known: Iterable[Known],
     arguments_of: Callable[[Known], Mapping[str, Any]],
 ) -> list[Known]:
-    """The known tasks that are most like one of the same operator, the most similar first.
+    """The known tasks that are most similar to a task of the same operator, most similar first.
 
-    Those with most arguments in common; of several with as many, those with the nearest shapes.
+    Tasks with more equal arguments come first; among these, tasks with nearer shapes.
 
     Args:
-        arguments: of the task.
-        known: others.
-        arguments_of: gives the arguments of one of them.
+        arguments: the arguments of the task.
+        known: tasks of the same operator, in any form.
+        arguments_of: a function that returns the arguments of an entry of ``known``.
     """
 
     def order(known: Known) -> tuple[int, float]:
@@ -113,7 +114,13 @@ def nearest(
 
 
 def distance(own: Any, other: Any) -> float:
-    """How far shapes are apart: the sum of the logarithms of all extents' ratios."""
+    """The distance between two tasks' arguments, from the ratios of their numbers.
+
+    It is the sum of the absolute logarithms of the ratios of all numbers at the same place. A
+    number that only one task has adds 1.
+
+    A number that only one of them has adds 1.
+    """
     mine, theirs = dict(_numbers(own)), dict(_numbers(other))
     both = mine.keys() & theirs.keys()
     missing = len(mine.keys() ^ theirs.keys())
@@ -121,13 +128,13 @@ def distance(own: Any, other: Any) -> float:
 
 
 def same_types(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether all arguments that are types of elements are the same."""
+    """Whether all arguments that are dtypes are the same."""
     names = {name for name in {*own, *other} if name.endswith(_TYPE)}
     return all(own.get(name) == other.get(name) for name in names)
 
 
 def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The knob indices behind decoded values, or None where the space has no such legal point."""
+    """The knob indices of decoded knob values, or None if the space has no such legal point."""
     if decoded.keys() != {knob.name for knob in space.knobs}:
         return None
     config = []
@@ -152,5 +159,8 @@ def _numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
 
 
 def _log(value: float) -> float:
-    """Paddings may be 0, offsets below: the logarithm of what is one more, with its sign."""
+    """Logarithm of 1 plus the absolute value, with the sign of the value.
+
+    It is defined for paddings of 0 and for negative offsets.
+    """
     return math.copysign(math.log1p(abs(value)), value)

@@ -1,6 +1,6 @@
-"""Two questions to a frontend before it names its tasks: can it deliver, and what does it choose?
+"""Two calls of a frontend before it names its tasks: whether it can deliver, and its choice.
 
-The frontend chooses by measurement once, and the run keeps the choice.
+The frontend chooses once, by measurements, and the run keeps this choice.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ log = structlog.get_logger()
 
 _CHECKED = "check"
 _CHOICE = "model"
-"""Names of facts in the run's store."""
+"""Keys under which the run's store keeps the check's answer and the frontend's choice."""
 
 _SECONDS = "settling_seconds"
-"""Name of the fact that says how long choosing took."""
+"""Key under which the run's store keeps the seconds that choosing took."""
 
 SHARE = 0.2
-"""Of the wall-clock that all tasks share, what choosing between them may take."""
+"""Share of the wall-clock time of all tasks that the frontend's choice may take."""
 
 
 def check(run: RunContext) -> None:
-    """Have a frontend refuse what it could not deliver at the run's end.
+    """Let the frontend raise an error now if it could not deliver at the end of the run.
 
     Raises:
-        ChameleonError: it cannot be delivered.
+        ChameleonError: the frontend cannot deliver the model.
         PluginError: the frontend breaks its contract.
     """
     frontend, contract = run.frontend, contract_of(run.pipeline.model)
@@ -63,20 +63,20 @@ def check(run: RunContext) -> None:
 
 
 def was_checked(store: RecordStore) -> bool:
-    """Whether a run has a network to deliver that was found to be deliverable.
+    """Whether a run has a network, and a check found that it can be delivered.
 
     Args:
-        store: the run's records.
+        store: the run's record store.
     """
     return store.fact(_CHECKED) is not None
 
 
 def say_if_slower(store: RecordStore, seconds: float) -> None:
-    """Warn if what is known of a network's operators makes it slower than its framework.
+    """Warn if a network's operators, with their first guesses, are slower than its framework.
 
     Args:
-        store: the run's records.
-        seconds: of all operators in one inference.
+        store: the run's record store.
+        seconds: the time of all operators in one inference, in seconds.
     """
     report: dict[str, Any] = store.fact(_CHECKED) or {}
     other = report.get("reference_seconds")
@@ -90,14 +90,14 @@ def say_if_slower(store: RecordStore, seconds: float) -> None:
 
 
 def choice_of(run: RunContext) -> dict[str, Any] | None:
-    """Have a frontend choose what its tasks depend on, or recall what it chose before.
+    """Let the frontend make the choice its tasks depend on, or restore its earlier choice.
 
     Returns:
-        The choice as JSON values, or None where there was nothing to choose.
+        The choice as JSON values, or None if there was nothing to choose.
 
     Raises:
         PluginError: the frontend breaks its contract.
-        RunInterrupted: the run was asked to stop; nothing is chosen.
+        RunInterrupted: the user asked the run to stop; no choice is stored.
     """
     stored = recalled(run.pipeline, run.frontend, run.store)
     if stored is not None:
@@ -116,29 +116,29 @@ def choice_of(run: RunContext) -> dict[str, Any] | None:
 
 
 def forget_choice(store: RecordStore) -> None:
-    """Let the frontend choose again.
+    """Delete the frontend's stored choice, so that it chooses again.
 
     Args:
-        store: the run's records.
+        store: the run's record store.
     """
     store.set_fact(_CHOICE, None)
 
 
 def choice_seconds(store: RecordStore) -> float:
-    """Wall-clock in seconds of what was measured for the choice; 0 where nothing was."""
+    """Wall-clock time in seconds of the measurements for the choice; 0 without measurements."""
     return float(store.fact(_SECONDS) or 0.0)
 
 
 def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[str, Any] | None:
-    """Tell a frontend what it chose in a run folder.
+    """Read a frontend's choice from a run's store, and pass it to the frontend.
 
     Args:
-        pipeline: the run's.
-        frontend: its frontend, newly made.
-        store: the run's records.
+        pipeline: the pipeline of the run.
+        frontend: a new frontend of the pipeline.
+        store: the run's record store.
 
     Returns:
-        The choice, or None where none was made yet.
+        The choice, or None if no choice was made yet.
     """
     choice: dict[str, Any] | None = store.fact(_CHOICE)
     if choice is not None:
@@ -148,10 +148,10 @@ def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[
 
 
 class _MeasuredTrials(Trials):
-    """Measurements by the run's runner; the run keeps none of them.
+    """Measurements for the frontend's choice; they do not count as measurements of the run's tasks.
 
     Attributes:
-        spent: wall-clock in seconds that they have taken.
+        spent: the wall-clock time in seconds of these measurements so far.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -196,7 +196,7 @@ class _MeasuredTrials(Trials):
         return float(space.guessed_cost(space.values(space.first_guesses[:1]))[0])
 
     def _space(self, task: Task) -> DesignSpace | None:
-        """The design space of a task, if it has one."""
+        """The design space of a task, or None if it has none."""
         try:
             [space] = spaces_of(self._run.pipeline, [task], among=True)
         except ConfigError:

@@ -1,7 +1,7 @@
 """Records that a run takes from databases when it begins, and adds to them when it ends.
 
-Records of exactly the same key (``RecordKey``) count as measured. They are copied into the run's
-own store, so a resumed run depends on no database. For a task without records, the best
+Records with exactly the same key (``RecordKey``) count as measured. They are copied into the run's
+own store, so that a resumed run depends on no database. For a task without such records, the best
 configurations of the nearest tasks are measured first.
 """
 
@@ -36,44 +36,46 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 CONDITIONS = "conditions"
-"""Name of the fact in a run's store that says under which conditions it measures."""
+"""Key under which a run's store keeps the conditions of its measurements."""
 
 TAKEN = "records"
-"""Name of the fact that says what a run took from record databases as it began."""
+"""Key under which a run's store keeps a summary of the records taken from databases."""
 
 MIXED = "mixed"
-"""That fact of a folder that was continued under other conditions than it was begun with."""
+"""Value of ``CONDITIONS`` if a run was continued under other conditions than before."""
 
 
 def shares_records(store: RecordStore) -> bool:
-    """Whether a run has record databases, so that others may have to choose what it chooses."""
+    """Whether a run has record databases, so that other runs may need to choose its winners."""
     return store.fact(TAKEN) is not None
 
 
 class SharedRecords:
-    """The records that a run takes from databases and adds to them; none without a database.
+    """The records that a run takes from databases and adds to them.
+
+    This base class is for runs without a database: it takes and adds nothing.
 
     Args:
-        store: the run's store.
+        store: the run's record store.
     """
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
-        """Copy what is known of a run's tasks into its store; once, before it measures anything.
+        """Copy the known records of a run's tasks into its store, before its first measurement.
 
         Args:
-            tasks: the run's.
-            spaces: their design spaces.
+            tasks: the tasks of the run.
+            spaces: the design space of each task.
         """
 
     def seconds_of(self, task: Task) -> float:
-        """Wall-clock in seconds that what was taken of a task had cost where it was measured."""
+        """Wall-clock time in seconds that a task's copied records took in other runs."""
         return float(self._taken("seconds").get(task.key, 0.0))
 
     def suggestions(self, task: Task) -> list[Config]:
-        """The best configurations of the nearest tasks, the most promising ones last."""
+        """The best configurations of the nearest tasks, the most promising one last."""
         return [tuple(config) for config in self._taken("suggested").get(task.key, ())]
 
     def _taken(self, what: str) -> Mapping[str, Any]:
@@ -83,40 +85,42 @@ class SharedRecords:
     def known(self, task: Task, space: DesignSpace) -> list[Record]:  # noqa: ARG002 - none here
         """The records of exactly this task, in the order in which they were measured.
 
-        Empty where not one of them succeeded: what is said to fail everywhere is tried here.
+        The list is empty if no record succeeded, so that the run tries configurations that failed
+        elsewhere.
         """
         return []
 
     def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
-        """Keep measurements that belong to no task of the run, to be added with the others.
+        """Keep measurements that belong to no task of the run, to add them to a database later.
 
         Args:
-            task: what was measured.
-            space: its design space.
-            measurements: the outcomes.
+            task: the task that was measured.
+            space: the design space of the task.
+            measurements: the measurements of the task.
         """
 
 
 def noted_conditions(
     pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
 ) -> Mapping[str, Any] | None:
-    """The conditions that the run's times depend on, kept in its store when the run begins.
+    """The conditions that the run's times depend on; stored when the run begins.
 
     Args:
         pipeline: the run's pipeline.
-        store: the run's store.
-        runner: the run's runner, started.
+        store: the run's record store.
+        runner: the run's runner, which has started.
 
     Returns:
-        ``RecordKey.conditions``. None if the runner does not share its measurements, or if the
-        folder has measurements of other conditions.
+        The conditions (``RecordKey.conditions``). None if the runner does not share its
+        measurements, or if the folder has measurements of other conditions.
     """
     own = runner.conditions()
     if own is None:
         if pipeline.records:
             log.info("what this runner measures is shared with no record database")
         return None
-    # A release may make other kernels of the same choices.
+    # Another version of the space's distribution may make other kernels from the same
+    # configuration.
     brought = versions({pipeline.space.distribution} - {""})
     conditions = {**own, "versions": {**own.get("versions", {}), **brought}}
     before = store.fact(CONDITIONS)
@@ -138,13 +142,14 @@ def noted_conditions(
 def shared_records(
     pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner, *, fresh: bool
 ) -> Iterator[SharedRecords]:
-    """Open the databases of a pipeline; closed at the end of the context, after adding.
+    """Open the record databases of a pipeline, and add the run's records at the end of the context.
 
     Args:
-        pipeline: the run's.
-        store: its store.
-        runner: its runner, started.
-        fresh: whether nothing is to be taken, since everything is to be measured anew.
+        pipeline: the pipeline of the run.
+        store: the run's record store.
+        runner: the run's runner, which has started.
+        fresh: whether to take no records from databases, because everything is to be measured
+            again.
     """
     conditions = noted_conditions(pipeline, store, runner)
     if conditions is None or not pipeline.records:
@@ -165,14 +170,15 @@ def shared_records(
 class DatabaseRecords(SharedRecords):
     """The record databases of a run.
 
-    One that cannot be opened, read or written is named in a warning, and the run goes on.
+    If a database cannot be opened, read or written, a warning names it, and the run goes on.
 
     Args:
-        databases: opened; what is measured is added to the first writable one.
-        store: the run's.
+        databases: open databases. The run's measurements are added to the first writable one.
+        store: the run's record store.
         conditions: ``RecordKey.conditions``.
-        space: name of the space provider.
-        fresh: whether nothing is to be taken, since everything is to be measured anew.
+        space: the name of the plugin that makes the design spaces.
+        fresh: whether to take no records from databases, because everything is to be measured
+            again.
     """
 
     def __init__(
@@ -269,7 +275,7 @@ class DatabaseRecords(SharedRecords):
     def _usable(
         self, records: Iterable[Record], task: Task, space: DesignSpace
     ) -> Iterator[Record]:
-        """Records that say what they may and whose configurations the space has."""
+        """Records with valid values, whose configurations are legal in the space."""
         rows = list(records)
         good = [record for record in rows if _sound(record, space)]
         configs = np.array([row.measurement.config for row in good], np.int32)
@@ -298,7 +304,7 @@ class DatabaseRecords(SharedRecords):
         ]
 
     def add(self) -> None:
-        """Add to the databases what the run has measured itself."""
+        """Add the run's own measurements to the first writable database."""
         if not self._databases:
             return
         fresh = {key: list(records) for key, records in self._trials.items()}
@@ -332,7 +338,7 @@ class DatabaseRecords(SharedRecords):
         )
 
     def _from_all(self, asked: Callable[[RecordDatabase], Iterable[T]]) -> Iterator[T]:
-        """What every database answers; one that fails is not asked again."""
+        """The answers of all databases; a database that fails is not asked again."""
         for database in tuple(self._databases):
             answered = _said(database.place, partial(_listed, asked, database))
             if answered is None:
@@ -342,13 +348,13 @@ class DatabaseRecords(SharedRecords):
 
 
 def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
-    """The measurements of the run itself; empty if their conditions are unknown.
+    """The run's own measurements as records; empty if their conditions are unknown.
 
-    Records that the run took over stay with their owner. A lost device says nothing about a
-    configuration.
+    Records that the run took from databases are left out. So are measurements with a lost device,
+    because they do not depend on the configuration.
 
     Args:
-        store: the run's store.
+        store: the run's record store.
     """
     conditions = store.fact(CONDITIONS)
     if conditions is None or conditions == MIXED:
@@ -391,7 +397,7 @@ def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordData
 
 
 def _sound(record: Record, space: DesignSpace) -> bool:
-    """Whether a record, which anybody may have written, is one of a configuration in range."""
+    """Whether a record, which anybody may have written, is valid and in range for the space."""
     trial = record.measurement
     config = trial.config
     return (
@@ -407,7 +413,7 @@ def _sound(record: Record, space: DesignSpace) -> bool:
 
 
 def _said(place: str, ask: Callable[[], T]) -> T | None:
-    """What a database answers; None, and a warning, where it raises: a run needs no database."""
+    """The answer of a database. If it raises, a warning is logged, and None returned."""
     try:
         return ask()
     except ChameleonError as error:

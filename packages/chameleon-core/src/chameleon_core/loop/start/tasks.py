@@ -1,4 +1,4 @@
-"""From a pipeline to its tasks and their design spaces, less the knobs that it fixes."""
+"""From a pipeline to its tasks and their design spaces, without the values its ``fix`` excludes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from chameleon_core.words import did_you_mean, with_hint
 
 
 def frontend_of(pipeline: Subject) -> Frontend:
-    """The pipeline's frontend, with the pipeline's precision if that is not float32.
+    """Make the pipeline's frontend, and set its precision if the pipeline has one.
 
     Raises:
-        ConfigError: the frontend has no such precision.
+        ConfigError: the frontend does not support this precision.
         PluginError: the frontend cannot be made.
     """
     frontend: Frontend = pipeline.model.create()
@@ -32,10 +32,10 @@ def frontend_of(pipeline: Subject) -> Frontend:
 
 
 def target_of(pipeline: ResolvedPipeline) -> str:
-    """The resolved target.
+    """The pipeline's target, resolved by the target resolver if one is installed.
 
     Raises:
-        TargetError: there is no such target.
+        TargetError: the target does not exist.
         PluginError: the target resolver breaks its contract.
     """
     if pipeline.target_resolver is None:
@@ -46,7 +46,7 @@ def target_of(pipeline: ResolvedPipeline) -> str:
 
 
 def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
-    """Facts about a resolved target's device, as JSON values.
+    """Properties of a resolved target's device, as JSON values; empty without a target resolver.
 
     Raises:
         PluginError: the target resolver breaks its contract.
@@ -62,10 +62,10 @@ def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
 
 
 def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
-    """The resolved target and the pipeline's tasks.
+    """The resolved target and the tasks of a pipeline.
 
     Raises:
-        ConfigError: the target or the model cannot be what the pipeline says.
+        ConfigError: the target or the model does not fit the pipeline.
         PluginError: the target resolver or the frontend breaks its contract.
     """
     target = target_of(pipeline)
@@ -73,10 +73,10 @@ def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
 
 
 def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
-    """The frontend's tasks for a resolved target, with unique names and keys.
+    """The frontend's tasks for a resolved target, checked for unique names and keys.
 
     Raises:
-        ConfigError: the model does not fit the pipeline's description.
+        ConfigError: the model has no operator, or two tasks are the same work.
         PluginError: the frontend breaks its contract.
     """
     contract = contract_of(subject.model)
@@ -100,15 +100,15 @@ def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]
 
 
 def delivers(frontend: Frontend) -> bool:
-    """Whether a frontend makes something of its tasks at the end, such as a compiled network."""
+    """Whether a frontend delivers something at the end of a run, such as a compiled network."""
     return getattr(type(frontend), "deliver", Frontend.deliver) is not Frontend.deliver
 
 
 def provider_of(pipeline: Subject) -> SpaceProvider:
-    """The pipeline's space provider, made.
+    """Make the provider of design spaces that the pipeline names.
 
     Raises:
-        PluginError: it cannot be made.
+        PluginError: the provider cannot be made.
     """
     with contract_of(pipeline.space).call("start"):
         provider: SpaceProvider = pipeline.space.create()
@@ -118,15 +118,17 @@ def provider_of(pipeline: Subject) -> SpaceProvider:
 def spaces_of(
     pipeline: Subject, tasks: Sequence[Task], *, among: bool = False
 ) -> list[DesignSpace]:
-    """The design space of every task, with what the pipeline fixes.
+    """The design space of every task, without the values that the pipeline's ``fix`` excludes.
 
     Args:
         pipeline: the pipeline.
-        tasks: its tasks.
-        among: whether there are others; else a fixed knob that none of these has is a mistake.
+        tasks: tasks of the pipeline.
+        among: whether the run has further tasks. If not, a fixed knob that none of these tasks has
+            is an error.
 
     Raises:
-        ConfigError: the provider has no space for a task, or none with what is fixed.
+        ConfigError: the provider has no space for a task, or no legal configuration has the fixed
+            values.
         PluginError: the provider breaks its contract.
     """
     contract, provider = contract_of(pipeline.space), provider_of(pipeline)
@@ -147,14 +149,14 @@ def fixed_spaces(
     *,
     among: bool = False,
 ) -> list[DesignSpace]:
-    """Spaces without the configurations that contradict the knobs that a pipeline fixes.
+    """Design spaces without the configurations that contradict the pipeline's fixed knobs.
 
-    A value for one operator by name overrides a value for all operators with the knob.
+    A fixed value for an operator's name overrides a fixed value for all operators.
 
     Args:
-        spaces: one per task.
+        spaces: the design space of each task.
         tasks: the tasks.
-        knobs: the fixed knobs.
+        knobs: the fixed knobs of the pipeline.
         among: whether the run has further tasks. If not, a knob that none of these tasks has is an
             error.
 
@@ -194,7 +196,7 @@ def _fixed(space: DesignSpace, task: Task, knobs: Iterable[FixedKnob]) -> Design
 def _unknown(
     knobs: Iterable[FixedKnob], tasks: Sequence[Task], spaces: Sequence[DesignSpace]
 ) -> list[Problem]:
-    """What is fixed and nowhere there."""
+    """A problem for each fixed knob whose operator or name no task has."""
     operators = [task.name for task in tasks]
     names = list(dict.fromkeys(name for space in spaces for name in space.index))
     problems = []

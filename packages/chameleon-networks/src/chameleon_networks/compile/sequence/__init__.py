@@ -1,1 +1,1 @@
-"""Static networks as a sequence of kernel calls, with memory planned when they are compiled."""
+"""Static networks as a sequence of kernel calls, whose memory is planned at compile time."""

@@ -1,4 +1,4 @@
-"""Whether a kernel can work on a tensor with other strides, or look up places of its channels."""
+"""Finds out whether a kernel can read a tensor with other strides, or look up its channels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Buffer = Any
 def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
     """Whether a parameter of a function may have strides that leave gaps.
 
-    It may not if it is read in a shape that cannot have them, or if vectors reach over a gap. Nor
-    may it if another function is passed its address.
+    The function must not read the parameter in a shape that such strides do not allow. Its vectors
+    must not reach over a gap, and it must not pass the parameter's address to another function.
 
     Args:
-        function: its parameters are buffers without gaps.
-        position: the parameter's.
-        strides: of the parameter's axes, in elements.
+        function: A function whose parameters are buffers without gaps.
+        position: The number of the parameter.
+        strides: The strides of the parameter's axes, in elements.
     """
     parameter = function.params[position]
     if is_dense(extents(parameter), strides):
@@ -42,17 +42,18 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
 
 
 def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
-    """The axis of a parameter that a function may look up; None if it cannot.
+    """Find the axis of a parameter whose indices a function can look up in a table, or None.
 
-    It cannot if vectors go along the axis, if columns and channels are one axis, or if another
-    function is passed the address. Nor can a function that is not loops yet: schedules may make
-    vectors of any axis.
+    It cannot if vectors run along the axis, if columns and channels are one axis, or if it passes
+    the parameter's address to another function. Nor can a function without final loops, because its
+    schedule may vectorize any axis.
 
     Args:
-        function: its parameters are buffers.
-        position: of a parameter that is only read.
-        shape: of a tensor that the parameter is, or has a part of, perhaps in another shape.
-        axis: of that tensor.
+        function: A function whose parameters are buffers.
+        position: The number of a parameter that is only read.
+        shape: The shape of the tensor that the parameter holds, or a part of it. The parameter may
+            have another shape.
+        axis: The axis of that tensor.
     """
     if PLAIN not in (function.attrs or {}):
         return None
@@ -64,12 +65,12 @@ def table_axis(function: Function, position: int, shape: Sequence[int], axis: in
 
 
 def count_lookups(function: Function, position: int, axis: int) -> int:
-    """How often a function looks something up: what a loop's body reads alike, it looks up once.
+    """How often a function looks up an index in a table. Equal indices in a loop's body count once.
 
     Args:
-        function: its parameters are buffers.
-        position: a parameter's.
-        axis: what ``table_axis`` returned for it.
+        function: A function whose parameters are buffers.
+        position: The number of a parameter.
+        axis: The result of ``table_axis`` for the parameter.
     """
     axes = axis_by_buffer(function, position, axis)
     return _Accesses(function, axes).distinct(axes)
@@ -77,13 +78,13 @@ def count_lookups(function: Function, position: int, axis: int) -> int:
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Access:
-    """An element that is loaded or stored.
+    """A load or a store of an element of a buffer.
 
     Attributes:
-        buffer: of which buffer.
-        indices: its position in it.
-        loop: number of the innermost loop around the access.
-        times: how often that loop's body is executed, at most.
+        buffer: The buffer.
+        indices: The indices of the element.
+        loop: The number of the innermost loop around the access.
+        times: How often the body of that loop is executed, at most.
     """
 
     buffer: Buffer
@@ -141,7 +142,7 @@ class _Accesses:
         return WalkResult.SKIP
 
     def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
-        """Whether no vector reaches over a gap that the buffers' strides leave."""
+        """Whether no vector reaches over a gap between the elements of a buffer."""
         return not self._escapes and all(
             self._inside(access.buffer, access.indices, strides[access.buffer])
             for access in self._accesses
@@ -149,7 +150,7 @@ class _Accesses:
         )
 
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
-        """Whether each access has one index on an axis of its buffer, and none outside of it."""
+        """Whether each access has one index, within bounds, on the given axis of its buffer."""
         if self._escapes:
             return False
         for access in self._accesses:
@@ -163,7 +164,7 @@ class _Accesses:
         return True
 
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
-        """How many indices there are on an axis of each buffer, all loops run to their ends."""
+        """How many different indices the given axes of the buffers get, over all iterations."""
         different = {
             (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times
             for access in self._accesses
@@ -171,7 +172,7 @@ class _Accesses:
         return sum(different.values())
 
     def _inside(self, buffer: Buffer, indices: Sequence[Any], strides: Sequence[int]) -> bool:
-        """Whether a vector meets no gap of its buffer."""
+        """Whether a vector access reads only elements without a gap between them."""
         *outer, last = indices
         if any(map(_is_vector, outer)) or not isinstance(last, tirx.Ramp):
             return False

@@ -1,4 +1,4 @@
-"""A static network as a list of kernel calls on tensors, read from its lowered Relax module."""
+"""Reads a static network from its lowered Relax module, as a list of kernel calls on tensors."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _VIEWS = frozenset(
 
 
 class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs such networks
-    """Something in a network is no call of a kernel with known shapes; the message says what."""
+    """A network contains more than kernel calls with known shapes. The message names the reason."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Storage:
-    """Memory that tensors are parts of: an input, a constant, or memory that kernels write.
+    """Memory that holds tensors: an input, a constant, or memory that kernels write.
 
     Attributes:
-        size: bytes.
-        input: position among the network's inputs.
-        constant: its value.
+        size: The size in bytes.
+        input: The number of the network's input that it is, or None.
+        constant: The value, if it is a constant. Otherwise None.
     """
 
     size: int
@@ -42,20 +42,20 @@ class Storage:
 
     @property
     def written(self) -> bool:
-        """Whether kernels write it, so that memory has to be planned for it."""
+        """Whether kernels write this memory, so that it must be planned."""
         return self.input is None and self.constant is None
 
 
 @attrs.frozen(kw_only=True)
 class Tensor:
-    """A part of a storage, or all of it.
+    """A tensor that fills a storage or lies in a part of it.
 
     Attributes:
-        storage: which it is in.
-        offset: bytes from the storage's start.
-        shape: extents.
-        strides: elements from one index to the next, of each axis.
-        dtype: TVM's name of it.
+        storage: The storage.
+        offset: Bytes from the start of the storage.
+        shape: The extents of the axes.
+        strides: The stride of each axis, in elements.
+        dtype: The dtype, by TVM's name.
     """
 
     storage: Storage
@@ -71,24 +71,24 @@ class Tensor:
 
     @property
     def dense(self) -> bool:
-        """Whether its elements lie one after the other."""
+        """Whether the elements lie in memory without gaps."""
         return is_dense(self.shape, self.strides)
 
     @property
     def whole(self) -> bool:
-        """Whether it is its storage, element by element."""
+        """Whether the tensor fills its storage without gaps."""
         return self.offset == 0 and self.dense and self.size == self.storage.size
 
 
 @attrs.frozen(kw_only=True)
 class Lookup:
-    """A parameter of which a kernel finds each index of one axis through a table.
+    """A parameter of a kernel with an axis whose indices the kernel looks up in a table.
 
     Attributes:
-        position: the parameter's.
-        axis: of the parameter.
-        table: of each index of the axis the index that is read, int64 as
-            addresses are; it may lie outside of the tensor, in its storage.
+        position: The number of the parameter.
+        axis: The axis of the parameter.
+        table: For each index of the axis, the index to read instead. It is of int64. An index may
+            lie outside of the tensor, but in its storage.
     """
 
     position: int
@@ -101,11 +101,11 @@ class Call:
     """One call of a kernel.
 
     Attributes:
-        kernel: name of the function in the module.
-        symbol: name of its compiled function, of which a kernel may have several.
-        reads: tensors it is passed first.
-        writes: tensors it is passed after them.
-        lookups: those of its reads that are looked up; it is passed their tables last.
+        kernel: The name of the kernel's function in the module.
+        symbol: The name of the compiled function. A kernel may have several compiled functions.
+        reads: The tensors that the kernel reads, which are its first arguments.
+        writes: The tensors that the kernel writes, which are its next arguments.
+        lookups: The parameters that are looked up. Their tables are the last arguments.
     """
 
     kernel: str
@@ -120,18 +120,18 @@ class Call:
 
     @property
     def arguments(self) -> tuple[Tensor, ...]:
-        """All tensors, in the kernel's order."""
+        """All tensors, in the order of the kernel's parameters."""
         return (*self.reads, *self.writes, *(lookup.table for lookup in self.lookups))
 
 
 @attrs.frozen(kw_only=True)
 class CallSequence:
-    """A network that is nothing but kernel calls.
+    """A network that consists of kernel calls only.
 
     Attributes:
-        inputs: in the order of the network's parameters.
-        calls: in the order they are made.
-        outputs: what the network returns.
+        inputs: The inputs, in the order of the network's parameters.
+        calls: The calls, in order.
+        outputs: The tensors that the network returns.
     """
 
     inputs: tuple[Tensor, ...]
@@ -140,19 +140,19 @@ class CallSequence:
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """Bytes of a tensor."""
+    """The size in bytes of a tensor with a shape and a dtype."""
     kind = tvm.DataType(dtype)
     return math.prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
 
 def sequence_of(module: Any) -> CallSequence:
-    """The calls of a network's ``main``.
+    """Read the kernel calls of a network's function ``main``.
 
     Args:
-        module: an ``IRModule`` in which every operator is a ``call_tir`` or a reshape.
+        module: An ``IRModule`` in which every operator is a ``call_tir`` or a reshape.
 
     Raises:
-        NotStatic: there is something else in it.
+        NotStatic: The function contains something else.
     """
     return _Reader(module).read()
 

@@ -1,4 +1,4 @@
-"""A call sequence while it changes: tensors that move into others' storage, copies."""
+"""Changes a call sequence so that concatenations, splits and slices need no copies."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ Function = Any
 def with_views(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """The sequence without calls of marked functions.
+    """Replace concatenations, splits and slices by tensors that lie in parts of others.
 
     Args:
-        sequence: the calls.
-        functions: the kernels by name.
+        sequence: The calls.
+        functions: The kernels, by name.
 
     Returns:
-        The calls that are left, and their functions, among them those that copy.
+        The remaining calls, and their functions. Some of them copy tensors where no view is
+        possible.
     """
     changes = Changes(sequence, functions)
     _replace_splits(changes)
@@ -38,7 +39,7 @@ def with_views(
 
 
 def _replace_splits(changes: Changes) -> None:
-    """Replace splits and slices, from the first to the last: parts may be split again."""
+    """Replace splits and slices, from the first to the last, because parts may be split again."""
     for position in range(len(changes.calls)):
         [call] = changes.calls[position]
         function = changes.functions[call.kernel]
@@ -61,7 +62,7 @@ def _replace_splits(changes: Changes) -> None:
 
 
 def _replace_concatenations(changes: Changes) -> None:
-    """Replace concatenations, from the last to the first: results may be parts of others."""
+    """Replace concatenations, from last to first, because results may be concatenated again."""
     for position in range(len(changes.calls) - 1, -1, -1):
         kernels = [call.kernel for call in changes.calls[position]]
         if len(kernels) == 1 and mark_of(changes.functions[kernels[0]]) == CONCAT:
@@ -69,7 +70,7 @@ def _replace_concatenations(changes: Changes) -> None:
 
 
 def _parts_copied(changes: Changes, position: int) -> list[Call]:
-    """Copies of those parts of a concatenation that cannot lie in its result."""
+    """Copies of the parts of a concatenation that cannot lie in its result."""
     [call] = changes.calls[position]
     axis = int(changes.functions[call.kernel].attrs[CONCAT])
     copies = []
@@ -87,21 +88,21 @@ def _parts_copied(changes: Changes, position: int) -> list[Call]:
 
 
 def _at(start: int, axis: int, part: Tensor) -> list[int]:
-    """First indices of a part that starts somewhere on one axis."""
+    """The first index on each axis of a part that starts at ``start`` on axis ``axis``."""
     return [start if dimension == axis else 0 for dimension in range(len(part.shape))]
 
 
 class Changes:
-    """The sequence while it changes.
+    """A call sequence that is being changed.
 
     Args:
-        sequence: the calls.
-        functions: the kernels by name.
+        sequence: The calls.
+        functions: The kernels, by name.
 
     Attributes:
-        calls: in the place of each call of the sequence there may be several, or none.
-        functions: by name, among them those that copy.
-        returned: storages of the network's outputs.
+        calls: For each call of the original sequence, the calls that replace it.
+        functions: The kernels and the functions that copy, by name.
+        returned: The storages of the network's outputs.
     """
 
     def __init__(self, sequence: CallSequence, functions: Mapping[str, Function]) -> None:
@@ -112,15 +113,18 @@ class Changes:
 
     @property
     def sequence(self) -> CallSequence:
-        """The sequence as it is now."""
+        """The sequence with all changes so far."""
         return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
 
     def moved(self, part: Tensor, view: Tensor) -> bool:
-        """Put all of a storage elsewhere, if all that use it can find it there.
+        """Move a tensor that fills its storage, if all kernels that use it can find it elsewhere.
 
         Args:
-            part: all of the storage.
-            view: its new place.
+            part: The tensor.
+            view: The tensor's new place.
+
+        Returns:
+            Whether the tensor was moved.
         """
         moved: dict[int, list[Call]] = {}
         for position, calls in enumerate(self.calls):
@@ -135,7 +139,10 @@ class Changes:
         return True
 
     def _with_moved(self, call: Call, part: Tensor, view: Tensor) -> Call | None:
-        """A call that finds a part elsewhere; None if its kernel cannot."""
+        """A call with a tensor at its new place.
+
+        None if the kernel cannot read or write it there.
+        """
         function = self.functions[call.kernel]
         arguments = [*call.reads, *call.writes]
         for position, tensor in enumerate(arguments):
@@ -155,7 +162,10 @@ class Changes:
         return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
 
     def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
-        """A call that copies one tensor; it is named as the kernel that would move it."""
+        """A call that copies a tensor.
+
+        Its name begins with the kernel that would have moved the data.
+        """
         key = (source.shape, source.dtype)
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
         if name not in self.functions:
@@ -166,7 +176,7 @@ class Changes:
 
 
 def part_of(whole: Tensor, shape: Shape, first: Sequence[int]) -> Tensor:
-    """The part of a tensor that begins at some indices."""
+    """The part of a tensor that begins at the given indices."""
     elements = sum(map(operator.mul, first, whole.strides))
     offset = whole.offset + elements * bytes_of((1,), whole.dtype)
     return attrs.evolve(whole, offset=offset, shape=shape)

@@ -1,4 +1,4 @@
-"""A call sequence and its kernels as objects and weights, of which a library is linked."""
+"""Writes a call sequence with its kernels as object files and weights, to link a library from."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from chameleon_networks.runtime.pack import ALIGNMENT, aligned
 
 
 def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
-    """Extents of a function's parallel loops in the order of its text, 0 if one is not constant.
+    """The extents of a function's parallel loops, in the order of its text.
 
-    Loops inside of a parallel loop belong to its body. TVM drops those of a single iteration.
+    An extent that is not constant is 0. Loops inside of a parallel loop belong to its body, and
+    loops of one iteration are left out, since TVM drops them.
 
     Args:
-        function: scheduled.
+        function: A scheduled function.
     """
     extents: list[int] = []
 
@@ -48,10 +49,10 @@ def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
 
 
 def extents_by_symbol(functions: Iterable[tuple[Any, Any]]) -> dict[str, tuple[int, ...]]:
-    """``parallel_extents`` of a module's functions, by their names.
+    """The result of ``parallel_extents`` for each function of a module, by name.
 
     Args:
-        functions: pairs of variable and function, as ``IRModule.functions_items`` yields them.
+        functions: Pairs of a variable and a function, as ``IRModule.functions_items`` yields them.
     """
     return {str(variable.name_hint): parallel_extents(function) for variable, function in functions}
 
@@ -62,12 +63,12 @@ _FEW = 4096
 
 @attrs.frozen(kw_only=True)
 class Interval:
-    """How long memory is needed.
+    """The size of a piece of memory, and the calls during which it is needed.
 
     Attributes:
-        size: bytes.
-        first: number of the first call that uses it.
-        last: number of the last one.
+        size: The size in bytes.
+        first: The number of the first call that uses it.
+        last: The number of the last call that uses it.
     """
 
     size: int
@@ -77,15 +78,15 @@ class Interval:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Plan:
-    """Places of all storages.
+    """The places of all storages in memory.
 
     Attributes:
-        arena: offset in the arena of each storage that has memory there.
-        arena_size: bytes.
-        weights: number of each constant among the distinct ones.
-        blobs: the distinct constants.
-        returned: for storages that are written into an output's memory, the output's position.
-        copied: positions of outputs that have to be copied from the tensors that they are parts of.
+        arena: The offset in the arena of each storage that lies there.
+        arena_size: The size of the arena in bytes.
+        weights: For each constant, its number among the distinct constants.
+        blobs: The distinct constants.
+        returned: For each storage that lies in the memory of an output, the output's number.
+        copied: The numbers of the outputs that must be copied from other tensors.
     """
 
     arena: Mapping[Storage, int]
@@ -97,11 +98,11 @@ class Plan:
 
 
 def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
-    """Places for the storages of a sequence.
+    """Plan the memory of a call sequence.
 
     Args:
-        sequence: the calls.
-        merged: whether constants of the same bytes are one.
+        sequence: The calls.
+        merged: Whether constants with equal bytes are stored once.
     """
     returned: dict[Storage, int] = {}
     copied = []
@@ -124,13 +125,13 @@ def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
 
 
 def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Offsets at which intervals that overlap in time do not overlap in memory.
+    """Choose offsets so that intervals that overlap in time do not overlap in memory.
 
     Args:
-        intervals: what has to be placed.
+        intervals: The pieces of memory to place.
 
     Returns:
-        The offset of each, a multiple of ``ALIGNMENT``, and the bytes of all together.
+        The offset of each interval, a multiple of ``ALIGNMENT``, and the total size in bytes.
     """
     offsets: dict[int, int] = {}
     for number in sorted(range(len(intervals)), key=lambda number: -intervals[number].size):
@@ -146,7 +147,7 @@ def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
 
 
 def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
-    """Start of the smallest gap that is large enough, else the end of all that is taken."""
+    """The start of the smallest gap that is large enough, else the end of the last range."""
     best, at, smallest = None, 0, None
     for start, end in ranges:
         gap = start - at
@@ -177,7 +178,10 @@ def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[
 def _weights(
     sequence: CallSequence, *, merged: bool
 ) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
-    """Numbers of constants; those of the same bytes are one if they are merged."""
+    """The number of each constant, and the distinct constants.
+
+    Equal ones are merged if ``merged``.
+    """
     numbers: dict[Storage, int] = {}
     alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     blobs: list[NDArray[Any]] = []
@@ -211,14 +215,14 @@ def tables(
     layout: int,
     sums: Sequence[int],
 ) -> str:
-    """The text of ``tables.h``.
+    """The text of ``tables.h``, which describes a network's calls and tensors in C.
 
     Args:
-        sequence: the network.
-        plan: the places of its tensors.
-        loops: extents of each function's parallel loops, by its symbol.
-        layout: of the weights.
-        sums: the checksum that each constant has to have; 0 if any will do.
+        sequence: The calls of the network.
+        plan: The places of the tensors in memory.
+        loops: The extents of each function's parallel loops, by the function's symbol.
+        layout: The number of the weights' layout.
+        sums: The checksum of each constant; 0 accepts any content.
     """
     return _Tables(sequence, plan, loops).text(layout, sums)
 
@@ -293,7 +297,7 @@ class _Tables:
         )
 
     def _place(self, tensor: Tensor) -> tuple[str, int, int]:
-        """The kind of memory a tensor is in, its position there, and the bytes from its start."""
+        """The kind of memory that a tensor lies in, its number there, and the offset in bytes."""
         storage = tensor.storage
         if storage.input is not None:
             return "INPUT", storage.input, tensor.offset
@@ -319,7 +323,7 @@ class _Tables:
 
 
 def _reach(tensor: Tensor) -> int:
-    """Bytes from a tensor's first element to the end of its last one."""
+    """Bytes from the start of a tensor's first element to the end of its last one."""
     if 0 in tensor.shape:
         return 0
     last = sum(
@@ -329,12 +333,12 @@ def _reach(tensor: Tensor) -> int:
 
 
 def _entry_of(symbol: str) -> str:
-    """TVM's name of the packed entry of a function."""
+    """The symbol with which TVM exports a function."""
     return f"__tvm_ffi_{symbol}"
 
 
 def _declared(symbol: str) -> str:
-    """A function's declaration; hidden, so that no other library's of its name is taken."""
+    """The C declaration of a function, hidden from other libraries with the same name in them."""
     return (
         f'extern __attribute__((visibility("hidden"))) int {_entry_of(symbol)}'
         "(void *, const TVMFFIAny *, int32_t, TVMFFIAny *);"
@@ -342,20 +346,21 @@ def _declared(symbol: str) -> str:
 
 
 def _array(kind: str, name: str, values: Iterable[object]) -> str:
-    """A table; C has none without elements."""
+    """The C definition of an array. C has no empty arrays, so an empty one gets one element."""
     body = ",\n".join(map(str, values)) or "0"
     return f"static const {kind} {name}[] = {{\n{body}\n}};"
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class SequenceExecutable:
-    """The counterpart of ``relax.Executable`` without a virtual machine.
+    """A compiled call sequence, which replaces ``relax.Executable`` and its virtual machine.
 
     Attributes:
-        kernels: the compiled functions that the calls name.
-        sequence: the calls.
-        loops: extents of each function's parallel loops, by its symbol.
-        layout: of an operator's weights, which users pack; 0 if all weights are constants.
+        kernels: The compiled functions that the calls name.
+        sequence: The calls.
+        loops: The extents of each function's parallel loops, by the function's symbol.
+        layout: The number of the layout in which users pack an operator's weights. 0 if all weights
+            are constants.
     """
 
     kernels: Any
@@ -364,15 +369,16 @@ class SequenceExecutable:
     layout: int = 0
 
     def export_library(self, file_name: str) -> None:
-        """Write what ``link_library`` links of: objects and a file of weights in the same folder.
+        """Write the input of ``link_library`` into a library's folder: object files and weights.
 
-        Linkers need seconds for hundreds of megabytes, and several libraries may share weights.
+        The weights are a separate file, because linkers need seconds for hundreds of megabytes, and
+        because several libraries may share weights.
 
         Args:
-            file_name: of the library.
+            file_name: The path of the library.
 
         Raises:
-            ChameleonError: the C compiler fails.
+            ChameleonError: The C compiler fails.
         """
         own = bool(self.layout)
         # Whoever packs weights knows nothing of constants that happen to be equal.
@@ -389,7 +395,7 @@ class SequenceExecutable:
 
 
 def _kept(file_name: str, objects: Sequence[str], **_: Any) -> None:
-    """Keep objects that TVM would link."""
+    """Put object files into an archive, in place of TVM's linker."""
     with tarfile.open(Path(file_name).with_name(OBJECTS), "w") as archive:
         for number, file in enumerate(objects):
             archive.add(file, arcname=f"{number}{Path(file).suffix}")

@@ -1,16 +1,14 @@
-"""Shuffles that move nothing: kernels look up the place of each channel that they read.
+"""Channel shuffles without copies: kernels look up the place of each channel that they read.
 
 Splits, slices and concatenations of the same axis lie between a shuffle and the kernels that read
-it. The result is a selection of the channels of tensors that other kernels write. Those tensors
-become parts of one storage. A kernel that reads channels one at a time gets a table of their
-places. Other kernels read a view if the channels follow each other, and else a copy of the
-selection.
+it. The result is a selection of channels of tensors that other kernels write. Those tensors become
+parts of one storage. A kernel that reads one channel at a time gets a table of their places. Other
+kernels read a view if the channels lie side by side, and otherwise a copy of the selection.
 
-No order of memory would do without tables. A unit of ShuffleNet v2
-(https://arxiv.org/abs/1807.11164) reads a part of the outputs of each unit before it in its stage.
-Later units read the rest. If a range meets three others that do not overlap, it holds
-the middle one entirely. So if a unit reads parts of three tensors, its input or the outputs of
-others have gaps.
+No order in memory could avoid the tables. A unit of ShuffleNet v2
+(https://arxiv.org/abs/1807.11164) reads a part of the outputs of each earlier unit of its stage,
+and later units read the rest. If a range meets three ranges that do not overlap, it contains the
+middle one. So if a unit reads parts of three tensors, its input or the outputs of others have gaps.
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ Channel = tuple[Tensor, int]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Selection:
-    """The tensor that a call of a region computes.
+    """The tensor that a call of a region computes, as a selection of channels.
 
     Attributes:
-        index: of the call in the sequence.
-        tensor: what it is to write.
-        channels: of which channels that consists.
+        index: The number of the call in the sequence.
+        tensor: The tensor that the call writes.
+        channels: The channels that the tensor consists of.
     """
 
     index: int
@@ -59,18 +57,18 @@ class Selection:
 
     @property
     def sources(self) -> list[Tensor]:
-        """The tensors whose channels they are."""
+        """The tensors that the channels come from."""
         return list(dict.fromkeys(tensor for tensor, _ in self.channels))
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Region:
-    """Calls that choose channels of one axis and share tensors.
+    """Calls that select channels of one axis and share tensors.
 
     Attributes:
-        axis: the axis.
-        places: of the calls in the sequence.
-        selections: what they compute, by the storage they are to write.
+        axis: The axis of the channels.
+        places: The numbers of the calls in the sequence.
+        selections: The selection that each call computes, by the storage that it writes.
     """
 
     axis: int
@@ -79,11 +77,12 @@ class Region:
 
 
 def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
-    """Calls that choose channels of one axis and share tensors, with a shuffle among them.
+    """Find the next region with a shuffle: calls that select channels of an axis, sharing tensors.
 
     Args:
-        changes: one call in the place of each.
-        tried: what the shuffles of earlier regions compute; those of this one are added.
+        changes: The sequence, with one call in the place of each original call.
+        tried: The storages that the calls of earlier regions write. Those of the new region are
+            added.
     """
     axes = {}
     shuffles = []
@@ -115,7 +114,7 @@ def _storages(changes: Changes, index: int) -> set[Storage]:
 
 
 def _axis_of(function: Function, call: Call) -> int | None:
-    """The axis whose indices a call chooses; None for one that does something else."""
+    """The axis on which a call selects indices. None if the call does something else."""
     mark = mark_of(function)
     if mark == SLICE:
         pair = zip(call.reads[0].shape, call.writes[0].shape, strict=True)
@@ -127,7 +126,7 @@ def _axis_of(function: Function, call: Call) -> int | None:
 
 
 def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
-    """The region of some calls, in the order of the sequence."""
+    """The region of the calls with the given numbers, which are in the order of the sequence."""
     selections: dict[Storage, Selection] = {}
     for index in places:
         [call] = changes.calls[index]
@@ -155,15 +154,14 @@ def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
 def with_lookups(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """The sequence without those shuffles whose channels kernels can look up.
+    """Remove shuffles whose channels the reading kernels can look up.
 
     Args:
-        sequence: the calls.
-        functions: the kernels by name.
+        sequence: The calls.
+        functions: The kernels, by name.
 
     Returns:
-        The calls, and their functions, among them those that copy. Shuffles that are left have no
-        mark any more.
+        The calls, and their functions, some of which copy. The remaining shuffles lose their mark.
     """
     tried: set[Storage] = set()
     while True:
@@ -181,7 +179,7 @@ def with_lookups(
 
 
 class _Resolver:
-    """Replaces the calls of a region among the changes."""
+    """Replaces the calls of one region in the sequence."""
 
     def __init__(self, changes: Changes, region: Region) -> None:
         self._changes = changes
@@ -193,7 +191,7 @@ class _Resolver:
         """The final places of the tensors that channels are of."""
 
     def resolve(self) -> None:
-        """Replace the calls, unless no kernel can look anything up."""
+        """Replace the calls, unless no kernel can look up its channels."""
         known = self._region.selections
         readers = [
             (index, position, known[read.storage])
@@ -225,7 +223,7 @@ class _Resolver:
             self._changes.calls[index] = calls
 
     def _place(self, group: Sequence[Tensor]) -> None:
-        """Put tensors into one storage, one behind the other, in rows of the same length."""
+        """Put tensors into one storage, one after another, with rows of equal length."""
         [first, *others], axis = group, self._axis
         if not others:
             self._moved[first] = first
@@ -246,7 +244,7 @@ class _Resolver:
                 self._before[index].append(self._changes.copy(kernel, source, target))
 
     def _first_reader(self, source: Tensor) -> tuple[int, str]:
-        """The first call of the region that reads a tensor, and its kernel."""
+        """The number and the kernel of the first call of the region that reads a tensor."""
         return next(
             (index, call.kernel)
             for index in self._region.places
@@ -255,13 +253,13 @@ class _Resolver:
         )
 
     def _table_axis(self, index: int, position: int, selection: Selection) -> int | None:
-        """The axis of a parameter that its kernel can look up; None if it cannot."""
+        """The axis of a parameter whose indices the kernel can look up, or None."""
         [call] = self._changes.calls[index]
         function = self._changes.functions[call.kernel]
         return table_axis(function, position, selection.tensor.shape, self._axis)
 
     def _reading_of(self, index: int, position: int, selection: Selection) -> Call | None:
-        """A reader's call with its channels in their places; None if it needs a copy."""
+        """The call of a reader that finds the channels in their places. None if it needs a copy."""
         [call] = self._changes.calls[index]
         function, shape = self._changes.functions[call.kernel], call.reads[position].shape
         view = self._view(selection)
@@ -283,7 +281,7 @@ class _Resolver:
         return attrs.evolve(reading, lookups=(*reading.lookups, lookup))
 
     def _view(self, selection: Selection) -> Tensor | None:
-        """The channels of a selection in their places, if they follow each other there."""
+        """A view of a selection's channels, if they lie side by side. Otherwise None."""
         (source, start), *_ = selection.channels
         wanted = tuple((source, start + number) for number in range(len(selection.channels)))
         if selection.channels != wanted:
@@ -293,12 +291,12 @@ class _Resolver:
         return part_of(self._moved[source], selection.tensor.shape, first)
 
     def _whole(self, selection: Selection) -> Tensor:
-        """A selection as though it lay at the start of the storage that has its channels."""
+        """A tensor at the start of the storage, from which a table leads to the channels."""
         moved = self._moved[selection.sources[0]]
         return attrs.evolve(moved, offset=0, shape=selection.tensor.shape)
 
     def _table(self, selection: Selection) -> Tensor:
-        """The places of a selection's channels, in steps of the axis from the storage's start."""
+        """A table with the place of each channel, in steps of the axis from the storage's start."""
         places = []
         for source, index in selection.channels:
             moved = self._moved[source]
@@ -309,7 +307,7 @@ class _Resolver:
         return Tensor(storage=storage, shape=table.shape, strides=(1,), dtype="int64")
 
     def _copied(self, selection: Selection) -> Call:
-        """A call that copies a selection."""
+        """A call that copies the channels of a selection into its tensor."""
         [call] = self._changes.calls[selection.index]
         tensor = selection.tensor
         name = f"{call.kernel}_of_some_of_{'x'.join(map(str, tensor.shape))}_{tensor.dtype}"
@@ -320,7 +318,7 @@ class _Resolver:
 
 
 def _joined(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """Tensors in groups, so that each set is in one of them."""
+    """Groups of tensors, so that all tensors of each set are in the same group."""
     groups: list[dict[Tensor, None]] = []
     for tensors in sets:
         met = [group for group in groups if not group.keys().isdisjoint(tensors)]
@@ -330,7 +328,7 @@ def _joined(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
 
 
 def _reading(call: Call, position: int, tensor: Tensor) -> Call:
-    """A call that reads another tensor."""
+    """A call with another tensor as one of its inputs."""
     reads = (*call.reads[:position], tensor, *call.reads[position + 1 :])
     return attrs.evolve(call, reads=reads)
 
@@ -338,8 +336,8 @@ def _reading(call: Call, position: int, tensor: Tensor) -> Call:
 def _copying(tensor: Tensor, axis: int) -> Function:
     """A function that copies a tensor whose channels it looks up.
 
-    Its loops are final: if channels are innermost, one at a time is faster than vectors put
-    together from elements.
+    Its loops are final: if channels are innermost, one channel at a time is faster than vectors
+    that are gathered from single elements.
     """
     shape, extent = tensor.shape, tensor.shape[axis]
     outside, inside = shape[:axis], shape[axis + 1 :]

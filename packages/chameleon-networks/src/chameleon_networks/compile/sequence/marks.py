@@ -1,7 +1,7 @@
-"""Concatenations, splits, slices and shuffles kept apart if views or tables may replace them.
+"""Marks concatenations, splits, slices and shuffles that views or tables may replace.
 
-If all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good: it
-reads and writes everything once.
+Marked functions are not fused. If all neighbours of one are element-wise or move data too, TVM's
+fused kernel is as good, since it reads and writes each element once. Then the mark is dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ with the element-wise operators after it. An opaque function is never fused."""
 
 
 def with_useful_marks(module: Any) -> Any:
-    """Drop the marks that are of no use, and keep TVM from fusing the functions that stay marked.
+    """Drop the marks that are of no use, and keep TVM from fusing the other marked functions.
 
     Args:
-        module: what ``with_marks`` returned, after ``AnnotateTIROpPattern``.
+        module: The module that ``with_marks`` returned, after ``AnnotateTIROpPattern``.
     """
     neighbours = _Neighbours(module)
     wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
@@ -50,7 +50,7 @@ def with_useful_marks(module: Any) -> Any:
 
 
 class _Neighbours:
-    """Which kernel makes each value of ``main``, and which ones read it."""
+    """Finds the kernel that computes each value of ``main``, and the kernels that read it."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -71,7 +71,7 @@ class _Neighbours:
         self._looked_up = set(self._worth_tables())
 
     def worth_a_view(self) -> Iterator[Any]:
-        """Kernels with a mark that a heavier one is next to."""
+        """Yield the marked kernels next to a heavy kernel, such as a convolution."""
         for variable, call in self._calls:
             mark = mark_of(self._module[call.args[0]])
             readers = [kernel for kernel, _, _ in self._read[variable]]
@@ -93,7 +93,7 @@ class _Neighbours:
                 yield call.args[0]
 
     def reshapes_of(self, concatenations: Collection[str]) -> list[Any]:
-        """Kernels that reshape what some concatenations give."""
+        """The kernels that reshape the results of the named concatenations."""
         return [
             kernel
             for kernel, argument in self._reshapes
@@ -103,7 +103,7 @@ class _Neighbours:
         ]
 
     def _worth_tables(self) -> Iterator[str]:
-        """Names of shuffles whose readers look up less than a kernel would load and store."""
+        """Yield the names of shuffles for which lookups cost less than loads and stores would."""
         shuffles = {
             variable: call
             for variable, call in self._calls
@@ -123,9 +123,9 @@ class _Neighbours:
                 yield from (str(call.args[0].name_hint) for call in calls)
 
     def _lookups(self, shuffled: Any, call: Any) -> tuple[int | None, list[Any]]:
-        """How often readers of a shuffle look something up, and the shuffles among its readers.
+        """How many lookups the readers of a shuffle need, and the shuffles among its readers.
 
-        None if one of them cannot look up what it reads, so that it has to be copied.
+        The number is None if a reader cannot look up its channels, so that they must be copied.
         """
         axis = int(self._module[call.args[0]].attrs[SHUFFLE][0])
         shape = [int(extent) for extent in call.ty_args[0].shape]
@@ -180,7 +180,7 @@ class _Neighbours:
         return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
 
     def _by_heavy(self, value: Any) -> bool:
-        """Whether a heavy kernel computes a value, also one that what follows is fused into."""
+        """Whether a heavy kernel computes a value, perhaps fused with element-wise operators."""
         call = self._producers.get(value)
         if call is None:
             return False
@@ -195,7 +195,7 @@ class _Neighbours:
         )
 
     def _fusible(self, value: Any) -> bool:
-        """Whether element-wise operators after a value become part of the kernel before it."""
+        """Whether element-wise operators after a value are fused into its producer."""
         call = self._producers.get(value)
         if call is None:
             return False
@@ -203,19 +203,19 @@ class _Neighbours:
         return pattern == _FUSIBLE or (pattern < _INJECTIVE and self._by_heavy(value))
 
     def _heavy(self, kernel: Any) -> bool:
-        """Whether TVM fuses moves into no such kernel: a product, a reduction, a tuned one."""
+        """Whether TVM fuses no moves into a kernel: a product, a reduction, or a tuned kernel."""
         return self._pattern(kernel) > _INJECTIVE or kernel.name_hint in self._looked_up
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Shuffle:
-    """A tensor as another one with an axis in another order.
+    """A tensor that equals another tensor with the indices of one axis in another order.
 
     Attributes:
-        source: the other one, an expression.
-        axis: which axis.
-        parts: digits of an index of the axis, outermost first: how many values each has, and how
-            far apart they are in the other tensor's axis.
+        source: The other tensor, an expression.
+        axis: The axis.
+        parts: The digits of an index of the axis, outermost first. Each digit is the number of its
+            values, and their distance in the axis of ``source``.
     """
 
     source: Any
@@ -224,17 +224,17 @@ class Shuffle:
 
     @property
     def table(self) -> tuple[int, ...]:
-        """For each index of the axis the other tensor's."""
+        """For each index of the axis, the index in ``source``."""
         digits = [range(0, extent * step, step) for extent, step in self.parts]
         return tuple(map(sum, itertools.product(*digits)))
 
 
 def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
-    """The shuffle that a reshape or permutation is; None if it is something else.
+    """The shuffle that a reshape or a permutation computes, or None.
 
     Args:
-        value: an expression.
-        values: what variables are bound to.
+        value: An expression.
+        values: The expression that each variable is bound to.
     """
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
@@ -250,7 +250,10 @@ def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
 
 
 def _shuffle(view: View) -> Shuffle | None:
-    """The shuffle that a view is; None if it is not of one axis of all of its source."""
+    """The shuffle that a view represents.
+
+    None if the view changes more than the order of one axis.
+    """
     shape = shape_of(view.source)
     strides = dense_strides(shape)
     several = [axis for axis, parts in enumerate(view.axes) if len(parts) > 1]
@@ -276,10 +279,10 @@ _MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 
 def with_marks(module: Any) -> Any:
-    """The module with calls of marked functions in the places of what may need no kernel.
+    """Replace concatenations, splits, slices and shuffles by calls of marked functions.
 
     Args:
-        module: an ``IRModule`` in normal form, before ``LegalizeOps``.
+        module: An ``IRModule`` in normal form, before ``LegalizeOps``.
     """
     marker = _Marker(module)
     variable = module.get_global_var("main")
@@ -288,7 +291,7 @@ def with_marks(module: Any) -> Any:
 
 
 def mark_of(function: Any) -> str | None:
-    """Which mark a function has, if any."""
+    """The mark of a function, or None."""
     return next((mark for mark in _MARKS if mark in (function.attrs or {})), None)
 
 
@@ -353,7 +356,7 @@ class _Marker(relax.PyExprMutator):
 
 
 def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
-    """A function that moves the data if no view can."""
+    """A function that moves the data, for the case that no view can replace it."""
     if mark == CONCAT:
         outputs = [_concatenated(inputs, value, shapes[0])]
     elif mark == SLICE:
@@ -396,7 +399,10 @@ def _axis(axis: Any, value: Any) -> int:
 
 
 def _first_indices(call: Any) -> list[int] | None:
-    """First index on each axis of a slice; None if it skips elements or is not static."""
+    """The first index of a slice on each axis.
+
+    None if the slice skips elements or is not static.
+    """
     source, *lists = call.args
     if len(lists) < 3 or not all(isinstance(part, relax.Tuple) for part in lists):  # noqa: PLR2004
         return None

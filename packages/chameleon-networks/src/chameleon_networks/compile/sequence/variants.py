@@ -1,8 +1,8 @@
-"""Kernels fitted to the places of their tensors: with the strides of views, and their alignment.
+"""Fits kernels to the places of their tensors: the strides of views, and the alignment.
 
-TVM's kernels take tensors without gaps at multiples of 64 bytes for granted. Tensors that callers
-pass to a network have the alignment of their elements alone. A part of a larger tensor has the
-strides of that one.
+TVM's kernels assume tensors without gaps at multiples of 64 bytes. But tensors that callers pass to
+a network are only aligned to their elements. A part of a larger tensor has the strides of
+the larger tensor.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Buffer = Any
 
 @attrs.frozen(kw_only=True)
 class Placement:
-    """How a kernel finds a tensor.
+    """The strides and the alignment of a tensor that a kernel is called with.
 
     Attributes:
-        strides: in elements; None if there are no gaps.
-        alignment: of its first element, in bytes.
+        strides: The strides in elements. None if there are no gaps.
+        alignment: The alignment of the first element, in bytes.
     """
 
     strides: Shape | None = None
@@ -40,14 +40,14 @@ class Placement:
 def with_variants(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """The sequence with a function of its own for all placements that a kernel is called with.
+    """Make a separate function for each combination of placements that a kernel is called with.
 
     Args:
-        sequence: the calls.
-        functions: kernels for tensors without gaps at multiples of ``ALIGNMENT``, by name.
+        sequence: The calls.
+        functions: The kernels, for tensors without gaps at multiples of ``ALIGNMENT``, by name.
 
     Returns:
-        The calls with their functions' names as symbols, and those functions.
+        The calls, whose symbols are the names of the new functions, and the new functions.
     """
     # Callers allocate inputs and outputs.
     passed = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
@@ -72,11 +72,13 @@ def with_variants(
 
 
 def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
-    """The function with an axis of some parameters looked up, in tables that it is passed last.
+    """Let a function look up the indices of an axis of some parameters, in tables.
+
+    The tables are additional parameters at the end.
 
     Args:
-        function: its parameters are buffers.
-        axes: what ``accesses.table_axis`` returned, by the parameters' positions.
+        function: A function whose parameters are buffers.
+        axes: The results of ``accesses.table_axis``, by the number of the parameter.
     """
     if not axes:
         return function
@@ -103,12 +105,12 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
 
 
 def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer, int | None]:
-    """The position of an axis of a parameter in every shape in which a function declares it.
+    """The number of a parameter's axis in each shape in which a function declares the parameter.
 
     Args:
-        function: its parameters are buffers.
-        position: the parameter's.
-        axis: the parameter's.
+        function: A function whose parameters are buffers.
+        position: The number of the parameter.
+        axis: The axis of the parameter.
     """
     parameter = function.params[position]
     shape, shapes = extents(parameter), [parameter, *aliases(function, parameter)]
@@ -116,14 +118,15 @@ def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer,
 
 
 def placed(function: Function, placements: Sequence[Placement]) -> Function:
-    """The function with its parameters elsewhere.
+    """Give the parameters of a function other strides and alignments.
 
     Args:
-        function: its parameters are buffers, which it may declare again in other shapes.
-        placements: one per parameter.
+        function: A function whose parameters are buffers. It may declare them again in other
+            shapes.
+        placements: One placement for each parameter.
 
     Raises:
-        ValueError: a shape that a parameter is declared in again cannot have its strides.
+        ValueError: A parameter is declared again in a shape that cannot have the strides.
     """
     new: dict[Buffer, Buffer] = {}
     for parameter, placement in zip(function.params, placements, strict=True):
@@ -143,7 +146,7 @@ def placed(function: Function, placements: Sequence[Placement]) -> Function:
 
 
 def aliases(function: Function, parameter: Buffer) -> list[Buffer]:
-    """Buffers of a function that are a parameter in another shape."""
+    """The buffers of a function that declare a parameter again in another shape."""
     declared: list[Any] = []
     structural_walk(function, (tirx.DeclBuffer, declared.append), order="pre")
     buffers = [parameter]

@@ -1,8 +1,9 @@
-"""Files of weights: constants one after the other, with a table of their offsets.
+"""Reads and writes files of weights: a table of offsets, then the constants one after another.
 
-The table consists of int64 in the order of this machine's bytes. It begins with a magic number, the
-layout, the number of constants, their offsets and the size of the file. A CRC-32 of each constant
-up to the next one follows, then that of the table up to there. ``runtime/weights.c`` reads it.
+The table consists of int64 in the byte order of this machine. It holds a magic number, the layout,
+the number of constants, their offsets and the size of the file. Then comes the CRC-32 of each
+constant with its padding up to the next constant. The last number is the CRC-32 of the table before
+it. ``runtime/weights.c`` reads these files.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _CHUNK = 16 << 20
 
 
 def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> None:
-    """Write constants into a file, each on a unit of ``plan.ALIGNMENT`` of its own.
+    """Write constants into a file, each at a multiple of ``runtime.pack.ALIGNMENT``.
 
     Args:
-        constants: in order.
-        file: is replaced.
-        layout: of an operator's weights; 0 for those of networks.
+        constants: The constants, in order.
+        file: The file, which is overwritten.
+        layout: The number of the layout of an operator's weights; 0 for networks.
     """
     offsets, table = weights_table(constants, layout)
     places = itertools.pairwise((0, *offsets))
@@ -41,11 +42,11 @@ def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0
 
 
 def link_weights(source: Path, target: Path) -> None:
-    """Give a file of weights a second place: the same file if the system can, else a copy.
+    """Make a file of weights appear at a second path: a hard link if possible, else a copy.
 
     Args:
-        source: is never written again, only replaced.
-        target: is not there yet.
+        source: The file. It must never be changed in place.
+        target: The new path, which must not exist.
     """
     try:
         os.link(source.resolve(), target)
@@ -57,21 +58,21 @@ def copy_weights(source: Path, target: Path) -> None:
     """Copy a file of weights.
 
     Args:
-        source: the file.
-        target: is replaced.
+        source: The file to copy.
+        target: The new file, which is overwritten.
     """
     with source.open("rb", buffering=0) as stream:
         _write(iter(lambda: stream.read(_CHUNK), b""), target)
 
 
 def _filled(array: NDArray[Any], span: tuple[int, int]) -> Iterable[memoryview | bytes]:
-    """The bytes of an array, then zeros up to the beginning of the next one."""
+    """The bytes of an array, and zeros up to the beginning of the next array."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data
     return data, bytes(span[1] - span[0] - data.nbytes)
 
 
 def _write(parts: Iterable[memoryview | bytes], file: Path) -> None:
-    """Write bytes into a file, ``_CHUNK`` of them at a time."""
+    """Write parts of bytes into a file, in chunks of ``_CHUNK`` bytes."""
     chunk, filled = memoryview(bytearray(_CHUNK)), 0
     with file.open("wb", buffering=0) as stream:
         for part in parts:
@@ -92,7 +93,10 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
-    """The constants of a file as bytes, up to the beginning of the next one; read on demand."""
+    """The constants of a file as bytes, padded up to the next constant.
+
+    Memory is mapped, not read.
+    """
     whole = np.memmap(file, np.ubyte, mode="r")
     count = int(whole[16:24].view(np.int64)[0])
     offsets = whole[24 : 8 * (count + 4)].view(np.int64).tolist()
@@ -100,5 +104,5 @@ def read_weights(file: Path) -> list[NDArray[Any]]:
 
 
 def checksums(constants: Sequence[NDArray[Any]]) -> list[int]:
-    """The checksums that a file has of constants."""
+    """The checksum of each constant, as a file of weights stores it."""
     return [checksum(constant, aligned(constant.nbytes)) for constant in constants]

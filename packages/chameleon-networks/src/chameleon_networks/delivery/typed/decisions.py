@@ -1,4 +1,4 @@
-"""Decisions of a network's precision before its tasks are named: types, ranges, alternatives."""
+"""Decides on a network's dtypes before its tasks are named: dtypes, ranges and alternatives."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ log = structlog.get_logger()
 
 
 class PrecisionDecisions:
-    """The types that a network's chains may have, and what follows from them.
+    """The dtypes that a network's fused operators may have, with the ranges that int8 needs.
 
     Args:
-        network: as its framework has it.
-        precision: as the pipeline says.
+        network: The imported network.
+        precision: The section ``precision`` of the pipeline.
 
     Attributes:
-        precision: that.
-        notes: sentences about what was found, such as which types the target lacks.
+        precision: The argument ``precision``.
+        notes: Sentences for the log, such as which dtypes the target lacks.
     """
 
     def __init__(self, network: ImportedNetwork, precision: Precision) -> None:
@@ -70,18 +70,21 @@ class PrecisionDecisions:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types of chains beside float32; all that were asked for until they are settled."""
+        """Dtypes other than float32 for the fused operators.
+
+        All requested ones until ``decide`` ran.
+        """
         return self.precision.types if self._types is None else self._types
 
     @property
     def _called(self) -> str:
-        """The name of the network in sentences."""
+        """The name of the network in messages."""
         bucket = self._network.bucket
         return "the network" if bucket is None else f"the network in bucket {bucket.name}"
 
     @property
     def networks(self) -> TypedNetworks:
-        """The networks with types that become of it, in the layout in use."""
+        """Makes the network with chosen dtypes, in the current layout."""
         layout = self._network.layout
         if layout not in self._networks:
             module, chains = prepared_network(self._network)
@@ -89,17 +92,17 @@ class PrecisionDecisions:
         return self._networks[layout]
 
     def decide(self, target: str) -> Facts:
-        """Find the types that the target has, and the ranges of what chains read in eight bits.
+        """Find the dtypes that the target supports, and calibrate the ranges that int8 needs.
 
         Args:
-            target: the resolved target.
+            target: The resolved target.
 
         Returns:
-            JSON values for ``restore``.
+            The decisions as JSON values, for ``restore``.
 
         Raises:
-            ConfigError: no operator can have the only type there is, or calibration fails.
-            TargetError: reduced precision is not for such a target.
+            ConfigError: No operator can have any of the requested dtypes, or calibration fails.
+            TargetError: Reduced precision is not supported for the target.
         """
         if tvm_target(target).kind.name != "llvm":
             raise TargetError(
@@ -128,11 +131,11 @@ class PrecisionDecisions:
 
     @property
     def _needs_ranges(self) -> bool:
-        """Whether a type reads whole numbers."""
+        """Whether a dtype needs ranges, as int8 does."""
         return any(COMPUTE[kind].quantized for kind in self.types)
 
     def _calibrate(self, target: str) -> None:
-        """Find ranges, and see that the user's metric takes the network."""
+        """Find the ranges of tensors, and check that the user's metric can run the network."""
         precision = self.precision
         with self.simulation(target, max(1, len(usable_cores()))) as simulation:
             if self._needs_ranges:
@@ -149,11 +152,11 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def simulation(self, target: str, threads: int) -> Simulation:
-        """The network simulated in a process of its own, with the ranges if they are known.
+        """Start a process that simulates the network, with the ranges if they are known.
 
         Args:
-            target: the resolved target.
-            threads: that it computes with.
+            target: The resolved target.
+            threads: Number of threads that the process computes with.
         """
         module, chains = prepared_network(self._network)
         simulation = Simulation(self._network, module, chains, target, threads)
@@ -162,25 +165,28 @@ class PrecisionDecisions:
         return simulation
 
     def kept_batches(self) -> list[Sample]:
-        """Inputs that ranges are not from; the user's are read once by the object that settles."""
+        """Inputs that are not used for calibration.
+
+        If ``decide`` kept the user's, they are not read again.
+        """
         if self._samples is None:
             self._samples = kept_samples(self._network, self.precision.calibrate)
         return self._samples
 
     def reduced_request(self, run: Run) -> ReducedRequest:
-        """How the network is compared with others in its types.
+        """Prepare the comparison of the network with frameworks in the same dtypes.
 
         Args:
-            run: the reference in float32.
+            run: A function that runs the reference in float32.
 
         Raises:
-            ChameleonError: inputs to calibrate with cannot be had, or the reference fails.
+            ChameleonError: The calibration inputs cannot be read, or the reference fails.
         """
         precisions = precisions_beside(self.types)
         return reduced_request(self._network, precisions, self.precision.calibrate, run)
 
     def _settle_types(self, target: str) -> None:
-        """Leave out the types that no operator of the network can have."""
+        """Leave out the dtypes that no operator of the network can have."""
         able = {kind: self.networks.able(kind) for kind in self._tried(target)}
         usable = tuple(kind for kind, places in able.items() if places)
         if not usable:
@@ -199,18 +205,18 @@ class PrecisionDecisions:
         self._types = usable
 
     def _tried(self, target: str) -> tuple[str, ...]:
-        """The types that were asked for: int8 with weights of fewer bits, too, if that pays."""
+        """The requested dtypes, and int8 with weights of fewer bits if that pays."""
         asked = self.precision.types
         variants = [name for name, kind in COMPUTE.items() if kind.variant_of in asked]
         return (*asked, *variants) if variants and narrow_weights_pay(target) else asked
 
     def _reason(self, kind: str) -> str:
-        """The most frequent reason for which operators cannot have a type, behind a colon."""
+        """The most frequent reason why operators cannot have a dtype, after a colon."""
         reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
-        """The facts that another object of these options restores, and the seconds of each step."""
+        """The decisions as JSON values, for ``restore``, with the seconds of each step."""
         ranges = None
         if self._ranges is not None:
             ranges = {name: [grid.scale, grid.zero_point] for name, grid in self._ranges.items()}
@@ -224,7 +230,7 @@ class PrecisionDecisions:
         }
 
     def restore(self, decisions: Mapping[str, Any]) -> None:
-        """Take over what ``decide`` of another object returned."""
+        """Take over the decisions that ``decide`` of another object returned."""
         self._types = tuple(decisions["types"])
         self.notes = tuple(decisions["told"])
         if decisions["ranges"] is not None:
@@ -238,11 +244,11 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
-        """The tasks of the network's chains in other types.
+        """The tasks of the network's fused operators in other dtypes than float32.
 
         Args:
-            named: the distinct operators in float32, as ``specs_of`` names them.
-            target: the resolved target.
+            named: The distinct operators in float32, with names, as ``specs_of`` returns them.
+            target: The resolved target.
         """
         networks = self.networks
         before = fastest(networks.chains, target)

@@ -1,7 +1,7 @@
-"""The end of a run whose pipeline names a precision: types are chosen, verified and timed.
+"""Chooses dtypes at the end of a run whose pipeline has a ``precision``, verifies and times them.
 
-The network in float32 is compiled and verified before, as in any run. It is delivered if nothing
-else holds the bound, or nothing else is faster.
+The network in float32 is compiled and verified first, as in any run. It is delivered if no network
+with other dtypes is within the bounds and faster.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ Run = Callable[[Arrays], Arrays]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Candidate:
-    """A network with types that was compiled and checked.
+    """A network with chosen dtypes that was compiled and checked.
 
     Attributes:
-        point: its types.
-        built: it, or None if it could not be compiled.
-        error: of its outputs on inputs that ranges are not from; infinite if there is none.
-        problem: why it is not to be delivered, or None.
+        point: The dtypes of the network.
+        built: The compiled network. None if it could not be compiled.
+        error: The error of the outputs on inputs that were not used for calibration. Infinite if
+            there are no outputs.
+        problem: The reason why the network must not be delivered, or None.
     """
 
     point: Point
@@ -63,20 +64,20 @@ class Candidate:
 
     @property
     def folder(self) -> Path | None:
-        """The folder that it is in; None if it could not be compiled."""
+        """The folder of the network. None if the network could not be compiled."""
         return None if self.built is None else self.built.folder
 
 
 class Candidates:
-    """Compiles networks with types and checks them.
+    """Compiles networks with chosen dtypes, and checks them.
 
     Args:
-        steps: the delivery of the network in float32.
-        settled: the types that there are.
-        staged: the folder of the network in float32.
+        steps: The delivery of the network in float32.
+        settled: The dtypes that may be chosen.
+        staged: The folder of the network in float32.
 
     Attributes:
-        samples: that networks are checked on.
+        samples: The inputs on which networks are checked.
     """
 
     def __init__(self, steps: DeliverySteps, settled: PrecisionDecisions, staged: Path) -> None:
@@ -92,7 +93,7 @@ class Candidates:
         self._drops: Callable[[Run], float] | None = None
 
     def measure_float32(self, run: Run) -> None:
-        """Find what the user's metric is in float32, if there is one."""
+        """Compute the user's metric of the network in float32, if the pipeline names a metric."""
         source = self._settled.precision.metric
         if source is None:
             return
@@ -101,10 +102,10 @@ class Candidates:
         self._drops = lambda other: before - scored(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
-        """A network compiled; float32 alone is what was verified before.
+        """Compile the network with some dtypes. Without any, this is the network in float32.
 
         Raises:
-            Exception: it cannot be compiled.
+            Exception: The network cannot be compiled.
         """
         key = frozenset(types.items())
         if key not in self._built:
@@ -119,7 +120,7 @@ class Candidates:
         return BuiltNetwork.of(types, network, kernels, folder)
 
     def tried(self, point: Point) -> Candidate:
-        """A point compiled and checked."""
+        """Compile and check the network with the dtypes of a point."""
         try:
             built = self.built(point.types)
             with (
@@ -147,7 +148,11 @@ class Candidates:
         return candidate(error=worst, problem=self.problem_of_metric(process.outputs))
 
     def problem_of_metric(self, run: Run) -> str | None:
-        """By how much the user's metric is too far below that in float32, if there is one."""
+        """Check the user's metric of a network, if the pipeline names a metric.
+
+        Returns:
+            A sentence if the metric is too far below that of the network in float32, else None.
+        """
         most = self._settled.precision.max_drop
         if self._drops is None or most is None:
             return None
@@ -157,7 +162,7 @@ class Candidates:
         return f"its metric is {drop:.3g} below that in float32; at most {most:g} is allowed"
 
     def process(self, name: str, folder: Path) -> NetworkProcess:
-        """A process that has the network of a folder open."""
+        """Start a process with the network of a folder."""
         return delivered_process(name, folder, threads=self._steps.threads)
 
 
@@ -177,16 +182,16 @@ the next their seconds among those of the first."""
 def in_types(
     steps: DeliverySteps, settled: PrecisionDecisions | None, staged: Path, result: NetworkResult
 ) -> tuple[Path, NetworkResult]:
-    """Choose types for a network that is verified in float32.
+    """Choose dtypes for a network that is verified in float32.
 
     Args:
-        steps: its delivery.
-        settled: the types that there are; None for those that it has anyway.
-        staged: the folder that it is in, in float32.
-        result: what there is to say about it.
+        steps: The delivery of the network.
+        settled: The dtypes that may be chosen. None if the network keeps those of its source.
+        staged: The folder of the network in float32.
+        result: The result of the delivery so far.
 
     Returns:
-        The folder of what is to be delivered, and what there is to say about that.
+        The folder of the network to deliver, and its result.
     """
     if settled is None:
         return staged, result
@@ -200,7 +205,7 @@ def in_types(
 
 
 def precision_facts(result: NetworkResult) -> Mapping[str, object]:
-    """The part of a manifest about the types that were chosen for a network."""
+    """The part of a manifest about the dtypes that were chosen for a network."""
     fields = {"precision", "precisions", "precision_summary", "front"}
     return {name: value for name, value in result.to_json().items() if name in fields}
 
@@ -242,7 +247,7 @@ class _TypedDelivery:
         self._trials = TRIALS
 
     def _front_now(self) -> Front:
-        """The front of the types by the seconds of operators so far."""
+        """The front of error against seconds, with the operators' seconds known so far."""
         return Front(
             self._settled.networks,
             self._seconds.kinds,
@@ -252,7 +257,7 @@ class _TypedDelivery:
         )
 
     def chosen(self, result: NetworkResult) -> tuple[Path, NetworkResult]:
-        """The folder of what is to be delivered, and what there is to say about it."""
+        """Choose the dtypes. Returns the folder of the network to deliver, and its result."""
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
         if single is not None and all(single.types != rival.point.types for rival in candidates):
@@ -280,10 +285,11 @@ class _TypedDelivery:
         return folder, result
 
     def _chosen(self) -> list[Candidate]:
-        """Networks that hold the bounds, each the fastest by what the ones before have shown.
+        """Networks within the bounds, each the fastest by the times that the earlier ones showed.
 
-        Beside operators of another type an operator takes longer or shorter than in a network of
-        one type, since the weights of all together decide what is left in the caches.
+        The time of an operator depends on the dtypes of the other operators, because all weights
+        together decide what stays in the caches. So the operators of each chosen network are timed
+        inside it.
         """
         candidates: list[Candidate] = []
         known: list[Types] = []
@@ -301,7 +307,7 @@ class _TypedDelivery:
         return candidates
 
     def _observed(self, types: Sequence[Types]) -> bool:
-        """Time the operators of networks in these; whether that could be done."""
+        """Time the operators inside networks with some dtypes. Returns whether that succeeded."""
         try:
             networks = [self._candidates.built(kinds) for kinds in types]
             with contextlib.ExitStack() as stack:
@@ -329,7 +335,7 @@ class _TypedDelivery:
         return False
 
     def _listed(self, best: Candidate | None) -> list[Point]:
-        """The points of the result: those of the front, of one type, and the delivered one."""
+        """The points of the result: the front, the networks of one dtype, the delivered one."""
         points = [*self._front.points, *self._front.dominated]
         if best is not None and all(point.types != best.point.types for point in points):
             points.append(self._front.timed(best.point))
@@ -338,7 +344,7 @@ class _TypedDelivery:
     # -- the point that is wanted, and one that holds the bound -------------------------------
 
     def _wanted(self) -> Point:
-        """The fastest point that holds all bounds as simulated."""
+        """The fastest point that is within all bounds by simulation."""
         within = self._front.within(self._bound)
         if self._precision.metric is None:
             return within
@@ -354,10 +360,10 @@ class _TypedDelivery:
         return points[low]
 
     def _holding(self, point: Point) -> Candidate | None:
-        """The point compiled; if it does not hold the bounds, one with fewer reduced operators.
+        """Compile a point, and return more and more operators to float32 until the bounds hold.
 
-        The simulation is inexact: the true error is larger or smaller by some factor, which the
-        next point allows for.
+        The simulation is not exact: the true error differs from the simulated error by some factor.
+        The limit for the next point takes this factor into account.
         """
         while point.types and self._trials:
             self._trials -= 1
@@ -376,7 +382,7 @@ class _TypedDelivery:
     def _fastest(
         self, candidates: Sequence[Candidate]
     ) -> tuple[Candidate | None, Mapping[str, float]]:
-        """The fastest candidate if it is faster than float32, and the seconds of all."""
+        """The fastest candidate if it is faster than float32, else None, and the seconds of all."""
         if not candidates:
             return None, {}
         named = {f"types {number}": candidate for number, candidate in enumerate(candidates)}
@@ -398,7 +404,7 @@ class _TypedDelivery:
         return named.get(name), by_types
 
     def _summary(self, best: Candidate | None, seconds: Mapping[str, float]) -> str:
-        """The choice and its reason, as a sentence."""
+        """A sentence with the chosen dtypes and the reason."""
         bound = self._bounds()
         others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
@@ -414,7 +420,7 @@ class _TypedDelivery:
         return f"{FLOAT32}, since nothing faster holds the bound: {bound or 'finite outputs'}"
 
     def _bounds(self) -> str:
-        """The bounds in words; empty if there are none."""
+        """A phrase with the bounds of the pipeline. Empty if it has none."""
         precision = self._precision
         bounds = []
         if precision.max_error is not None:

@@ -1,4 +1,4 @@
-"""The cost of types: errors of a network with any types of its chains."""
+"""Simulates a network with reduced dtypes, to find the errors of its outputs."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ Types = Mapping[int, str]
 
 
 class Simulation(AskedProcess):
-    """A network simulated in a process of its own, which compiles it once.
+    """A process that simulates a network with any dtypes of its fused operators.
 
-    Errors are the largest |difference| of all samples over the largest |output| of all samples, as
-    ``verify.magnitudes`` has it.
+    The process compiles the network once. An error is the largest |difference| of all samples over
+    the largest |output| of all samples.
 
     Args:
-        network: as its framework has it.
-        module: its prepared module, in the layout in use.
-        chains: its chains.
-        target: the resolved target, of this machine.
-        threads: that it computes with.
+        network: The imported network.
+        module: The prepared module of the network, in the current layout.
+        chains: The fused operators of the network.
+        target: The resolved target, which must be this machine.
+        threads: Number of threads that the process computes with.
 
     Attributes:
-        ranges: of tensors by name, when it has been calibrated.
-        means: of channels of what chains read, by name, with which ``with_types`` corrects biases;
-            none if that made the error no less.
-        method: that found the ranges.
-        during: a context in which the process is at work; it counts the seconds.
+        ranges: The range of each tensor, by tensor name, after calibration.
+        means: The mean of each channel of the tensors that fused operators read, by tensor name.
+            ``with_types`` corrects biases with these means. Empty if that would not reduce the
+            error.
+        method: The method that found the ranges.
+        during: A context manager that is entered while the process works, to count the seconds.
 
     Raises:
-        ConfigError: the process reads another network.
-        ChameleonError: it ended.
+        ConfigError: The process reads a different network from the same source.
+        ChameleonError: The process ended.
     """
 
     def __init__(
@@ -80,13 +81,13 @@ class Simulation(AskedProcess):
             return super()._ask(request, limit)
 
     def calibrated(self, batches: Iterable[Arrays]) -> Mapping[str, Affine]:
-        """Ranges of the tensors that chains read in int8.
+        """Find the ranges of the tensors that fused operators read in int8.
 
         Args:
-            batches: inputs, one at a time.
+            batches: The calibration inputs, one batch at a time.
 
         Raises:
-            ConfigError: a batch makes something in the network infinite or not a number.
+            ConfigError: A batch makes a tensor of the network infinite or NaN.
         """
         self._known.clear()
         for batch in batches:
@@ -103,7 +104,7 @@ class Simulation(AskedProcess):
         return self.ranges
 
     def restore(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
-        """Take ranges and means that were found before instead of calibrating."""
+        """Use ranges and means of an earlier calibration."""
         self._known.clear()
         self.ranges, self.means = dict(ranges), dict(means)
         pairs = {name: [grid.scale, grid.zero_point] for name, grid in ranges.items()}
@@ -111,7 +112,7 @@ class Simulation(AskedProcess):
         self._ask({"do": "recall", "ranges": pairs, "names": list(means), "inputs": inputs})
 
     def sample(self, samples: Iterable[Sample]) -> None:
-        """Add what errors are measured on."""
+        """Add inputs on which errors are measured."""
         self._known.clear()
         for sample in samples:
             written = self._written(sample.inputs)
@@ -119,13 +120,13 @@ class Simulation(AskedProcess):
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
-        """The error of the network with one chain in a type and all others in float32.
+        """Errors of the network with one fused operator in a reduced dtype, others in float32.
 
         Args:
-            kinds: types.
+            kinds: Names of reduced dtypes.
 
         Returns:
-            Errors by place and type of every chain that can be computed in the type.
+            The error for each pair of an operator's index and a dtype that the operator can have.
         """
         return {
             (position, kind): self.error_of({position: kind})
@@ -134,13 +135,16 @@ class Simulation(AskedProcess):
         }
 
     def error_of(self, types: Types) -> float:
-        """The error of the network with types of its chains, by place; others are in float32.
+        """The error of the network with some dtypes.
 
-        It is infinite if a chain has no kernel to simulate it with, or if a type does not hold the
-        numbers of a tensor.
+        Infinite if an operator has no kernel to simulate it with, or if a dtype cannot represent
+        the numbers of a tensor.
+
+        Args:
+            types: The dtypes of fused operators, by index. Other operators are in float32.
 
         Raises:
-            ChameleonError: there are no samples.
+            ChameleonError: There are no samples.
         """
         if not self._samples:
             raise ChameleonError(
@@ -155,7 +159,12 @@ class Simulation(AskedProcess):
         return self._known[key]
 
     def outputs(self, inputs: Arrays, types: Types) -> Arrays:
-        """The network's outputs with types of its chains, by place; others are in float32."""
+        """The network's outputs with some dtypes.
+
+        Args:
+            inputs: The inputs of one inference.
+            types: The dtypes of fused operators, by index. Other operators are in float32.
+        """
         file = self._file("outputs")
         request = {"inputs": self._written(inputs), "outputs": str(file), "types": _as_json(types)}
         self._ask({"do": "outputs", **request})

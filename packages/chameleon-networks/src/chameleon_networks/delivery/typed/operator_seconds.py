@@ -1,9 +1,9 @@
-"""The seconds of each operator of a network in each type: timed alone, and in whole networks.
+"""The seconds of each operator of a network in each dtype, timed alone and inside networks.
 
-Alone a kernel finds its weights in the caches. In a network the weights of all other operators have
-driven them out, so that the bytes that a type reads count as well. The filter that Winograd's
-algorithm has transformed is four times as large as the filter, and one in eight bits a quarter of
-it. Types are ranked by what holds in networks.
+A kernel that runs alone finds its weights in the caches. In a network, the weights of all other
+operators have evicted them, so that the bytes that a dtype reads count as well. A filter that
+Winograd's algorithm has transformed has four times the bytes of the filter, and an 8-bit filter a
+quarter. Dtypes are ranked by the times inside networks.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from chameleon_networks.quantize.eligibility import reading_as
 
 @attrs.frozen(kw_only=True, eq=False)
 class BuiltNetwork:
-    """A network with types, compiled.
+    """A compiled network with chosen dtypes.
 
     Attributes:
-        types: of its chains that are not in float32, by their places in the network in float32.
-        tasks: names of the tasks that chains with tuned kernels are occurrences of, by place.
-        folder: its folder.
+        types: The dtypes of the fused operators that are not in float32, by their index in the
+            network in float32.
+        tasks: The task name of each fused operator with a tuned kernel, by index.
+        folder: The folder of the network.
     """
 
     types: Types
@@ -40,13 +41,13 @@ class BuiltNetwork:
     def of(
         cls, types: Types, network: TypedNetwork, kernels: Kernels, folder: Path
     ) -> BuiltNetwork:
-        """A network of a folder.
+        """Describe the compiled network of a folder.
 
         Args:
-            types: of its chains.
-            network: it, prepared.
-            kernels: that it was compiled with.
-            folder: where it is.
+            types: The dtypes of its fused operators.
+            network: The prepared network with these dtypes.
+            kernels: The kernels that the network was compiled with.
+            folder: The folder of the network.
         """
         tasks = {
             index: winner.task.name
@@ -57,13 +58,14 @@ class BuiltNetwork:
         return cls(types=types, tasks=tasks, folder=folder)
 
     def seconds(self, seconds: Seconds) -> dict[int, float]:
-        """Seconds of each chain, by its place in the network in float32.
+        """Seconds of each fused operator, by its index in the network in float32.
 
         Args:
-            seconds: seconds of all calls of each task in one inference, by the task's name.
+            seconds: Seconds of all calls of each task in one inference, by the task's name.
 
         Returns:
-            Chains that share a task get the mean; chains without a tuned kernel are left out.
+            The seconds by index. Operators that share a task get the mean. Operators without a
+            tuned kernel are left out.
         """
         counts = Counter(self.tasks.values())
         means = {task: total / counts[task] for task, total in seconds.items() if task in counts}
@@ -71,17 +73,20 @@ class BuiltNetwork:
 
 
 class OperatorSeconds:
-    """The seconds of each chain in each type: as measured alone until it is seen in a network.
+    """The seconds of each fused operator in each dtype.
+
+    The times are those of kernels that ran alone, until ``observe`` replaces them by times inside
+    networks.
 
     Args:
-        networks: of the types.
-        kinds: types beside float32.
-        kernels: the winners, those of other types among them.
+        networks: Makes the networks with reduced dtypes.
+        kinds: The dtypes other than float32.
+        kernels: The winners of all dtypes.
 
     Attributes:
-        kinds: all types, float32 first.
-        times: of shape (chains, types); infinite if not measured. A chain that was not measured in
-            float32 has 0 and stays in it: nothing is known to be faster.
+        kinds: All dtypes, float32 first.
+        times: Array of shape (operators, dtypes); infinite where no time was measured. An operator
+            without a time in float32 has 0 there and stays in float32.
     """
 
     def __init__(self, networks: TypedNetworks, kinds: Sequence[str], kernels: Kernels) -> None:
@@ -101,9 +106,9 @@ class OperatorSeconds:
                     self.times[index, column] = winner.seconds
 
     def uniform(self, kind: str) -> Types:
-        """The types of a network with each chain in one type that was measured in it.
+        """The dtypes of a network in which each operator has dtype ``kind`` if measured in it.
 
-        In seven bits, chains that were not measured in fewer have eight.
+        For int7, operators that were measured in int8 only have int8.
         """
         return {
             int(index): variant
@@ -112,15 +117,16 @@ class OperatorSeconds:
         }
 
     def observe(self, networks: Sequence[BuiltNetwork], profiles: Sequence[Seconds]) -> bool:
-        """Take over what chains took in networks, in the types that they have there.
+        """Replace the times by those that operators took inside networks.
 
         Args:
-            networks: compiled; if one type of a chain is in several, the first one counts.
-            profiles: of each, as for ``BuiltNetwork.seconds``.
+            networks: Compiled networks. If several have an operator in the same dtype, the first
+                counts.
+            profiles: For each network, the seconds of its tasks, as for ``BuiltNetwork.seconds``.
 
         Returns:
-            Whether all times are of networks now. If a time of a chain alone would remain, nothing
-            is taken over: a kernel timed alone seems faster.
+            Whether all times are now from networks. If one would be missing, nothing is replaced,
+            because a kernel that was timed alone seems faster.
         """
         here: dict[tuple[int, int], float] = {}
         for network, tasks in zip(networks, profiles, strict=True):

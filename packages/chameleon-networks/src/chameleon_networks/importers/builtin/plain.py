@@ -38,7 +38,7 @@ class Plain(nn.Module):
 
 
 def _alexnet(widths: Sequence[int], hidden: int, grid: int, classes: int) -> nn.Module:
-    """AlexNet whose convolutions have ``widths`` output channels, with a last map of size ``grid``."""
+    """AlexNet with ``widths`` output channels of the convolutions and a ``grid`` x ``grid`` map."""
     first, second, third, fourth, fifth = widths
     features = [
         nn.Conv2d(3, first, 11, stride=4, padding=2),

@@ -1,4 +1,4 @@
-"""Arithmetic and normalisations of ONNX that TVM's importer lacks or reads as others."""
+"""Converters for ONNX's arithmetic and normalization that TVM's importer lacks or misreads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _power(node: Node) -> Any:
-    """A power has the type of its base; the exponent's may be another."""
+    """``Pow``, whose result has the dtype of the base; the exponent may have another dtype."""
     base, exponent = node[0], node[1]
     kind = wanted = dtype_of(base)
     if _is_whole(base):
@@ -54,7 +54,7 @@ def _power(node: Node) -> Any:
 
 
 def _modulo(node: Node) -> Any:
-    """The sign is the dividend's if ``fmod`` is set, else the divisor's; infinite ones included."""
+    """``Mod``: the result has the sign of the dividend if ``fmod`` is set, else of the divisor."""
     x, y = node[0], node[1]
     if _is_whole(x):
         return (op.mod if node.attributes.get("fmod") else op.floor_mod)(x, y)
@@ -69,7 +69,7 @@ def _modulo(node: Node) -> Any:
 
 
 def _shift(node: Node) -> Any:
-    """Bits that are shifted by more than there are, or by less than none, are lost."""
+    """``BitShift``; a count that is negative or too large shifts out all bits but the sign."""
     x, y = node[0], node[1]
     right = node.attributes["direction"] == "RIGHT"
     shifted = (op.right_shift if right else op.left_shift)(x, y)
@@ -96,7 +96,7 @@ def _is_infinite(node: Node) -> Any:
 
 
 def _extreme(node: Node) -> Any:
-    """The largest or least number along axes; those of bool are whole ones."""
+    """``ReduceMax`` and ``ReduceMin`` along axes, computed in uint8 if the tensor is bool."""
     x, largest = node[0], node.kind == "ReduceMax"
     shape, kind = shape_of(x), np.dtype(dtype_of(x))
     axes = node.attributes.get("axes") or ([] if node[1] is None else node.integers(1))
@@ -131,7 +131,7 @@ _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _of_one(node: Node) -> Any:
-    """Without axes each number may be reduced alone."""
+    """Reductions without axes, which may reduce each number alone (``noop_with_empty_axes``)."""
     if node.attributes.get("axes") or (node[1] is not None and node.integers(1)):
         return NotImplemented
     return (
@@ -142,7 +142,7 @@ def _of_one(node: Node) -> Any:
 
 
 def _mean(node: Node) -> Any:
-    """A mean of whole numbers is a whole one, rounded towards zero."""
+    """``ReduceMean`` of integers, which is an integer, rounded towards zero."""
     x = node[0]
     if not _is_whole(x):
         return NotImplemented
@@ -156,7 +156,7 @@ def _mean(node: Node) -> Any:
 
 
 def _scaled_product(node: Node) -> Any:
-    """TVM's importer rounds a factor of whole numbers."""
+    """``Gemm``; refuses fractional factors of integers, which TVM's importer would round."""
     factors = (float(node.attributes[name]) for name in ("alpha", "beta"))
     if _is_whole(node[0]) and not all(factor.is_integer() for factor in factors):
         raise Unsupported("it multiplies whole numbers by a fraction")
@@ -164,7 +164,7 @@ def _scaled_product(node: Node) -> Any:
 
 
 def _extreme_of_all(node: Node) -> Any:
-    """TVM's importer writes all operands beside each other first."""
+    """``Max`` and ``Min`` of several operands, which TVM's importer would first concatenate."""
     combine = op.maximum if node.kind == "Max" else op.minimum
     return reduce(lambda one, other: node.emit(combine(one, other)), node.inputs)
 
@@ -181,7 +181,7 @@ def _cumulative_product(node: Node) -> Any:
 
 
 def _determinant(node: Node) -> Any:
-    """By elimination: rows are exchanged where the largest number of a column is below."""
+    """``Det`` by Gaussian elimination, with the largest number of each column as its pivot."""
     x = node[0]
     *batch, size, _ = shape_of(x)
     rows = node.emit(op.reshape(x, [math.prod(batch), size, size]))
@@ -192,7 +192,7 @@ def _determinant(node: Node) -> Any:
 
 
 def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any]:
-    """What is left of a matrix without its first column, and the product so far."""
+    """A step of elimination: the matrix without its first row and column; the product so far."""
     emit, count = node.emit, shape_of(rows)[0]
     column = emit(op.strided_slice(rows, [2], [0], [1]))
     sizes = op.reshape(op.abs(column), [count, size])
@@ -219,7 +219,7 @@ def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, An
 
 
 def _same_bits(node: Node) -> Any:
-    """The bits of numbers read as another type."""
+    """``BitCast``: the bits of numbers, read as another dtype."""
     kind = node.named_type(node.attributes["to"])
     x = node[0]
     if any(node.kinds) or kind not in KERNEL_TYPES - {"bool"} or dtype_of(x) not in KERNEL_TYPES:
@@ -234,7 +234,7 @@ def _same_bits(node: Node) -> Any:
 
 
 def _prelu(node: Node) -> Any:
-    """Slopes of one axis were those of channels before version 7 of the standard."""
+    """``PRelu``; before version 7 of the standard, a vector of slopes had one for each channel."""
     x, slope = node[0], node[1]
     rank = len(shape_of(x))
     per_channel = node.opset < 7 and len(shape_of(slope)) == 1  # noqa: PLR2004 - the version
@@ -244,14 +244,14 @@ def _prelu(node: Node) -> Any:
 
 
 def _sign(node: Node) -> Any:
-    """TVM compares numbers without a sign with -1."""
+    """``Sign`` of unsigned integers, which TVM would compare with -1."""
     x = node[0]
     unsigned = np.dtype(dtype_of(x)).kind == "u"
     return op.minimum(x, scalar(1, x)) if unsigned else NotImplemented
 
 
 def _celu(node: Node) -> Any:
-    """The standard's function gives a vector for a number."""
+    """``Celu``; the function in the standard would return a vector for a scalar."""
     x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
     zero = scalar(0, x)
     below = op.exp(op.divide(op.minimum(x, zero), alpha))
@@ -281,7 +281,10 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
 
 
 def _layer(node: Node) -> Any:
-    """The standard's function gives mean and deviation as well, and has any axes."""
+    """Layer normalization; refuses forms that TVM's importer misreads.
+
+    The standard's own function then computes them. It also has several outputs and any axis.
+    """
     x, scale = node[0], node[1]
     axis = positive(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):
@@ -292,7 +295,7 @@ def _layer(node: Node) -> Any:
 
 
 def _batch(node: Node) -> Any:
-    """In training it normalises by the batch, and moves the means that it has."""
+    """``BatchNormalization`` in training mode: normalizes by the batch, updates running means."""
     if not node.attributes.get("training_mode"):
         return NotImplemented
     x, scale, bias, *running = node.inputs
@@ -314,7 +317,7 @@ def _batch(node: Node) -> Any:
 
 
 def _by_norm(node: Node) -> Any:
-    """What has the norm zero stays as it is."""
+    """``LpNormalization``; a vector whose norm is zero stays as it is."""
     x, axis = node[0], int(node.attributes["axis"])
     if int(node.attributes["p"]) == 1:
         norm = op.sum(op.abs(x), [axis], True)

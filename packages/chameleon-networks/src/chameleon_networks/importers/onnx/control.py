@@ -1,7 +1,7 @@
-"""Control flow and sequences of ONNX, computed before a network is compiled.
+"""Control flow and sequences of ONNX, which are resolved before a network is compiled.
 
-Branches are chosen, loops unrolled, and sequences are lists; a condition that the network computes
-chooses between the outputs of both branches.
+If a condition is known, its branch is chosen. If the network computes the condition, both branches
+run and it chooses between their outputs. Loops are unrolled, and sequences become lists.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _MOST_TURNS = 4096
 
 
 class Graphs(Protocol):
-    """Whoever converts graphs that are attributes of nodes."""
+    """Converts the graphs that are attributes of nodes, such as the body of a loop."""
 
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
     ) -> list[Value]:
-        """The outputs of a graph."""
+        """Convert a graph, and return its outputs."""
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """An ``If`` between the outputs of both of its branches."""
+        """Choose between the outputs of both branches of an ``If`` by a computed condition."""
 
     def emit(self, value: Any) -> Any:
-        """A value bound to a variable."""
+        """Bind an expression to a variable, and return the variable."""
 
 
 Convert = Callable[[Graphs, Any, Sequence[Value], dict[str, Value], Mapping[str, int]], list[Value]]
@@ -130,7 +130,7 @@ def _stacked(graphs: Graphs, values: Sequence[Value], axis: int) -> Value:
 def _scan(
     graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
-    """Of version 9 and later; the earlier one has a batch and lengths."""
+    """``Scan`` of version 9 and later; the earlier one has a batch axis and lengths."""
     given = _attributes(node)
     if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - the version
         raise Unsupported("it is of a version of the standard before 9")
@@ -161,7 +161,7 @@ def _scan(
 
 
 def _moved(graphs: Graphs, move: Callable[[list[Any]], Any], values: Sequence[Value]) -> Value:
-    """What moves data of tensors that are all of one type."""
+    """Apply a function that only moves data to tensors of one dtype."""
     kinds = {value.kind for value in values if isinstance(value, Typed)}
     parts = [value.value if isinstance(value, Typed) else value for value in values]
     made = graphs.emit(move(parts))
@@ -169,7 +169,7 @@ def _moved(graphs: Graphs, move: Callable[[list[Any]], Any], values: Sequence[Va
 
 
 def _part(graphs: Graphs, value: Value, axis: int, place: int) -> Value:
-    """One slice of a tensor, without its axis."""
+    """One slice of a tensor, without the axis that is sliced."""
     if is_constant(value):
         return relax_constant(known_array(value).take(place, axis))
     at = relax.const(place, "int64")

@@ -1,6 +1,6 @@
-"""Converters of ONNX's operators that TVM's importer lacks, or converts to something else.
+"""Converters of ONNX operators that TVM's importer lacks or misreads.
 
-Each takes a ``Node`` and returns an expression, or a list of one for each output.
+Each converter takes a ``Node``. It returns a Relax expression, or a list of one for each output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ op = relax.op
 
 
 def _one_hot(node: Node) -> Any:
-    """Numbers have the type of the two values, which TVM's importer makes 64 bits wide."""
+    """``OneHot`` with the dtype of its two values; TVM's importer would make the result 64-bit."""
     indices = node[0]
     [count], [off, on] = node.integers(1), node.value(2)
     if np.issubdtype(dtype_of(indices), np.floating):
@@ -68,7 +68,7 @@ def _cast(node: Node) -> Any:
 
 
 def _along(node: Node, parameter: Any) -> Any:
-    """A scale or a zero point in a shape that is broadcast to the numbers."""
+    """A scale or a zero point, reshaped so that it broadcasts to the numbers of a tensor."""
     shape, extents = shape_of(node[0]), shape_of(parameter)
     if np.prod(extents) == 1:
         return op.reshape(parameter, [])
@@ -81,7 +81,7 @@ def _along(node: Node, parameter: Any) -> Any:
 
 
 def _is_ordinary(node: Node, kind: str) -> bool:
-    """Whether TVM's importer has the form."""
+    """Whether TVM's importer supports the form of a quantization node."""
     of_few_bits = kind in TYPES or any(name in TYPES for name in node.kinds if name)
     return not of_few_bits and not node.attributes.get("block_size")
 
@@ -153,7 +153,7 @@ IN_THE_STANDARD = (
 
 
 def has_operator(node: Any) -> bool:
-    """Whether something converts nodes of an operator, by its name."""
+    """Whether nodes of an operator can be converted, judged by the operator's name alone."""
     # What reads nothing but values that have to be known is computed by ONNX's reference.
     known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *VALUES}
     if node.op_type in known and node.domain in DOMAINS:

@@ -1,7 +1,7 @@
-"""Converters of ONNX's operators on images that TVM's importer lacks or reads as others.
+"""Converters of ONNX's image operators that TVM's importer lacks or misreads.
 
-``Resize`` and ``Upsample`` are products with a matrix for each axis, or places that are taken. TVM
-has kernels of its own for ordinary ones; others follow the standard to the letter here.
+``Resize`` and ``Upsample`` become a matrix product along each axis, or a selection of pixels. TVM
+has its own kernels for the common forms. The other forms follow the standard exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLANE = 2
 
 
 def _transposed(node: Node) -> Any:
-    """Pads follow from the shape of the output if that is given."""
+    """``ConvTranspose``; if the output's shape is given, the padding follows from it."""
     x, filters, given = node[0], node[1], node.attributes
     size, kernel = shape_of(x)[2:], shape_of(filters)[2:]
     rank = len(size)
@@ -67,7 +67,7 @@ def _transposed(node: Node) -> Any:
 
 
 def _columns_to_image(node: Node) -> Any:
-    """Blocks are added up where they overlap, as a transposed convolution of ones adds them."""
+    """``Col2Im``: overlapping blocks are added up, as a transposed convolution with ones does."""
     columns, image, block = node[0], node.integers(1), node.integers(2)
     given, rank = node.attributes, len(image)
     strides, dilations = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
@@ -91,7 +91,7 @@ def _columns_to_image(node: Node) -> Any:
 
 
 def _aligned_regions(node: Node) -> Any:
-    """Means of interpolated numbers, or as the standard has it the largest of their summands."""
+    """``RoiAlign``: the mean of interpolated pixels in each bin, or the largest summand of them."""
     x, regions, batches, given = node[0], node[1], node[2], node.attributes
     # Before version 16 there was no shift.
     way = given.get("coordinate_transformation_mode", "output_half_pixel")
@@ -132,9 +132,9 @@ def _aligned_regions(node: Node) -> Any:
 def _region_corners(
     node: Node, regions: Any, axis: int, count: int, *, scale: float, least: float
 ) -> list[tuple[Any, Any]]:
-    """The two neighbours of each sample along an axis, and their weights: (regions, samples) each.
+    """The two pixels around each sample along an axis, with weights; arrays of (regions, samples).
 
-    Samples outside of the image weigh nothing.
+    Samples outside of the image have the weight zero.
     """
     extent = shape_of(node[0])[3 - axis]
     scaled = node.emit(op.multiply(regions, scalar(scale, regions)))
@@ -156,7 +156,7 @@ def _region_corners(
 
 
 def _pooled(node: Node) -> Any:
-    """The places of the largest numbers count from the start of the whole tensor."""
+    """``MaxPool``; its second output has the places of the largest numbers in the whole tensor."""
     x, given = node[0], node.attributes
     images, block = shape_of(x)[2:], list(given["kernel_shape"])
     rank = len(images)
@@ -209,7 +209,7 @@ def _pooled(node: Node) -> Any:
 
 
 def _unpooled(node: Node) -> Any:
-    """A given shape of the output adds zeros behind what follows from the other attributes."""
+    """``MaxUnpool``; a given output shape appends zeros to the shape that other attributes give."""
     x, out, given = node[0], node.known(2), node.attributes
     shape, block = shape_of(x), list(given["kernel_shape"])
     rank = len(block)
@@ -228,7 +228,7 @@ def _unpooled(node: Node) -> Any:
 
 
 def _deformed(node: Node) -> Any:
-    """A convolution over numbers that are interpolated at places that are computed."""
+    """``DeformConv``: a convolution over pixels that are interpolated at computed places."""
     x, filters, offsets, bias, mask = (node[place] for place in range(5))
     given, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
     if len(images) != _PLANE:
@@ -286,13 +286,13 @@ _COORDINATES_SINCE = 11
 
 @attrs.frozen(kw_only=True)
 class _Axis:
-    """How one axis is resized.
+    """How ``Resize`` changes one axis.
 
     Attributes:
-        size: of the input.
-        out: of the output.
-        scale: of the output to the input, before the output's size is rounded.
-        crop: begin and end of the part of the input that is resized, as shares of it.
+        size: The extent of the input.
+        out: The extent of the output.
+        scale: The output's extent over the input's, before the output's extent is rounded.
+        crop: The begin and the end of the resized part of the input, as fractions of the input.
     """
 
     size: int
@@ -301,7 +301,7 @@ class _Axis:
     crop: tuple[float, float]
 
     def places(self, way: str) -> NDArray[Any]:
-        """The coordinate in the input of each output."""
+        """The input coordinate of each output pixel."""
         at: NDArray[Any] = np.arange(self.out, dtype=np.float64)
         size, scale = self.size, self.scale
         whole = scale * size
@@ -348,7 +348,7 @@ _KERNELS = {"linear": (_linear, 1), "cubic": (_cubic, 2)}
 
 
 def _matrix(axis: _Axis, places: NDArray[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
-    """The weight of each input in each output."""
+    """The matrix (outputs, inputs) with the weight of each input pixel in each output pixel."""
     kernel, reach = _KERNELS[attributes["mode"]]
     a = float(attributes.get("cubic_coeff_a", -0.75))
     smooth = bool(attributes.get("antialias")) and axis.scale < 1
@@ -366,7 +366,7 @@ def _matrix(axis: _Axis, places: NDArray[Any], attributes: Mapping[str, Any]) ->
 
 
 def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
-    """How each of the axes that are named is resized, by its number."""
+    """How each of the chosen axes is resized, by the number of the axis."""
     shape, count = shape_of(node[0]), len(chosen)
     late = node.kind == "Resize" and node.opset >= _COORDINATES_SINCE
     if node.kind == "Upsample" and "scales" in node.attributes:
@@ -438,7 +438,7 @@ def _resize(node: Node) -> Any:
 
 
 def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
-    """Numbers that are resized from outside of the image are one value."""
+    """Set the pixels that are resized from outside of the image to the extrapolation value."""
     rank = len(shape_of(value))
     for number, outside in outsides.items():
         if outside.any():
@@ -449,7 +449,7 @@ def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]])
 
 
 def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
-    """Whether TVM's kernels follow the standard."""
+    """Whether TVM's kernels compute a ``Resize`` as the standard says."""
     special = ("antialias", "exclude_outside", "axes")
     return (
         not any(given.get(name) for name in special)

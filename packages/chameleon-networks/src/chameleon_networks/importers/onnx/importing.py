@@ -1,7 +1,8 @@
-"""ONNX graphs as Relax has them: constants computed, control flow unrolled, operators converted.
+"""Imports ONNX graphs into Relax: constants are computed, and control flow is unrolled.
 
-ONNX's own reference computes a node that reads constants alone. Others have a converter of ours,
-TVM's, or a function of the standard's, in this order.
+ONNX's reference implementation computes nodes that read only constants. Each other node is
+converted by the first that can: Chameleon's converter, TVM's converter, or a function of the
+standard that consists of other operators.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _RefusedNode(Exception):  # noqa: N818 - a reason, of which the survey mak
     """A node cannot be converted.
 
     Attributes:
-        refusal: why.
+        refusal: The node, and the reason why it cannot be converted.
     """
 
     def __init__(self, refusal: Refusal) -> None:
@@ -77,16 +78,16 @@ def imported(
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
 ) -> ImportedGraph:
-    """An ONNX model as Relax has it; its variables come from nodes.
+    """Import an ONNX model into Relax, and note which node each variable comes from.
 
     Args:
-        model: an ``onnx.ModelProto``.
-        shapes: of inputs that it leaves open, by name.
-        values: of inputs that are constants from now on, by name.
+        model: An ``onnx.ModelProto``.
+        shapes: The shapes of inputs whose sizes the model leaves open, by name.
+        values: The values of inputs that become constants, by name.
 
     Raises:
-        OperatorsRefusedError: nodes cannot be read, or need the values of inputs.
-        ConfigError: an input or an output is none of a network.
+        OperatorsRefusedError: Nodes cannot be converted, or need the values of inputs.
+        ConfigError: An input or output of the model is not supported.
     """
     importer = _Importer(model, shapes, values or {})
     module = importer.module()
@@ -100,7 +101,7 @@ def imported(
 
 
 class _Importer:
-    """Converts a model node by node, and remembers which node each variable is of."""
+    """Converts a model node by node, and notes the node that each variable comes from."""
 
     def __init__(
         self, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
@@ -144,7 +145,7 @@ class _Importer:
         return self._builder.get()
 
     def locations_in(self, module: Any) -> dict[str, SourceLocation]:
-        """The node whose output each variable is, by the variable's name."""
+        """The source location of each variable in a module, by the variable's name."""
         found = {}
         for block in module["main"].body.blocks:
             for binding in block.bindings:
@@ -193,7 +194,10 @@ class _Importer:
     # Nodes
 
     def _convert_network(self, scope: Scope, opsets: Mapping[str, int]) -> None:
-        """Convert all nodes; after one that is refused, zeros take the place of what it gives."""
+        """Convert all nodes.
+
+        If a node is refused, zeros replace its outputs, to go on with the survey.
+        """
         survey = self.survey
         for node in self._model.graph.node:
             survey.operators.update(one.op_type for one in _with_inner_nodes(node))
@@ -214,7 +218,7 @@ class _Importer:
                     self._outputs_of_nodes.setdefault(scope[name], name)
 
     def _stand_in(self, name: str) -> Any:
-        """Zeros of the type that a value has by ONNX's inference of shapes, if that knows it."""
+        """Zeros of a value's shape and dtype; ``UNKNOWN`` if ONNX cannot infer them."""
         tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
         dims = tensor.shape.dim
         known = tensor.HasField("shape") and all(one.HasField("dim_value") for one in dims)
@@ -250,7 +254,7 @@ class _Importer:
                 scope[name] = self._bound(value, location)
 
     def _bound(self, value: Value, location: SourceLocation) -> Value:
-        """A value that is a variable, of the node at a location."""
+        """Bind a value to a variable, and note the location of its node."""
         if isinstance(value, Typed):
             return Typed(self._bound(value.value, location), value.kind)
         if isinstance(value, relax.Call | relax.TupleGetItem):
@@ -261,10 +265,10 @@ class _Importer:
         return value
 
     def _converted(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        """The values of a node's outputs.
+        """Convert a node, and return the values of its outputs.
 
         Raises:
-            _RefusedNode: it cannot be compiled.
+            _RefusedNode: The node cannot be compiled.
         """
         try:
             return self._by_kind(node, scope, opsets)
@@ -278,7 +282,7 @@ class _Importer:
             raise _RefusedNode(_refusal(node, str(error))) from error
 
     def _sources(self, value: Any) -> list[str]:
-        """The network's inputs that a value follows from."""
+        """The names of the network's inputs that a value depends on."""
         seen: set[Any] = set()
         found: list[str] = []
         left = [value.value if isinstance(value, Typed) else value]
@@ -323,7 +327,7 @@ class _Importer:
     def _by_operator(
         self, node: Any, given: Node, inputs: Sequence[Value], schema: Any
     ) -> list[Value]:
-        """What a converter makes of a node, or the nodes of a function of the standard's."""
+        """Convert a node with a converter, or else with the standard's function for it."""
         problem: Exception = Unsupported(_NO_OPERATOR)
         if node.domain in converters.DOMAINS:
             try:
@@ -345,7 +349,7 @@ class _Importer:
         raise Unsupported(first_line(problem)) from problem
 
     def _by_converter(self, node: Any, given: Node) -> list[Value]:
-        """What a converter of ours makes of an operator, or TVM's."""
+        """Convert a node with Chameleon's converter of its operator, or else with TVM's."""
         convert = converters.CONVERTERS.get(node.op_type)
         values = NotImplemented if convert is None else convert(given)
         if values is NotImplemented:
@@ -358,7 +362,7 @@ class _Importer:
         ]
 
     def _by_tvm(self, node: Any, given: Node) -> list[Value]:
-        """What TVM's converter of an operator makes of it."""
+        """Convert a node with TVM's converter of its operator."""
         kind = _get_convert_map().get(node.op_type)
         if kind is None:
             raise Unsupported(_NO_OPERATOR)
@@ -391,7 +395,7 @@ class _Importer:
         return values
 
     def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
-        """What the nodes of an operator's function make of it."""
+        """Convert a node with the nodes of the function that the standard has for its operator."""
         opsets = {one.domain: one.version for one in body.opset_import}
         usual = (attribute.default_value for attribute in schema.attributes.values())
         given = {
@@ -418,14 +422,14 @@ class _Importer:
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
     ) -> list[Value]:
-        """The outputs of a graph that is an attribute of a node."""
+        """Convert a graph that is an attribute of a node, and return its outputs."""
         inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
         inner.update(zip((one.name for one in graph.input), inputs, strict=True))
         self._convert_nodes(graph.node, inner, opsets)
         return [inner[one.name] for one in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """An ``If`` between the outputs of both of its branches."""
+        """Choose between the outputs of both branches of an ``If`` by a computed condition."""
         chosen = []
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
@@ -440,7 +444,7 @@ class _Importer:
         return chosen
 
     def emit(self, value: Any) -> Any:
-        """A value bound to a variable."""
+        """Bind an expression to a variable, and return the variable."""
         return self._builder.emit(value)
 
 
@@ -456,7 +460,7 @@ def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] 
 
 
 def _with_inner_nodes(node: Any) -> Iterator[Any]:
-    """A node, and those of the graphs that are its attributes."""
+    """Yield a node, and the nodes of the graphs that are attributes of the node."""
     yield node
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
@@ -465,7 +469,7 @@ def _with_inner_nodes(node: Any) -> Iterator[Any]:
 
 
 def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
-    """A node's outputs in the types that its inputs stand for."""
+    """Give a node's outputs the dtypes that they represent, as the inputs' dtypes imply."""
     if schema is None or not any(node.kinds):
         return values
     kinds = {}
@@ -481,14 +485,14 @@ def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
 
 
 def _without_numbers(value: Value) -> Value:
-    """An empty tensor as a constant, since TVM fails at many of them; others as they are."""
+    """Replace an empty tensor by a constant, since TVM fails at many empty tensors."""
     if isinstance(value, relax.Expr) and _is_static(value.ty) and 0 in shape_of(value):
         return relax_constant(np.zeros(shape_of(value), dtype_of(value)))
     return value
 
 
 def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value] | None:
-    """A node's outputs if they are empty whatever it reads, else None."""
+    """The outputs of a node if they are empty for all values of its inputs, else None."""
     if any(isinstance(value, list) for value in inputs):
         return None
     zeros = [
@@ -510,7 +514,7 @@ def _constant(tensor: Any) -> Any:
 
 
 def _dtype(kind: int, what: str) -> str:
-    """The name of an element type."""
+    """The name of the dtype that an ONNX element type stands for."""
     name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).name
     if kind == onnx.TensorProto.STRING or name.startswith("complex"):
         word = onnx.TensorProto.DataType.Name(kind).lower()

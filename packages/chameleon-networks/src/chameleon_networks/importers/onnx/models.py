@@ -1,4 +1,4 @@
-"""Networks in ONNX files, checked before TVM reads them."""
+"""Reads networks from ONNX files, and checks the files first."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from chameleon_networks.source_location import ImportedGraph
 
 
 def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
-    """The network of an ONNX file as Relax has it.
+    """Read the network of an ONNX file into Relax.
 
     Args:
-        file: the file.
-        shapes: of inputs that the file leaves open, by name.
+        file: The path of the file.
+        shapes: The shapes of inputs whose sizes the file leaves open, by name.
 
     Raises:
-        ConfigError: there is no such file, it is no valid one, the shapes do not fit it, or TVM
-            cannot read it.
+        ConfigError: The file does not exist, is not valid, does not fit the shapes, or contains
+            something that TVM cannot read.
     """
     model = _read(file)
     _check_shapes(model, file, shapes)
@@ -43,10 +43,10 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
 
 
 def _read(file: str, *, load_external_data: bool = True) -> Any:
-    """The model of an ONNX file, which is checked.
+    """Read and check the model of an ONNX file.
 
     Raises:
-        ConfigError: there is no such file, or it is no valid one.
+        ConfigError: The file does not exist or is not valid.
     """
     onnx = _onnx()
     try:
@@ -63,31 +63,34 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
 
 
 def onnx_inputs(file: str) -> dict[str, list[int | str]]:
-    """Shapes of the inputs of an ONNX file by name, with a word for each extent that is open.
+    """The shapes of the inputs of an ONNX file, by name. An open extent is a string.
 
     Raises:
-        ConfigError: there is no such file, or it is none of ONNX.
+        ConfigError: The file does not exist or is not valid.
     """
     return _inputs(_read(file, load_external_data=False))
 
 
 def onnx_is_quantized(file: str) -> bool:
-    """Whether an ONNX file that can be read computes with quantized tensors."""
+    """Whether the network in an ONNX file contains quantization steps."""
     return is_quantized_model(_onnx().load(file, load_external_data=False))
 
 
 def onnx_meaning(file: str) -> bytes:
-    """The content of an ONNX file whose quantized tensors are computed on in real numbers."""
+    """The content of an ONNX file with quantized operators rewritten.
+
+    Each becomes the floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``.
+    """
     made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
     return made
 
 
 def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
-    """The content of an ONNX file whose outputs are values inside of its graph.
+    """The content of an ONNX file whose outputs are replaced by intermediate values of its graph.
 
     Args:
-        file: one that can be read.
-        names: of the values, as locations in ``onnx_graph`` name them.
+        file: The path of a valid file.
+        names: The names of the values, as the locations of ``onnx_graph`` have them.
     """
     onnx = _onnx()
     model = in_real_numbers(onnx.load(file))
@@ -99,7 +102,7 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
 
 
 def _inputs(model: Any) -> dict[str, list[int | str]]:
-    """Shapes of the inputs that are no constants, with a word for each extent that is open."""
+    """The shapes of the inputs that are no constants, by name. An open extent is a string."""
     constants = {one.name for one in model.graph.initializer}
     return {
         one.name: [
@@ -112,7 +115,7 @@ def _inputs(model: Any) -> dict[str, list[int | str]]:
 
 
 def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """See that the shapes given are those of inputs, agree with the file, and leave none open."""
+    """Check that given shapes are those of inputs, fit the file, and leave no extent open."""
     inputs = _inputs(model)
     for name, shape in shapes.items():
         if name not in inputs:
@@ -146,12 +149,12 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
 
 
 def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
-    """A shape, with a word for each extent that is open; the file's own word if None is given."""
+    """A shape as text. An open extent is shown as ``word``, or as the file's own name if None."""
     return ", ".join(str(word or one) if isinstance(one, str) else str(one) for one in shape)
 
 
 def _check_types(model: Any, file: str, onnx: Any) -> None:
-    """See that no weights are in bfloat16, which onnxruntime cannot check."""
+    """Check that no weights are in bfloat16, since ONNX Runtime cannot verify such a network."""
     kinds = {tensor.data_type for tensor in model.graph.initializer}
     if onnx.TensorProto.BFLOAT16 in kinds:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Nodes of an ONNX graph as converters see them, and those of constants, which are computed."""
+"""The nodes of an ONNX graph that converters read, and the computation of constant nodes."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ Value = Any
 
 
 def is_constant(value: Value) -> bool:
-    """Whether the numbers of a tensor are known."""
+    """Whether the values of a tensor are known before the network runs."""
     value = value.value if isinstance(value, Typed) else value
     return isinstance(value, tvm.ir.GenericConst)
 
 
 def known_array(value: Value) -> NDArray[Any]:
-    """The numbers of a tensor that is constant, in its own type."""
+    """The values of a constant tensor, in the dtype that the tensor represents."""
     if isinstance(value, Typed):
         return array_of(value.value).astype(np.dtype(value.kind))
     return array_of(value)
 
 
 class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
-    """A node cannot be converted; the message says why, without the node."""
+    """A node cannot be converted. The message is the reason, without the name of the node."""
 
 
 class ValueNeeded(Exception):  # noqa: N818 - as above
-    """A converter needs a number that is computed.
+    """A converter needs the value of an input, but the network computes that input.
 
     Attributes:
-        value: the expression.
+        value: The Relax expression of the input.
     """
 
     def __init__(self, value: Any) -> None:
@@ -53,17 +53,18 @@ class ValueNeeded(Exception):  # noqa: N818 - as above
 
 @attrs.frozen(kw_only=True, eq=False)
 class Node:
-    """One node.
+    """A node of an ONNX graph, as a converter reads it.
 
     Attributes:
-        builder: a ``BlockBuilder`` in a block.
-        kind: of operator.
-        inputs: None for what is left out.
-        attributes: by name, with the standard's defaults.
-        opset: the version of the standard.
-        outputs: how many are named.
-        set_attributes: names of those that the node has itself.
-        kinds: the types that inputs stand for.
+        builder: A ``BlockBuilder`` that is inside a block.
+        kind: The name of the operator.
+        inputs: The inputs as Relax expressions. None for an input that the node leaves out.
+        attributes: The attributes by name, with the standard's defaults.
+        opset: The version of the operator set.
+        outputs: Number of the outputs that the node names.
+        set_attributes: Names of the attributes that the node sets itself.
+        kinds: For each input, the dtype that the tensor represents if Relax has it in another
+            dtype, else None.
     """
 
     builder: Any
@@ -76,18 +77,18 @@ class Node:
     kinds: tuple[str | None, ...] = ()
 
     def emit(self, value: Any) -> Any:
-        """An expression bound to a variable."""
+        """Bind an expression to a variable, and return the variable."""
         return self.builder.emit(value)
 
     def __getitem__(self, place: int) -> Any:
-        """An input, or None if it is left out."""
+        """The input with a number, or None if the node leaves that input out."""
         return self.inputs[place] if place < len(self.inputs) else None
 
     def known(self, place: int) -> NDArray[Any] | None:
-        """The value of an input that has to be a constant, or None if it is left out.
+        """The value of an input that must be a constant, or None if the node leaves the input out.
 
         Raises:
-            ValueNeeded: it is computed.
+            ValueNeeded: The network computes the input.
         """
         value = self[place]
         if value is None:
@@ -97,22 +98,27 @@ class Node:
         return array_of(value)
 
     def value(self, place: int) -> NDArray[Any]:
-        """The value of an input that has to be a constant and must not be left out."""
+        """The value of an input that must be a constant and that the node must not leave out.
+
+        Raises:
+            ValueNeeded: The network computes the input.
+            Unsupported: The node leaves the input out.
+        """
         array = self.known(place)
         if array is None:
             raise Unsupported(f"its input {place} is left out")
         return array
 
     def integers(self, place: int) -> list[int]:
-        """The same, as a list of integers."""
+        """The value of an input that must be a constant, as a list of integers."""
         return [int(number) for number in self.value(place).reshape(-1)]
 
     def named_type(self, number: int) -> str:
-        """The name of a type, of its number in ONNX."""
+        """The name of the dtype that has a number in ONNX."""
         return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
     def refuse(self, *names: str) -> None:
-        """Refuse attributes that have a value other than zero."""
+        """Raise ``Unsupported`` if one of the named attributes has a value other than zero."""
         for name in names:
             if self.attributes.get(name):
                 raise Unsupported(f"it has the attribute {name}")
@@ -164,18 +170,18 @@ def dtype_of(value: Any) -> str:
 
 
 def positive(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """The number of an axis, counted from the front."""
     return axis + rank if axis < 0 else axis
 
 
 def scalar(number: Any, like: Any) -> Any:
-    """A constant of the dtype of a tensor, or of a dtype that is named."""
+    """A scalar constant, with the dtype of another tensor or with a named dtype."""
     dtype = like if isinstance(like, str) else dtype_of(like)
     return relax.const(number, dtype)
 
 
 def relax_constant(array: Any) -> Value:
-    """An array as a constant of its own type, or of what stands for that."""
+    """An array as a Relax constant; ``Typed`` if Relax has no kernels for its dtype."""
     array = np.asarray(array)
     kind = array.dtype.name
     if array.dtype.kind in "OUS":
@@ -189,7 +195,7 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 
 def owner_of(node: Any) -> str:
-    """The torch module that a node is of, if torch has exported it, else the node's name."""
+    """The torch module that a node comes from if torch exported the graph, else the node's name."""
     scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
@@ -204,7 +210,7 @@ def owner_of(node: Any) -> str:
 
 
 def sentence_of(node: Any) -> str:
-    """A node in a message."""
+    """A phrase for messages that names a node."""
     return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"
 
 
@@ -218,14 +224,14 @@ _NOT_FOLDED = frozenset(
 
 
 def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
-    """Whether a node reads constants alone, and gives the same each time."""
+    """Whether a node reads only constants and is deterministic, so that it is computed now."""
     return node.op_type not in _NOT_FOLDED and all(
         value is None or is_constant(value) for value in inputs
     )
 
 
 def _model_of(node: Any, opset: int) -> Any:
-    """A model of one node: the reference reads a node alone as one of the newest version."""
+    """A model of one node; without it, ONNX's reference would take the newest operator set."""
     inputs, outputs = (
         [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
         for names in (node.input, node.output)
@@ -236,7 +242,7 @@ def _model_of(node: Any, opset: int) -> Any:
 
 
 def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
-    """The outputs of a node that reads constants alone, computed by ONNX's reference."""
+    """The outputs of a node that reads only constants, computed by ONNX's reference."""
     feeds = {
         # The reference writes into what it reads.
         name: known_array(value).copy()
@@ -258,7 +264,7 @@ def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
 
 
 def dense(sparse: Any) -> NDArray[Any]:
-    """The numbers of a sparse tensor."""
+    """A sparse ONNX tensor as a dense array."""
     values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
     made = np.zeros(list(sparse.dims), values.dtype)
     if places.ndim == 1:

@@ -1,8 +1,8 @@
-"""Quantized operators of ONNX, written with those of real numbers between quantized tensors.
+"""Rewrites quantized ONNX operators as floating-point operators between quantized tensors.
 
-``QLinearConv`` is by its definition what ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear`` are
-together, and ``ConvInteger`` a ``Conv`` of numbers whose scale is one. So there is one form in
-which quantized networks are read, compiled and checked.
+By definition, ``QLinearConv`` equals ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear``
+together. ``ConvInteger`` equals a ``Conv`` of numbers whose scale is one. So quantized networks are
+read, compiled and checked in one form only.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
 
 
 def _onnx() -> Any:
-    """The package, which a process imports that reads such a model."""
+    """The package onnx, which is imported only if a process reads a model."""
     return importlib.import_module("onnx")
 
 
 def is_quantized_model(model: Any) -> bool:
-    """Whether a model computes with quantized tensors.
+    """Whether a model contains quantization steps or quantized operators.
 
     Args:
-        model: an ``_onnx().ModelProto``.
+        model: An ``onnx.ModelProto``.
     """
     return any(node.op_type in {*PAIR, *_REWRITTEN} for node in model.graph.node)
 
 
 def in_real_numbers(model: Any) -> Any:
-    """The model with operators on quantized tensors written with those on real ones.
+    """Rewrite the quantized operators of a model as floating-point operators.
+
+    Each becomes a floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``.
 
     Args:
-        model: an ``_onnx().ModelProto``; it stays as it is.
+        model: An ``onnx.ModelProto``, which is not changed.
 
     Raises:
-        ConfigError: it is of a version of the standard that cannot be converted.
+        ConfigError: The model cannot be converted to operator set 13.
     """
     if not any(_is_rewritten(node) for node in model.graph.node):
         return model
@@ -65,7 +67,7 @@ def _is_rewritten(node: Any) -> bool:
 
 
 def _converted(model: Any) -> Any:
-    """A copy in a version of the standard that has scales of channels."""
+    """A copy of a model, in an operator set that has a scale for each channel."""
     version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     if version >= _PER_CHANNEL_SINCE:
         made = _onnx().ModelProto()
@@ -83,14 +85,14 @@ def _converted(model: Any) -> Any:
 
 
 class _Writer:
-    """Writes nodes, and constants that they need.
+    """Writes the nodes of the rewritten model, and the constants that they need.
 
     Args:
-        model: an ``_onnx().ModelProto``.
+        model: An ``onnx.ModelProto``.
 
     Attributes:
-        nodes: those that were written.
-        constants: further initializers.
+        nodes: The nodes written so far.
+        constants: The initializers to add to the model.
     """
 
     def __init__(self, model: Any) -> None:
@@ -100,14 +102,14 @@ class _Writer:
         self._one: str | None = None
 
     def write(self, node: Any) -> None:
-        """Write a node of the model, or what takes its place."""
+        """Write a node of the model, or the nodes that replace it."""
         if _is_rewritten(node):
             _REWRITTEN[node.op_type](_Rewriting(node=node, writer=self))
         else:
             self.nodes.append(node)
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
-        """Write one node, and return what it gives."""
+        """Write one node, and return the name of its output."""
         given = {key: value for key, value in attributes.items() if value is not None}
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
@@ -120,13 +122,13 @@ class _Writer:
         return name
 
     def value(self, name: str) -> Any | None:
-        """The value of a constant; None where it is computed."""
+        """The value of a constant. None if the network computes the tensor."""
         found = self._known.get(name)
         return None if found is None else _onnx().numpy_helper.to_array(found)
 
     @property
     def one(self) -> str:
-        """A scale that changes nothing."""
+        """The name of a constant scale of one."""
         if self._one is None:
             self._one = self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
         return self._one
@@ -134,11 +136,11 @@ class _Writer:
 
 @attrs.frozen(kw_only=True)
 class _Rewriting:
-    """One node that is rewritten.
+    """The replacement of one node of the model.
 
     Attributes:
-        node: the node.
-        writer: writes what takes its place.
+        node: The node to replace.
+        writer: The writer of the replacing nodes.
     """
 
     node: Any
@@ -155,48 +157,48 @@ class _Rewriting:
         return str(self.node.output[0])
 
     def given(self, place: int) -> str:
-        """An input's name; empty where it is left out."""
+        """The name of an input. Empty if the node leaves it out."""
         inputs = self.node.input
         return str(inputs[place]) if place < len(inputs) else ""
 
     def attributes(self, *dropped: str) -> Mapping[str, Any]:
-        """The node's attributes but some."""
+        """The node's attributes, except the named ones."""
         found = {one.name: _onnx().helper.get_attribute_value(one) for one in self.node.attribute}
         return {name: value for name, value in found.items() if name not in dropped}
 
     def real(self, place: int, *, axis: int | None = None) -> str:
-        """The real numbers of a quantized input, which its scale and its zero point follow.
+        """Write the dequantization of an input, whose scale and zero point are the next two inputs.
 
         Args:
-            place: the number of the input.
-            axis: the axis of the scales, if there are several.
+            place: The number of the input.
+            axis: The axis of the scales, if there are several.
         """
         return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
-        """The real numbers that quantized numbers encode."""
+        """Write the dequantization of a tensor, and return the name of the result."""
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
         inputs = [numbers, scale, zero]
         return self.writer.add("DequantizeLinear", inputs, f"{name}/{numbers}", name, axis=axis)
 
     def ones(self, zero: str) -> str:
-        """Scales of one, as many as there are zero points."""
+        """A constant with a scale of one for each zero point."""
         value = self.writer.value(zero)
         if value is None or value.size == 1:
             return self.writer.one
         return self.writer.constant(np.ones(value.shape, np.float32), f"{zero}/{self.name}/ones")
 
     def quantized(self, real: str, scale: str, zero: str) -> None:
-        """Write the node's output."""
+        """Write the quantization that computes the node's output."""
         self.writer.add("QuantizeLinear", [real, scale, zero], self.output, f"{self.name}/quantize")
 
     def computed(self, kind: str, inputs: list[str], **attributes: Any) -> str:
-        """Write the operator on real numbers, which has the node's name."""
+        """Write the floating-point operator, which gets the node's name."""
         return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
 
     def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
-        """A bias of int32, in units of the product of two scales."""
+        """Write the dequantization of an int32 bias, whose scale is the product of two scales."""
         writer = self.writer
         factors = [writer.value(one) for one in (data_scale, weights_scale)]
         name = f"{self.name}/bias_scale"
@@ -210,7 +212,7 @@ class _Rewriting:
 
 
 def _convolution(of: _Rewriting) -> None:
-    """x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
+    """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
     inputs = [of.real(0), of.real(3, axis=0)]
     if of.given(8):
         inputs.append(of.bias(of.given(8), of.given(1), of.given(4)))
@@ -218,13 +220,13 @@ def _convolution(of: _Rewriting) -> None:
 
 
 def _product(of: _Rewriting) -> None:
-    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point."""
+    """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point."""
     inputs = [of.real(0, axis=-2), of.real(3, axis=-1)]
     of.quantized(of.computed("MatMul", inputs), of.given(6), of.given(7))
 
 
 def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_Rewriting], None]:
-    """x, w, [x_zero_point], [w_zero_point]; sums in int32."""
+    """Inputs: x, w, [x_zero_point], [w_zero_point]. The output is a sum in int32."""
 
     def rewrite(of: _Rewriting) -> None:
         inputs = [
@@ -239,7 +241,7 @@ def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_
 
 
 def _of_two(kind: str) -> Callable[[_Rewriting], None]:
-    """A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
+    """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
 
     def rewrite(of: _Rewriting) -> None:
         of.quantized(of.computed(kind, [of.real(0), of.real(3)]), of.given(6), of.given(7))
@@ -248,7 +250,7 @@ def _of_two(kind: str) -> Callable[[_Rewriting], None]:
 
 
 def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
-    """X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+    """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
 
     def rewrite(of: _Rewriting) -> None:
         attributes = of.attributes(*dropped)
@@ -263,7 +265,7 @@ def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
 
 
 def _concatenation(of: _Rewriting) -> None:
-    """Y_scale, Y_zero_point, then of each part itself, its scale and its zero point."""
+    """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
     parts = list(_parts(of))
     of.quantized(of.computed("Concat", parts, **of.attributes()), of.given(0), of.given(1))
 
@@ -274,7 +276,7 @@ def _parts(of: _Rewriting) -> Iterator[str]:
 
 
 def _gemm(of: _Rewriting) -> None:
-    """A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale], [y_zero_point]."""
+    """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale, y_zero_point]."""
     attributes = of.attributes()
     inputs = [of.real(0), of.real(3, axis=0 if attributes.get("transB") else 1)]
     if of.given(6):

@@ -1,4 +1,4 @@
-"""Recurrent networks of ONNX: one product for all steps' inputs, and the steps one by one."""
+"""Recurrent ONNX operators: one product for the inputs of all steps, then one step at a time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False,
 
 
 def _functions(node: Node, count: int) -> Iterator[Function]:
-    """The activations of all directions, one after the other."""
+    """The activations of all directions, in the order of the directions."""
     names = node.attributes.get("activations") or _USUAL[node.kind] * count
     alphas, betas = (list(node.attributes.get(f"activation_{word}", ())) for word in _NUMBERS)
     for name in names:
@@ -71,17 +71,17 @@ _NUMBERS = ("alpha", "beta")
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Direction:
-    """The weights of a direction, and what it computes with.
+    """The weights and activations of one direction of a recurrent operator.
 
     Attributes:
-        node: the operator.
-        hidden: width of the state.
-        functions: activations.
-        weights: of the inputs, (width, gates).
-        recurrent: of the state, (hidden, gates).
-        bias: of the inputs' gates.
-        recurrent_bias: of the state's gates.
-        peepholes: of the cell, for each of three gates, or none.
+        node: The operator's node.
+        hidden: Number of features of the state.
+        functions: The activations.
+        weights: Weights of the inputs, of shape (features, gates).
+        recurrent: Weights of the state, of shape (hidden, gates).
+        bias: The bias that is added to the inputs' part of the gates.
+        recurrent_bias: The bias that is added to the state's part of the gates.
+        peepholes: The cell's weights for three gates, or empty.
     """
 
     node: Node
@@ -94,22 +94,22 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """Gates after an activation; they are clipped if the node says so."""
+        """Apply an activation to gates, clipped first if the node has ``clip``."""
         limit = self.node.attributes.get("clip")
         if limit:
             value = self.node.emit(op.clip(self.node.emit(value), -limit, limit))
         return self.node.emit(self.functions[place](value))
 
     def from_state(self, state: Any) -> Any:
-        """The state's part of the gates."""
+        """The part of the gates that the state contributes."""
         return self.node.emit(op.add(op.matmul(state, self.recurrent), self.recurrent_bias))
 
     def RNN(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """A step."""
+        """One step of an ``RNN``."""
         return [self.activated(0, op.add(inside, self.from_state(state[0])))]
 
     def GRU(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """A step; gates are update, reset and hidden."""
+        """One step of a ``GRU``. Its gates are, in this order, update, reset and hidden."""
         emit, hidden, [held] = self.node.emit, self.hidden, state
         *given, new = _parts(self.node, inside, 3, 1)
         cuts = [
@@ -131,7 +131,7 @@ class _Direction:
         return [emit(op.add(new, op.multiply(update, op.subtract(held, new))))]
 
     def LSTM(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """A step; gates are input, output, forget and cell."""
+        """One step of an ``LSTM``. Its gates are, in this order, input, output, forget and cell."""
         emit, (held, cell) = self.node.emit, state
         sums = emit(op.add(inside, self.from_state(held)))
         entering, leaving, forgetting, new = _parts(self.node, sums, 4, 1)
@@ -152,7 +152,7 @@ class _Direction:
 
 
 def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:
-    """A tensor cut into equal parts."""
+    """Cut a tensor into equal parts along an axis."""
     if count == 1:
         return [value]
     parts = node.emit(op.split(value, count, axis))
@@ -224,7 +224,7 @@ def _recurrent(node: Node) -> list[Any]:
 
 
 def _masks(node: Node, steps: int) -> list[Any]:
-    """Of each step, which sequences have it; none if all are of one length."""
+    """For each step, a mask of the sequences that are that long. Empty if all have one length."""
     lengths = node[4]
     if lengths is None:
         return []

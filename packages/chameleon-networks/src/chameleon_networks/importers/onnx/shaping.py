@@ -1,13 +1,15 @@
-"""Converters of ONNX's operators that move and select numbers."""
+"""Converters of ONNX operators that reshape, move and select elements."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from chameleon_tvm.quick_tvm import te, tirx
 
+from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import (
     Node,
@@ -23,7 +25,7 @@ op = relax.op
 
 
 def _axes(node: Node, rank: int) -> list[int]:
-    """Axes of an attribute or of the second input, counted from the front."""
+    """The axes in an attribute or in the second input, counted from the front."""
     given = node.attributes.get("axes")
     if given is None:
         given = () if node[1] is None else node.integers(1)
@@ -77,7 +79,7 @@ def _slice(node: Node) -> Any:
 
 
 def _padded(node: Node) -> Any:
-    """TVM mirrors a tensor once, and reads beyond it if more is wanted."""
+    """``Pad`` by more than one mirror image, where TVM would read beyond the tensor."""
     x, mode = node[0], str(node.attributes.get("mode", "constant"))
     if mode not in {"reflect", "wrap"} or node.attributes.get("pads"):
         return NotImplemented
@@ -121,7 +123,7 @@ def _space_to_depth(node: Node) -> Any:
 
 
 def _reverse_sequence(node: Node) -> Any:
-    """Of each sequence of the batch, as many places as it is long are turned round."""
+    """``ReverseSequence``: reverses the first elements of each sequence, as many as its length."""
     x, lengths = node[0], node.emit(op.astype(node[1], "int64"))
     shape = shape_of(x)
     time, batch = int(node.attributes["time_axis"]), int(node.attributes["batch_axis"])
@@ -135,7 +137,7 @@ def _reverse_sequence(node: Node) -> Any:
 
 
 def _tensor_scatter(node: Node) -> Any:
-    """A cache with new rows in it, from a place on that differs between sequences."""
+    """``TensorScatter``: writes new rows into a cache, at a different start for each sequence."""
     cache, update, begins = node[0], node[1], node[2]
     shape = shape_of(cache)
     axis = positive(int(node.attributes.get("axis", -2)), len(shape))
@@ -155,7 +157,7 @@ def _tensor_scatter(node: Node) -> Any:
 
 
 def _top(node: Node) -> Any:
-    """The sign of 64 bits tells what is larger once half of all numbers are below zero."""
+    """``TopK`` of uint64 as ``topk`` of int64: flipping the highest bit keeps the order."""
     if dtype_of(node[0]) != "uint64":
         return NotImplemented
     half = tirx.const(1 << 63, "uint64")
@@ -188,12 +190,29 @@ def _top(node: Node) -> Any:
 
 
 def _scattered(node: Node) -> Any:
-    """TVM divides by the number of indices."""
-    return node[0] if 0 in shape_of(node[1]) else NotImplemented
+    """Scatter without indices, and the maximum and minimum of slices, which TVM lacks."""
+    data, indices, updates = node[0], node[1], node[2]
+    how = node.attributes.get("reduction")
+    if 0 in shape_of(indices):
+        return data
+    if node.kind != "ScatterND" or how not in {"max", "min"}:
+        return NotImplemented
+    shape, [*free, depth] = shape_of(data), shape_of(indices)
+    # Slices are rows of a table, whose indices are joined to one.
+    steps = np.cumprod([1, *shape[1:depth][::-1]])[::-1].astype(np.int64)
+    whole = node.emit(op.astype(indices, "int64"))
+    extents = constant_of(np.asarray(shape[:depth], np.int64))
+    places = op.multiply(op.floor_mod(whole, extents), constant_of(steps))
+    places = op.reshape(node.emit(op.sum(node.emit(places), [-1])), [-1, 1])
+    count, width = math.prod(free), math.prod(shape[depth:])
+    table = op.reshape(data, [-1, width])
+    rows, values = op.broadcast_to(places, [count, width]), op.reshape(updates, [count, width])
+    made = op.scatter_elements(table, node.emit(rows), values, 0, str(how))
+    return op.reshape(node.emit(made), shape)
 
 
 def _dropout(node: Node) -> list[Any]:
-    """What a network in use does with it: nothing."""
+    """``Dropout`` in inference, which returns its input and a mask of ones."""
     training = node.known(2)
     ratio = node.known(1)
     if training is not None and training.any() and (ratio is None or ratio.any()):
@@ -202,7 +221,7 @@ def _dropout(node: Node) -> list[Any]:
 
 
 def _array_features(node: Node) -> Any:
-    """Columns of the last axis; the second input names them."""
+    """``ArrayFeatureExtractor``: columns of the last axis, which the second input numbers."""
     x, places = node[0], op.reshape(node[1], [-1])
     taken = op.take(x, places, len(shape_of(x)) - 1)
     return op.reshape(taken, [1, -1]) if len(shape_of(x)) == 1 else taken

@@ -1,4 +1,4 @@
-"""Fourier transforms of ONNX as products with a matrix of sines and cosines."""
+"""Fourier transforms of ONNX, as products with a matrix of sines and cosines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _AXIS_SINCE = 20
 
 
 def _forward(length: int, parts: int, *, onesided: bool, sign: float) -> NDArray[Any]:
-    """Input's place and part by output's place and part: real, imaginary."""
+    """The matrix of a transform. Rows are input samples by part, columns outputs by part.
+
+    The parts of a number are real and imaginary.
+    """
     out = length // 2 + 1 if onesided else length
     angles = sign * 2 * np.pi * np.outer(np.arange(length), np.arange(out)) / length
     real = np.stack([np.cos(angles), np.sin(angles)], -1)
@@ -27,7 +30,10 @@ def _forward(length: int, parts: int, *, onesided: bool, sign: float) -> NDArray
 
 
 def _to_real(length: int) -> NDArray[Any]:
-    """The real signal of one half of its frequencies; the other half mirrors it."""
+    """The matrix from one half of a real signal's frequencies to the signal.
+
+    The other half of the frequencies mirrors the first.
+    """
     count = length // 2 + 1
     angles = 2 * np.pi * np.outer(np.arange(count), np.arange(length)) / length
     weights = np.full([count, 1], 2.0)
@@ -41,7 +47,7 @@ def _to_real(length: int) -> NDArray[Any]:
 def _transformed(
     node: Node, signal: Any, axis: int, length: int | None, *, inverse: bool, onesided: bool
 ) -> Any:
-    """A Fourier transform along an axis; the last one has a number's parts."""
+    """A Fourier transform along an axis. The last axis holds the real and the imaginary part."""
     emit, shape = node.emit, shape_of(signal)
     parts, rank = shape[-1], len(shape)
     to_real = inverse and onesided

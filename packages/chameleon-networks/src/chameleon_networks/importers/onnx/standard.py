@@ -1,4 +1,4 @@
-"""Operators as the standard has them: attributes that are left out, and bodies of functions."""
+"""The definitions of operators in the ONNX standard: default attributes, and function bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STANDARD = frozenset({"", "ai.onnx"})
 
 
 def schema_of(node: Any, domain: str, opset: int) -> Any | None:
-    """An operator's description in a version of the standard, or None."""
+    """The schema of an operator in a version of the standard. None if there is no such operator."""
     try:
         return onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
@@ -23,7 +23,7 @@ def schema_of(node: Any, domain: str, opset: int) -> Any | None:
 
 
 def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
-    """A node's attributes by name, with the standard's values of those that it leaves out."""
+    """A node's attributes by name, with the standard's defaults for missing ones."""
     found = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():
@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
 
 
 def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The function that the standard defines an operator with, or None."""
+    """The function with which the standard defines a node's operator. None if it has none."""
     if schema is None:
         return None
     if schema.has_function:
@@ -79,7 +79,7 @@ def _type_of(value: Value) -> Any:
 
 
 def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
-    """A node of a function with the caller's attributes where it refers to them."""
+    """A copy of a function's node in which references to attributes have the caller's values."""
     made = onnx.NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]
@@ -100,7 +100,7 @@ def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
 
 
 def as_cast(node: Any, kind: str) -> Any:
-    """A ``CastLike`` as a ``Cast`` to a type: one of constants is computed."""
+    """Rewrite a ``CastLike`` node as a ``Cast`` to a dtype, so that it folds if constant."""
     cast = onnx.NodeProto()
     cast.CopyFrom(node)
     cast.op_type = "Cast"

@@ -1,4 +1,4 @@
-"""Steps of training that a network of ONNX may have: what optimizers make of gradients."""
+"""Training steps in an ONNX network: the update of tensors by optimizers, given gradients."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ def _plus(node: Node, number: float, value: Any) -> Any:
 
 
 def _mixed(node: Node, share: str, state: Any, change: Any) -> Any:
-    """A moving mean, of which a share is the old one."""
+    """A moving average. The attribute ``share`` is the weight of the old value."""
     old = float(node.attributes[share])
     return node.emit(op.add(_times(node, old, state), _times(node, 1 - old, change)))
 
 
 def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
-    """A step of every tensor of an optimizer: those, their gradients, then its states."""
+    """A converter that applies an optimizer's step to all of its tensors.
+
+    The inputs are the tensors, then their gradients, then the optimizer's states.
+    """
 
     def convert(node: Node) -> list[Any]:
         rate, turn, *tensors = node.inputs

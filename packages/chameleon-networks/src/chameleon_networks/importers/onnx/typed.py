@@ -1,7 +1,7 @@
-"""Tensors of types that kernels do not compute in: half precision, 8 and fewer bits.
+"""Tensors of dtypes that kernels do not compute in: half precision, and 8 bits or fewer.
 
-Such a tensor stands as one of float32, or of 8-bit integers, with the same values. Rounding to its
-type happens where the network casts to it, as ``Cast`` and ``QuantizeLinear`` do, and at outputs.
+Such a tensor is held as float32, or as 8-bit integers, with the same values. Values are rounded to
+the dtype where the network casts to it, as ``Cast`` and ``QuantizeLinear`` do, and at outputs.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ TYPES = frozenset((*HALVES, *INTEGERS, *_FLOATS))
 
 @attrs.frozen(eq=False)
 class Typed:
-    """A tensor of another type than that of the expression that stands for it.
+    """A tensor that represents another dtype than that of its Relax expression.
 
     Attributes:
-        value: the expression.
-        kind: the name of the type.
+        value: The Relax expression, in float32 or in 8-bit integers.
+        kind: The name of the dtype that the tensor represents.
     """
 
     value: Any
@@ -55,20 +55,21 @@ class Typed:
 
 
 def stand_in(kind: str) -> str:
-    """The type of what stands for a type."""
+    """The dtype in which a tensor of dtype ``kind`` is held while the network computes."""
     return INTEGERS.get(kind, "float32") if kind in TYPES else kind
 
 
 def interface(kind: str) -> str:
-    """The type of a network's inputs and outputs of a type; 8 bits are as they are in memory.
+    """The dtype that an input or output of dtype ``kind`` has in the compiled network.
 
-    TVM's own bfloat16 ends the process on CPUs.
+    Floats of 8 bits or fewer are passed as their bytes (uint8). bfloat16 is passed as float32,
+    since TVM's bfloat16 crashes the process on CPUs.
     """
     return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else stand_in(kind)
 
 
 def to_interface(array: NDArray[Any]) -> NDArray[Any]:
-    """An array as a network takes it."""
+    """Convert an input array to the dtype that the compiled network takes."""
     kind = array.dtype.name
     if kind in _FLOATS:
         return array.view(np.uint8)
@@ -76,14 +77,14 @@ def to_interface(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
-    """An array of a type, of what a network gives."""
+    """Convert an output array of the compiled network to dtype ``kind``."""
     if kind in _FLOATS:
         return array.view(np.dtype(kind))
     return array.astype(np.dtype(kind), copy=False)
 
 
 def read(builder: Any, value: Any, kind: str) -> Typed:
-    """The tensor that stands for an input of the network."""
+    """Convert a network's input to the tensor that the network computes with."""
     emit = builder.emit
     if kind == FLOAT16:
         value = emit(op.astype(value, "float32"))
@@ -96,7 +97,7 @@ def read(builder: Any, value: Any, kind: str) -> Typed:
 
 
 def written(builder: Any, given: Typed) -> Any:
-    """An output of the network, of what stands for it."""
+    """Convert a tensor that the network computed to the dtype of the network's output."""
     if given.kind == FLOAT16:
         return builder.emit(op.astype(given.value, FLOAT16))
     if given.kind in _FLOATS:
@@ -107,14 +108,15 @@ def written(builder: Any, given: Typed) -> Any:
 def rounded(
     builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
 ) -> Typed:
-    """Numbers rounded to a type.
+    """Round a tensor to a dtype.
 
     Args:
-        builder: a ``BlockBuilder`` in a block.
-        value: of float32, or of any integer type.
-        kind: the type.
-        saturate: whether what is too large becomes the largest number.
-        mode: ``nearest``, ``up`` or ``down``; halves go to the even code.
+        builder: A ``BlockBuilder`` that is inside a block.
+        value: A tensor of float32 or of an integer dtype.
+        kind: The dtype to round to.
+        saturate: Whether numbers that are too large become the largest number of the dtype.
+        mode: ``nearest``, ``up`` or ``down``. With ``nearest``, a number half-way between two goes
+            to the one with the even code.
     """
     if kind in INTEGERS:
         return Typed(_wrapped(builder, value, kind), kind)
@@ -138,7 +140,7 @@ def _half(builder: Any, value: Any, kind: StorageType) -> Any:
 
 
 def _wrapped(builder: Any, value: Any, kind: str) -> Any:
-    """The lowest bits of integers, with their sign."""
+    """Keep the lowest bits of integers, and extend their sign."""
     emit = builder.emit
     mask = (1 << int(kind[-1])) - 1
     low = emit(op.bitwise_and(emit(op.astype(value, "int32")), relax.const(mask, "int32")))
@@ -150,7 +152,7 @@ def _wrapped(builder: Any, value: Any, kind: str) -> Any:
 
 @cache
 def _values(kind: str) -> NDArray[Any]:
-    """The number of each code."""
+    """The number that each code of a dtype stands for."""
     count = 16 if kind.startswith("float4") else 256
     with np.errstate(all="ignore"):
         return np.arange(count, dtype=np.uint8).view(np.dtype(kind)).astype(np.float64)
@@ -165,10 +167,10 @@ def _looked_up(
     mode: str = "nearest",
     codes: bool = False,
 ) -> Any:
-    """The numbers of a type that are nearest to others, or their codes.
+    """Round a tensor to the nearest numbers of a dtype, or to the codes of these numbers.
 
-    How many of the thresholds between a type's numbers are no larger than a number tells which of
-    them it becomes.
+    Thresholds lie between the dtype's numbers. The count of thresholds that do not exceed a value
+    is the index of the number that the value becomes.
     """
     emit = builder.emit
     numbers, thresholds, table, nan = _steps(kind, saturate, mode, codes)
@@ -196,7 +198,11 @@ def _looked_up(
 def _steps(
     kind: str, saturate: bool, mode: str, codes: bool
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
-    """A type's numbers by code; thresholds; what is between these; and what NaN becomes."""
+    """Tables for ``_looked_up``.
+
+    Returns:
+        The number of each code, the thresholds, the result between thresholds, and that of NaN.
+    """
     numbers = _values(kind)
     order = [c for c in np.argsort(numbers, kind="stable").tolist() if np.isfinite(numbers[c])]
     order = [c for c in order if numbers[c] != 0 or not np.signbit(numbers[c])]

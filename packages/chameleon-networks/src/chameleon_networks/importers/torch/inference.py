@@ -1,4 +1,4 @@
-"""Networks of torch made ready for inference: weights, mode, and nothing random."""
+"""Prepares torch networks for inference: weights, evaluation mode, and no random numbers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _SHOWN = 3
 
 
 def initialise(network: Any, seed: int = 0) -> Any:
-    """Fill a network with random weights and put it into inference mode.
+    """Fill a network with random weights, and put it into evaluation mode.
 
-    Weights are scaled by their fan-in (He et al. 2015) and normalisation layers get statistics of
-    their own. So outputs neither vanish nor explode, and a wrong kernel anywhere in the network
-    shows at its end.
+    Weights are scaled by their fan-in (He et al. 2015), and normalization layers get random
+    statistics. So outputs neither vanish nor explode, and a wrong kernel anywhere in the network
+    changes the outputs.
 
     Args:
-        network: changed in place.
-        seed: of a generator of its own; torch's global one is left alone.
+        network: A torch module, which is changed in place.
+        seed: The seed of a separate generator. torch's global generator is not used.
     """
     torch = importlib.import_module("torch")
     generator = torch.Generator().manual_seed(seed)
@@ -55,10 +55,10 @@ def _fill(module: Any, generator: Any) -> None:
 
 
 def evaluated(network: Any) -> Any:
-    """A network that is evaluated, not trained; says so if that changes its answers.
+    """Put a network into evaluation mode. Logs a warning if that changes the network's outputs.
 
     Args:
-        network: a torch module, changed in place.
+        network: A torch module, which is changed in place.
     """
     changed = [name for name, module in network.named_modules() if _trains_otherwise(module)]
     if changed:
@@ -76,7 +76,7 @@ def evaluated(network: Any) -> Any:
 
 
 def _trains_otherwise(module: Any) -> bool:
-    """Whether a module is in training mode and computes otherwise in it than in evaluation."""
+    """Whether a module is in training mode and would compute something else in evaluation mode."""
     nn = importlib.import_module("torch").nn
     drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0  # noqa: SLF001
     # Attentions and recurrent layers call so what they leave out themselves.
@@ -87,10 +87,10 @@ def _trains_otherwise(module: Any) -> bool:
 
 
 def without_dropout(program: Any) -> Any:
-    """The program with dropout that was exported for training left out, which is said.
+    """Switch off dropout that was exported in training mode, and log a warning if there was any.
 
     Args:
-        program: a ``torch.export.ExportedProgram``, changed in place.
+        program: A ``torch.export.ExportedProgram``, which is changed in place.
     """
     found = [node for node in program.graph.nodes if _drops(node)]
     for node in found:
@@ -113,13 +113,13 @@ def without_dropout(program: Any) -> Any:
 
 
 def without_chance(program: Any) -> Any:
-    """The program, if it computes the same each time.
+    """Return a program, after checking that it draws no random numbers.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
+        program: A ``torch.export.ExportedProgram``.
 
     Raises:
-        ConfigError: it draws random numbers; says where.
+        ConfigError: The program draws random numbers. The message names the operator.
     """
     for node in program.graph.nodes:
         if node.op == "call_function" and _draws(node):
@@ -132,7 +132,7 @@ def without_chance(program: Any) -> Any:
 
 
 def _draws(node: Any) -> bool:
-    """Whether an operator draws random numbers, as dropout does not unless it is for training."""
+    """Whether an operator draws random numbers. Dropout does so only in training mode."""
     torch = importlib.import_module("torch")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
@@ -147,7 +147,7 @@ def _draws(node: Any) -> bool:
 
 
 def _drops(node: Any) -> bool:
-    """Whether an operator leaves out numbers at random, beside what it computes or alone."""
+    """Whether an operator drops numbers at random, as dropout or as attention with dropout."""
     if node.op != "call_function" or not _draws(node):
         return False
     named = {"dropout", "dropout_p"} & {*_argument_names(node)}

@@ -1,4 +1,4 @@
-"""Networks of torch as exported programs: built in, of the user's, or saved; in any shapes."""
+"""Torch networks as exported programs: builtin, from a user's function, or saved; in any shape."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Export = Callable[[tuple[Any, ...], Keywords], Any]
 
 @attrs.frozen(kw_only=True, eq=False)
 class ExampleProgram:
-    """A network as torch exports it for its example inputs, and for others.
+    """A network that torch exported for example inputs, and can export for other inputs.
 
     Attributes:
-        program: the ``torch.export.ExportedProgram`` for those.
-        export: exports the network with other inputs.
-        owner: the network, for errors.
-        saved: whether a file holds the program, and nothing else is there of the network.
+        program: The ``torch.export.ExportedProgram`` for the example inputs.
+        export: A function that exports the network for other inputs.
+        owner: A name of the network for messages, such as its source.
+        saved: Whether the program was loaded from a file, without the module that it was made from.
     """
 
     program: Any
@@ -47,10 +47,12 @@ class ExampleProgram:
     saved: bool = False
 
     def in_shapes(self, shapes: Shapes) -> Any:
-        """The program for inputs of some shapes by name, the others as in the example.
+        """Export the program for the given input shapes, by input name.
+
+        Inputs that are not named keep the shapes of the example.
 
         Raises:
-            ConfigError: there are no such inputs, or the network draws random numbers.
+            ConfigError: An input does not exist, or the network draws random numbers.
         """
         if self.saved:
             check_saved(self.program, shapes, self.owner)
@@ -59,12 +61,12 @@ class ExampleProgram:
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
-    """A built-in network with random weights.
+    """Make a builtin network with random weights.
 
     Args:
-        name: a key of ``NETWORKS``.
-        batch: samples per inference.
-        dtype: of weights and images.
+        name: A key of ``NETWORKS``.
+        batch: Number of samples per inference.
+        dtype: The dtype of weights and images.
     """
     torch = _torch()
     record = NETWORKS[name]
@@ -81,13 +83,13 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
 
 
 def exported(source: str) -> ExampleProgram:
-    """The program of a user's function that returns a module and example inputs.
+    """Export the network of a user's function that returns a module and example inputs.
 
     Args:
         source: ``path.py:function`` or ``package.module:function``.
 
     Raises:
-        ConfigError: there is no such function, it fails, or torch cannot export its network.
+        ConfigError: The function does not exist or fails, or torch cannot export its network.
     """
     torch = _torch()
     made = _made(source)
@@ -107,21 +109,21 @@ def exported(source: str) -> ExampleProgram:
 
 
 def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
-    """The program of a torch module for example inputs.
+    """Export a torch module for example inputs.
 
     Args:
-        network: the module, which is evaluated.
-        inputs: a tensor, a sequence, a mapping, or a pair of a sequence and a mapping.
-        owner: the network, for errors.
+        network: The module, in evaluation mode.
+        inputs: A tensor, a sequence, a mapping, or a pair of a sequence and a mapping.
+        owner: A name of the network for messages.
 
     Raises:
-        ConfigError: torch cannot export it.
+        ConfigError: torch cannot export the module.
     """
     return _exported(network, *_arguments(inputs), owner)
 
 
 def _check_float(network: Any, source: str) -> None:
-    """See that a network is one of modules in Python that compute with floats."""
+    """Check that a network consists of Python modules that compute in floating point."""
     if isinstance(network, _torch().jit.ScriptModule):
         raise ConfigError(
             f"{source} returned a TorchScript module, which torch does not export",
@@ -157,7 +159,7 @@ def _exported(
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
-    """Example inputs by place and by name: a tensor, a sequence, a mapping, or a pair of both."""
+    """Split example inputs into positional and keyword arguments."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if not isinstance(inputs, tuple | list):
@@ -173,7 +175,7 @@ _ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
 
 
 def _unexportable(error: Exception) -> str:
-    """Where the code is that torch refuses, and what to do about it."""
+    """A hint that shows the code that torch cannot export, and how to solve the problem."""
     lines = [line.strip() for line in str(error).splitlines()]
     frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
     written = ""
@@ -192,10 +194,10 @@ def _unexportable(error: Exception) -> str:
 
 
 def loaded(file: str) -> ExampleProgram:
-    """A program saved by ``torch.export.save``.
+    """Load a program that ``torch.export.save`` wrote.
 
     Raises:
-        ConfigError: the file is none.
+        ConfigError: The file holds no such program.
     """
     program = _loaded(file)
 
@@ -233,10 +235,10 @@ def _load(file: str) -> Any:
 
 
 def keep_program(program: Any, file: str) -> bool:
-    """Write a program into a file for other processes of ours.
+    """Write a program into a file, from which other processes of Chameleon read it.
 
     Returns:
-        Whether torch can write it, which it cannot of all: they export the network themselves then.
+        Whether torch could write the program. If not, the other processes export it themselves.
     """
     try:
         with torch_messages_held_back():
@@ -248,9 +250,9 @@ def keep_program(program: Any, file: str) -> bool:
 
 
 def recalled_program(file: str) -> Any:
-    """A program that another process has kept; None if this one cannot read it.
+    """Read a program that another process wrote. None if this process cannot read it.
 
-    It may hold a type of outputs that only the user's module makes known to torch.
+    For example, the program may have outputs of a type that only the user's module registers.
     """
     try:
         with torch_messages_held_back():
@@ -285,7 +287,7 @@ def _torch() -> Any:
 
 @contextlib.contextmanager
 def torch_messages_held_back() -> Iterator[None]:
-    """Hold back all that torch logs and prints.
+    """A context manager that holds back all messages that torch logs and prints inside it.
 
     Without an exception, the messages appear at the end. Otherwise they become a note of the
     exception, which a traceback shows.
@@ -312,10 +314,10 @@ def torch_messages_held_back() -> Iterator[None]:
 
 
 class _HeldBack(logging.Handler):
-    """Takes the place of a logger's handlers and keeps its records.
+    """Replaces the handlers of a logger, and keeps the records.
 
     Args:
-        logger: one with handlers.
+        logger: A logger that has handlers.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -329,19 +331,19 @@ class _HeldBack(logging.Handler):
         self.records.append(record)
 
     def tell(self) -> None:
-        """Give the records to those whose place this one took."""
+        """Pass the kept records to the original handlers."""
         for record in self.records:
             for handler in self._handlers:
                 if record.levelno >= handler.level:
                     handler.handle(record)
 
     def release(self) -> None:
-        """Give the others their place back."""
+        """Restore the original handlers."""
         self._logger.handlers = self._handlers
 
 
 def _torch_loggers() -> list[logging.Logger]:
-    """Those of torch that have handlers."""
+    """The loggers of torch that have handlers."""
     return [
         logger
         for name, logger in logging.root.manager.loggerDict.items()
@@ -352,19 +354,19 @@ def _torch_loggers() -> list[logging.Logger]:
 
 
 def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
-    """The program of the same network for inputs of the shapes asked for.
+    """Export the program of a network for inputs of given shapes.
 
-    An example is cropped, or repeated from its start, along each axis, so that the ids in it stay
-    valid ones.
+    The example inputs are cropped along each axis, or repeated from their start. So ids in an
+    example stay valid.
 
     Args:
-        program: the ``torch.export.ExportedProgram`` for the example inputs.
-        shapes: of inputs by name.
-        export: exports the network with other inputs.
-        owner: the network, for errors.
+        program: The ``torch.export.ExportedProgram`` for the example inputs.
+        shapes: The shapes of inputs, by name.
+        export: A function that exports the network for other inputs.
+        owner: A name of the network for messages.
 
     Raises:
-        ConfigError: it has no such input, or one of another rank; or ``export`` raises it.
+        ConfigError: The network has no such input, an input has another rank, or ``export`` fails.
     """
     tree = importlib.import_module("torch.utils._pytree")
     leaves, structure = tree.tree_flatten(program.example_inputs)
@@ -382,7 +384,7 @@ def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any
 
 
 def input_tensors(program: Any) -> Keywords:
-    """The tensors among a program's example inputs by name, in the order of its placeholders."""
+    """The tensors among a program's example inputs, by name and in the order of the arguments."""
     torch = importlib.import_module("torch")
     tree = importlib.import_module("torch.utils._pytree")
     names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
@@ -418,15 +420,15 @@ def _resized(example: Any, shape: Sequence[int]) -> Any:
 
 
 def check_saved(program: Any, shapes: Shapes, file: str) -> None:
-    """See that a saved program takes inputs of other shapes.
+    """Check that a saved program takes inputs of other shapes.
 
     Args:
-        program: the ``torch.export.ExportedProgram`` of the file.
-        shapes: of inputs by name.
-        file: the file.
+        program: The ``torch.export.ExportedProgram`` of the file.
+        shapes: The shapes of inputs, by name.
+        file: The path of the file, for messages.
 
     Raises:
-        ConfigError: it was exported for one shape alone.
+        ConfigError: The program was exported for another extent of an axis only.
     """
     for node in program.graph.nodes:
         asked = shapes.get(node.name) if node.op == "placeholder" else None

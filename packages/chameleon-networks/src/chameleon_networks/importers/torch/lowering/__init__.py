@@ -1,1 +1,1 @@
-"""Additions to TVM's importer of PyTorch programs; each module needs torch and TVM."""
+"""Additions to TVM's importer of torch programs. Each module imports torch and TVM."""

@@ -1,4 +1,4 @@
-"""Arithmetic and reductions of torch that TVM's importer lacks, or reads with another meaning."""
+"""Converters of torch's arithmetic and reductions that TVM's importer lacks or misreads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _scaled_sum(operator: Any, call: Call) -> Any:
 
 
 def _promoted(operator: Any, call: Call) -> Any:
-    """An operator on two operands of the result's type, as of an integer and a fraction."""
+    """An operator on two operands that are converted to the result's dtype first."""
     return call.emit(operator(*call.operands(2)))
 
 
 def _power(call: Call) -> Any:
-    """``pow`` of two numbers that are promoted; TVM has it of floats alone."""
+    """``pow`` of two operands in the result's dtype; integers are computed in float64."""
     computed = "float64" if "int" in call.dtype else call.dtype
     made = call.emit(relax.op.power(*call.operands(2, computed)))
     if computed == call.dtype:
@@ -36,13 +36,13 @@ def _power(call: Call) -> Any:
 
 
 def _power_of_tensor(call: Call) -> Any:
-    """``pow`` with a number as exponent, which may make floats of integers."""
+    """``pow`` with a number as exponent, whose result is floating-point for some integers."""
     same = str(call.value(0).ty.dtype) == call.dtype
     return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no other way in
 
 
 def _rounded_quotient(call: Call) -> Any:
-    """``div``, whose quotient is a float, and with ``rounding_mode``, where C's truncates."""
+    """``div``, whose quotient is a float, with ``rounding_mode`` ``floor``, ``trunc`` or None."""
     mode = call.node.kwargs.get("rounding_mode")
     if mode == "floor":
         return _promoted(relax.op.floor_divide, call)
@@ -52,7 +52,7 @@ def _rounded_quotient(call: Call) -> Any:
 
 
 def _product(call: Call) -> Any:
-    """A matrix product in the type of its result; the importer's is float32 always."""
+    """A matrix product in the result's dtype; TVM's importer always computes float32."""
     return _promoted(partial(relax.op.matmul, out_dtype=call.dtype), call)
 
 
@@ -71,7 +71,7 @@ def _product_and_sum(call: Call) -> Any:
 
 
 def _clamped(call: Call) -> Any:
-    """``clamp``; the importer's bounds are infinities, which integers do not have."""
+    """``clamp``; TVM's importer uses infinite bounds, which integers do not have."""
     [x] = call.operands(1)
     low, high = call.given(1, "min"), call.given(2, "max")
     if "int" not in call.dtype and all(
@@ -87,13 +87,13 @@ def _clamped(call: Call) -> Any:
 
 
 def _extreme(operator: Any, call: Call) -> Any:
-    """``amax`` and ``amin``; no axes are all axes."""
+    """``amax`` and ``amin``, along all axes if no axes are given."""
     axes, keep = call.given(1, "dim", None) or None, bool(call.given(2, "keepdim", False))
     return call.emit(operator(call.value(0), axes, keep))
 
 
 def _any(call: Call) -> Any:
-    """``any`` of numbers of any type, which is a bool but for bytes."""
+    """``any`` of a tensor of any dtype; the result is bool, or uint8 for uint8."""
     axes, keep = call.given(1, "dim", None), bool(call.given(2, "keepdim", False))
     axes = None if axes == [] else axes
     bits = call.emit(relax.op.astype(call.tensor(call.node.args[0], "bool"), INT8))
@@ -101,7 +101,7 @@ def _any(call: Call) -> Any:
 
 
 def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
-    """``max.dim`` and ``min.dim``: the number, and where it was."""
+    """``max.dim`` and ``min.dim``: the extreme number, and its index."""
     axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
     found = (call.emit(one(call.value(0), axis, keep)) for one in (operator, place))
     return call.emit(relax.Tuple(list(found)))
@@ -114,19 +114,19 @@ def _along(operator: Any, call: Call) -> Any:
 
 
 def _choice(call: Call) -> Any:
-    """``where`` of two operands that are promoted."""
+    """``where`` with two operands that are converted to the result's dtype."""
     condition = call.tensor(call.node.args[0], "bool")
     chosen = (call.tensor(operand, call.dtype) for operand in call.node.args[1:3])
     return call.emit(relax.op.where(condition, *chosen))
 
 
 def _cumulative(operator: Any, call: Call) -> Any:
-    """``cumsum`` and ``cumprod``, in the type of their result: int64 for integers."""
+    """``cumsum`` and ``cumprod`` in the result's dtype, which is int64 for integers."""
     return call.emit(operator(*call.operands(1), call.given(1, "dim"), call.dtype))
 
 
 def _group_norm(call: Call) -> Any:
-    """``native_group_norm``, without scale and shift too."""
+    """``native_group_norm``, also without scale and shift."""
     x = call.value(0)
     channels, groups, epsilon = (call.node.args[place] for place in (4, 6, 7))
     gamma, beta = (

@@ -1,6 +1,6 @@
-"""A torch program without complex numbers: each becomes a pair of real numbers.
+"""Rewrites a torch program without complex numbers: each becomes a pair of real numbers.
 
-TVM has no complex types. Three kinds of networks use complex numbers between real inputs and
+TVM has no complex dtypes. Three kinds of networks use complex numbers between real inputs and
 outputs. They are rotary embeddings with ``view_as_complex`` (Su et al. 2021, section 3.2.1),
 spectrograms, and mixing by Fourier transforms (Lee-Thorp et al. 2022).
 """
@@ -30,14 +30,14 @@ LONGEST = 2048
 def complex_to_complex(
     given: Pair, shape: Sequence[int], axes: Sequence[int], mode: int, *, forward: bool
 ) -> Pair:
-    """``torch.fft.fftn``, or ``ifftn``.
+    """``torch.fft.fftn`` or ``ifftn`` of a pair of real tensors.
 
     Args:
-        given: of the shape.
-        shape: its extents.
-        axes: to transform along.
-        mode: how it is normalised; see ``_scaled``.
-        forward: whether angles are negative.
+        given: The real and imaginary part of the tensor to transform.
+        shape: The shape of the tensor.
+        axes: The axes to transform along.
+        mode: The kind of normalization, as for ``_scaled``.
+        forward: Whether the angles are negative, as in ``fftn``.
     """
     for axis in axes:
         given = _along(given, len(shape), axis, _matrix(given, shape[axis], forward=forward))
@@ -47,7 +47,15 @@ def complex_to_complex(
 def real_to_complex(
     given: Any, shape: Sequence[int], axes: Sequence[int], mode: int, *, onesided: bool
 ) -> Pair:
-    """``torch.fft.rfftn``: the last of the axes first, of which half is kept if ``onesided``."""
+    """``torch.fft.rfftn``. It transforms the last of the axes first.
+
+    Args:
+        given: The real tensor to transform.
+        shape: The shape of the tensor.
+        axes: The axes to transform along.
+        mode: The kind of normalization, as for ``_scaled``.
+        onesided: Whether to keep only the first half of the last of the axes.
+    """
     *others, last = axes
     extent = shape[last]
     kept = extent // 2 + 1 if onesided else extent
@@ -63,11 +71,12 @@ def complex_to_real(
     """``torch.fft.irfftn``.
 
     Args:
-        given: half of what is symmetric along the last one of the axes.
-        shape: its extents.
-        axes: to transform along.
-        mode: how it is normalised; see ``_scaled``.
-        extent: of the result along the last one of the axes.
+        given: The tensor to transform: one half of it along the last of the axes, where the other
+            half is its mirror image.
+        shape: The shape of the tensor.
+        axes: The axes to transform along.
+        mode: The kind of normalization, as for ``_scaled``.
+        extent: The extent of the result along the last of the axes.
     """
     *others, last = axes
     given = complex_to_complex(given, shape, others, 0, forward=False)
@@ -89,14 +98,14 @@ def complex_to_real(
 
 
 def _scaled(given: Pair, extents: Sequence[int], mode: int) -> Pair:
-    """Normalised as torch numbers the ways to: not, by the root of all extents, or by them."""
+    """Normalize a transform of n numbers: mode 0 does nothing, 1 divides by sqrt(n), 2 by n."""
     count = math.prod(extents)
     factor = (1.0, 1.0 / math.sqrt(count), 1.0 / count)[mode]
     return given * Pair(factor)
 
 
 def _along(given: Pair, rank: int, axis: int, matrix: Pair) -> Pair:
-    """The product of an axis with a matrix."""
+    """Multiply a tensor by a matrix along one axis."""
     axis %= rank
     there = [*(one for one in range(rank) if one != axis), axis]
     back = [there.index(one) for one in range(rank)]
@@ -108,10 +117,10 @@ def _along(given: Pair, rank: int, axis: int, matrix: Pair) -> Pair:
 def _matrix(
     beside: Pair, extent: int, *, forward: bool, rows: int | None = None, columns: int | None = None
 ) -> Pair:
-    """``exp(-2 pi i r c / extent)`` for rows r and columns c, or its conjugate.
+    """The matrix ``exp(-2 pi i r c / extent)`` of rows r, columns c; conjugated if not ``forward``.
 
     Raises:
-        ConfigError: it would be very large.
+        ConfigError: ``extent`` is larger than ``LONGEST``.
     """
     if extent > LONGEST:
         raise ConfigError(
@@ -130,7 +139,7 @@ def _matrix(
 
 
 def _indices(beside: Pair, count: int) -> Any:
-    """0, 1, ... as a tensor, in the graph that something is in."""
+    """The tensor 0, 1, ..., ``count - 1``, in the graph that ``beside`` belongs to."""
     some = next(one for one in (beside.real, beside.imaginary) if not isinstance(one, int | float))
     node = some.tracer.create_node("call_function", _ATEN.arange.start_step, (0, count, 1), {})
     return type(some)(node, some.tracer)
@@ -148,19 +157,19 @@ Value = Any
 
 
 def is_complex(node: Any) -> bool:
-    """Whether what a node of a program gives is complex, or some of it."""
+    """Whether a node of a program has a complex result."""
     values = node.meta.get("val")
     several = values if isinstance(values, list | tuple) else [values]
     return any(getattr(one, "dtype", None) in REAL for one in several)
 
 
 def by_parts(at: Proxy, arguments: Any, keywords: Any) -> Pair | list[Pair]:
-    """A linear operator of each part; one of ``BY_PARTS``.
+    """Apply a linear operator of ``BY_PARTS`` to the real and the imaginary part.
 
     Args:
-        at: the node.
-        arguments: its own, with pairs for complex ones.
-        keywords: the same.
+        at: The operator's node.
+        arguments: The node's arguments, with a ``Pair`` for each complex one.
+        keywords: The node's keyword arguments, likewise.
     """
 
     def part(which: int) -> Any:
@@ -177,20 +186,20 @@ def by_parts(at: Proxy, arguments: Any, keywords: Any) -> Pair | list[Pair]:
 
 
 def _mapped(values: Any, function: Callable[[Any], Any]) -> Any:
-    """Values with a function applied to those in lists and tuples, too."""
+    """Apply a function to a value, or to each item of nested lists and tuples."""
     if isinstance(values, list | tuple):
         return [_mapped(one, function) for one in values]
     return function(values)
 
 
 def _joined(at: Proxy, parts: Sequence[Any], axis: int = 0) -> Pair:
-    """``cat`` or ``stack``, of which some may be real."""
+    """``cat`` or ``stack`` of tensors of which some may be real."""
     both = [Pair.of(one).tensors() for one in parts]
     return Pair(*(at.node.target(list(part), axis) for part in zip(*both, strict=True)))
 
 
 def _replaced(at: Proxy, one: Any, two: Any, *rest: Any) -> Pair:
-    """Numbers of one with those of another in some places."""
+    """``copy``, ``slice_scatter`` or ``select_scatter``: writes one tensor into another."""
     both = zip(Pair.of(one).tensors(), Pair.of(two).tensors(), strict=True)
     return Pair(*(at.node.target(*parts, *rest) for parts in both))
 
@@ -243,7 +252,7 @@ _MOST_FACTORS = 8
 
 
 def _converted(at: Proxy, one: Any, *, dtype: Any = None, **others: Any) -> Value:
-    """Between types of complex numbers, or from or to real ones."""
+    """Convert between complex dtypes, or from or to a real dtype."""
 
     def to(part: Any) -> Any:
         return _ATEN._to_copy.default(part, dtype=dtype, **others)  # noqa: SLF001 - its name
@@ -327,23 +336,24 @@ BY_PARTS = frozenset(
 
 
 def has_complex(program: Any) -> bool:
-    """Whether anything in a program is complex.
+    """Whether a node of a program has a complex result.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
+        program: A ``torch.export.ExportedProgram``.
     """
     return any(is_complex(node) for node in program.graph.nodes)
 
 
 def without_complex(program: Any) -> Any:
-    """The program with pairs of real numbers.
+    """Rewrite a program so that pairs of real numbers replace its complex numbers.
 
     Args:
-        program: a ``torch.export.ExportedProgram`` in core operators. It is changed; shapes and
-            types are noted in its graph again when it is decomposed once more.
+        program: A ``torch.export.ExportedProgram`` in core operators, which is changed. Decompose
+            it again afterwards, so that its graph has shapes and dtypes.
 
     Raises:
-        ConfigError: an input or output is complex, or an operator has no such form here.
+        ConfigError: An input or output is complex, or an operator on complex numbers is not
+            supported.
     """
     # Decomposing hands on mappings of the user's program, which others run beside this one.
     program._state_dict = dict(program.state_dict)  # noqa: SLF001 - it cannot be given otherwise
@@ -357,7 +367,7 @@ def without_complex(program: Any) -> Any:
 
 
 class _Tracer(GraphAppendingTracer):
-    """Says of every node it makes which module and line it is for."""
+    """Copies the module and line of the original node to each node that it creates."""
 
     def __init__(self, graph: Any) -> None:
         super().__init__(graph)
@@ -374,10 +384,10 @@ _ORIGIN = ("nn_module_stack", "stack_trace")
 
 
 class _Rewriting:
-    """Puts nodes on pairs before those on complex numbers.
+    """Inserts nodes on pairs of real numbers before the nodes on complex numbers.
 
     Attributes:
-        _made: of each node that was complex what stands for it.
+        _made: The pair, or list of pairs, that replaces each complex node.
     """
 
     def __init__(self, program: Any) -> None:
@@ -411,7 +421,7 @@ class _Rewriting:
                 self._made[node] = made
 
     def _stored_as_pairs(self, node: Any) -> None:
-        """Give a constant a last axis for its parts."""
+        """Store a complex constant as real numbers, with a last axis for the two parts."""
         signature = self._program.graph_signature
         known = {
             **signature.inputs_to_parameters,
@@ -454,7 +464,7 @@ class _Rewriting:
 
 
 def _real_types(keywords: Any) -> Any:
-    """Keywords with the types of parts in the place of complex ones."""
+    """Keyword arguments in which real dtypes replace complex ones."""
     return map_aggregate(
         keywords, lambda one: REAL.get(one, one) if isinstance(one, torch.dtype) else one
     )

@@ -1,16 +1,21 @@
-"""Operators of torch that are written with others before TVM reads a program."""
+"""Rewrites torch operators with simpler ones before TVM reads a program."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
+from inspect import signature
 from operator import getitem
 from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
-from torch._decomp import global_decomposition_table
+from torch._decomp import _core_aten_decompositions_post_autograd, global_decomposition_table
+from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
 from torch._higher_order_ops.effects import with_effects
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.export.decomp_utils import PRESERVED_ATEN_CIA_OPS
+from torch.export.exported_program import _decompose_exported_program
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks.importers.torch.lowering import (
@@ -32,31 +37,57 @@ _FIRST_ALONE = {
 
 
 def decomposed(program: Any, readable: Container[str]) -> Any:
-    """The program in torch's core operators, and in fewer of them than that where TVM lacks one.
+    """Decompose a program into torch's core operators, and further if no importer reads these.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
-        readable: names of the operators that TVM's importer and ours read.
+        program: A ``torch.export.ExportedProgram``.
+        readable: Names of the operators that TVM's importer and Chameleon's converters read.
     """
     if _sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
-    table = torch.export.default_decompositions()
-    table.update(DECOMPOSITIONS)
-    made = program.run_decompositions(table)
+    table = {**_core_aten_decompositions_post_autograd(), **DECOMPOSITIONS}
+    made = with_decompositions(program, table)
     if has_complex(made):
-        made = without_complex(made).run_decompositions(table)
+        made = with_decompositions(without_complex(made), table)
     while further := _further_decompositions(made, readable, table):
         table.update(further)
-        made = made.run_decompositions(table)
+        made = with_decompositions(made, table)
     without_empty_tensors(made)
     _drop_what_computes_nothing(made)
     return made
 
 
+def with_decompositions(program: Any, table: Mapping[Any, Callable[..., Any]]) -> Any:
+    """The result of ``program.run_decompositions`` with torch's decompositions and a table.
+
+    That method overrides every composite operator of torch, which takes a third of a second. All
+    but those of the table, and those that torch preserves, decompose alike without that.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``.
+        table: decompositions by operator, torch's core ones among them.
+    """
+    composite = dict.fromkeys(PRESERVED_ATEN_CIA_OPS, _special_op_to_preserve_cia)
+    composite |= {one: table[one] for one in table if _is_preservable_cia_op(one)}
+    others = {one: table[one] for one in table if one not in composite}
+    with unset_fake_temporarily():
+        return _decompose_exported_program(
+            program, cia_to_decomp=composite, python_decomp_table=others, **_KEYWORDS
+        )
+
+
+_KEYWORDS: dict[str, Any] = {
+    name: value
+    for name, value in {"joint_loss_index": None, "decompose_custom_triton_ops": False}.items()
+    if name in signature(_decompose_exported_program).parameters
+}
+"""Of programs without a backward pass; older versions of torch lack one of them."""
+
+
 def _further_decompositions(
     program: Any, readable: Container[str], table: Container[Any]
 ) -> dict[Any, Callable[..., Any]]:
-    """Decompositions of what nobody reads as it is in a program, most of them torch's own."""
+    """Decompositions of the operators in a program that cannot be read, mostly torch's own."""
     signature = program.graph_signature
     varying = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
     lacking = {
@@ -78,10 +109,10 @@ def _further_decompositions(
 
 
 def _drop_what_computes_nothing(program: Any) -> None:
-    """Leave out assertions, and inputs and outputs that are no tensors, as torch does here too.
+    """Remove assertions, and inputs and outputs that are no tensors.
 
     Raises:
-        ConfigError: no output is left.
+        ConfigError: No output is left.
     """
     signature, graph = program.graph_signature, program.graph_module.graph
     effects = [node for node in graph.nodes if node.target is with_effects]
@@ -110,7 +141,7 @@ def _drop_what_computes_nothing(program: Any) -> None:
 
 
 def _is_check(node: Any) -> bool:
-    """Whether a node only raises an error, or orders such nodes."""
+    """Whether a node only raises an error, or only orders nodes that do."""
     if node.target is getitem:
         return bool(node.args[0].target is with_effects and _is_check(node.args[0]))
     if node.target is with_effects:
@@ -120,12 +151,12 @@ def _is_check(node: Any) -> bool:
 
 
 def _uses_more(node: Any) -> bool:
-    """Whether anything reads another one of several results of a node than the first."""
+    """Whether a node reads another than the first of several results of ``node``."""
     return any(user.target is getitem and user.args[1] and user.users for user in node.users)
 
 
 def _is_nothing(spec: Any, checked: bool) -> bool:
-    """Whether an input or output is no tensor: a constant, or what orders checks alone."""
+    """Whether an input or output is no tensor: a constant, or a token that only orders checks."""
     token = checked and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
     return token or isinstance(spec.arg, ConstantArgument)
 
@@ -162,7 +193,7 @@ def _rrelu(
     _training: bool = False,
     _generator: Any = None,
 ) -> Any:
-    """Randomized leaky ReLU; in evaluation its slope is the mean of its bounds."""
+    """Randomized leaky ReLU in evaluation mode: its slope is the mean of its bounds."""
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
 
@@ -186,7 +217,7 @@ def _normalised_by_batch(  # noqa: PLR0917 - the operator's signature
     momentum: float,
     epsilon: float,
 ) -> Any:
-    """Batch normalisation as in training, by the statistics of what it normalises."""
+    """Batch normalization in training mode, by the statistics of the batch."""
     if not training:
         return NotImplemented
     axes = [0, *range(2, x.ndim)]
@@ -218,7 +249,7 @@ _NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": mat
 def _scattered(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """``scatter_reduce`` to means, or without the numbers that were there."""
+    """``scatter_reduce`` to means, or without the numbers of the input (``include_self=False``)."""
     if not x.is_floating_point() or (include_self and reduce != "mean"):
         return NotImplemented
     ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
@@ -245,13 +276,13 @@ def _apart(difference: Any, p: float) -> Any:
 
 
 def _selu(x: Any) -> Any:
-    """Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
+    """SELU: Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805
     return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
 
 
 def _pairs_apart(x: Any, p: float = 2.0) -> Any:
-    """``pdist``: the distances of the pairs of rows, each once."""
+    """``pdist``: the distance of each pair of rows, each pair once."""
     rows, others = torch.triu_indices(len(x), len(x), 1)
     return _apart(x[rows] - x[others], p)
 
@@ -259,7 +290,7 @@ def _pairs_apart(x: Any, p: float = 2.0) -> Any:
 def _reduced_by_index(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """``index_reduce``, whose index is of one axis."""
+    """``index_reduce``, whose index has one axis, as ``scatter_reduce``."""
     shape = [1] * x.ndim
     shape[dim] = -1
     where = index.reshape(shape).expand(source.shape)
@@ -300,7 +331,7 @@ def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
 
 
 def _negative(x: Any) -> Any:
-    """``signbit``, which zero may have; a NaN has none here."""
+    """``signbit``, which is also set for -0.0. For NaN, the result is always False."""
     return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
 
 
@@ -311,7 +342,7 @@ def _with_sign(x: Any, y: Any) -> Any:
 
 
 def _parts_of_number(x: Any) -> Any:
-    """``frexp``: a fraction from a half to one, and a power of two."""
+    """``frexp``: a fraction of magnitude 0.5 to 1, and a power of two."""
     some = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
     power = some.log2().floor() + 1
     fraction = some * torch.exp2(-power)
@@ -322,14 +353,14 @@ def _parts_of_number(x: Any) -> Any:
 
 
 def _angle(x: Any) -> Any:
-    """``angle`` of real numbers; complex ones are computed by their parts."""
+    """``angle`` of real numbers. Those of complex numbers are computed from their parts."""
     if x.is_complex():
         return NotImplemented
     return torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0))
 
 
 def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
-    """``histc``: how many numbers each of some equal intervals has; the last one has its end."""
+    """``histc``: counts of numbers in equal intervals, of which the last includes its end."""
     low, high = (x.min(), x.max()) if min == max else (min, max)
     if min == max:
         low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)

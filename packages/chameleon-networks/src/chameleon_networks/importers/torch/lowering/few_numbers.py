@@ -1,4 +1,4 @@
-"""Tensors of no numbers, and operators along an axis of a single one, which has none."""
+"""Handles torch tensors without elements, and operators along an axis of a scalar."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _UPDATES = {
 
 
 def without_empty_tensors(program: Any) -> None:
-    """Replace what is empty, and what is computed of empty tensors alone, by constants.
+    """Replace empty tensors, and results that only depend on empty tensors, by constants.
 
     Args:
-        program: a ``torch.export.ExportedProgram``, which is changed.
+        program: A ``torch.export.ExportedProgram``, which is changed.
     """
     graph = program.graph_module.graph
     for node in list(graph.nodes):
@@ -46,7 +46,10 @@ def without_empty_tensors(program: Any) -> None:
 
 
 def _replacement(graph: Any, node: Any) -> Any:
-    """What gives the same without an empty tensor; None if a node has none that matters."""
+    """A node with the same result as ``node`` that reads no empty tensor.
+
+    None if none is needed.
+    """
     result, value = node.meta["val"], _constant_value(node)
     if value is not None:
         arguments = list(result.shape), value
@@ -93,10 +96,10 @@ _AXES = {"dim", "dims"}
 
 
 def is_along_number(node: Any) -> bool:
-    """Whether a node is an operator along an axis of a tensor without axes.
+    """Whether a node is an operator along an axis, applied to a scalar tensor without axes.
 
     Args:
-        node: a call of ``torch.fx``.
+        node: A ``torch.fx`` node that calls an operator.
     """
     schema = getattr(node.target, "_schema", None)
     names = [] if schema is None else [argument.name for argument in schema.arguments]
@@ -110,12 +113,15 @@ def _is_number(node: Any) -> bool:
 
 
 def along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
-    """The results of a node, of which each number is converted as a vector of one.
+    """Convert a node with each scalar tensor replaced by a vector of one element.
 
     Args:
-        convert: converts the node.
-        node: one of ``is_along_number``.
-        importer: TVM's.
+        convert: A function that converts the node.
+        node: A node for which ``is_along_number`` is true.
+        importer: TVM's importer.
+
+    Returns:
+        The results of the node, in the shapes that the node has in torch.
     """
     emit, kept = importer.block_builder.emit, dict(importer.env)
     for argument in node.all_input_nodes:

@@ -1,4 +1,4 @@
-"""Resizing, sampling and pooling of images that TVM's importer lacks, or reads otherwise."""
+"""Converters of torch's resizing, sampling and pooling that TVM's importer lacks or misreads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chameleon_networks.importers.torch.lowering.values import Call, Converter, 
 
 
 def _nearest(call: Call) -> Any:
-    """``upsample_nearest2d``: the pixel at the rounded-down place, not at the nearest centre."""
+    """``upsample_nearest2d``, which takes the pixel at the rounded-down coordinate."""
     x = call.value(0)
     if not _whole(call, extents(x)):
         for axis, (extent, factor) in enumerate(
@@ -36,7 +36,7 @@ def _nearest(call: Call) -> Any:
 
 
 def _whole(call: Call, shape: Sequence[int]) -> bool:
-    """Whether factors of resizing, if there are any, are what extents say they are."""
+    """Whether the scale factors of a resize equal the ratios of the extents, or are not given."""
     factors = call.node.args[-1]
     return factors is None or all(
         new == old * factor
@@ -45,23 +45,23 @@ def _whole(call: Call, shape: Sequence[int]) -> bool:
 
 
 def _smooth(mode: str, method: str, call: Call) -> Any:
-    """Resizing without ``antialias``; TVM knows no factors but those of the extents."""
+    """Resize without ``antialias``; TVM supports only factors that equal the extents' ratios."""
     if _whole(call, extents(call.value(0))) or call.node.args[2]:
         return getattr(call.importer, method)(call.node)
     return _resized(mode, call, call.node.args[3], antialias=False)
 
 
 def _smoothed(mode: str, call: Call) -> Any:
-    """Resizing with ``antialias``."""
+    """Resize with ``antialias``."""
     factors = call.given(3, "scales_h"), call.given(4, "scales_w")
     known = None not in factors and not call.given(2, "align_corners")
     return _resized(mode, call, factors if known else None, antialias=True)
 
 
 def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
-    """Resizing as two products with constant matrices, one for each axis.
+    """Resize by products with two constant matrices, one for each axis.
 
-    It is linear and separable, so the image of each unit vector is a column.
+    Resizing is linear and separable, so that the columns of a matrix are the resized unit vectors.
     """
     x = call.value(0)
     aligned = bool(call.given(2, "align_corners", False))
@@ -78,7 +78,7 @@ def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
 
 
 def _weights(mode: str, old: int, new: int, factor: float | None, **options: bool) -> Any:
-    """The matrix (new, old) of resizing along one axis."""
+    """The matrix of shape (new, old) that resizes one axis."""
     scale = {"size": (new, old)} if factor is None else {"scale_factor": (factor, 1.0)}
     matrix = torch.nn.functional.interpolate(
         torch.eye(old).reshape(1, 1, old, old), mode=mode, **scale, **options
@@ -87,7 +87,7 @@ def _weights(mode: str, old: int, new: int, factor: float | None, **options: boo
 
 
 def _grid_sample(call: Call) -> Any:
-    """``grid_sampler_2d``: torch has the two coordinates last, TVM after the batch."""
+    """``grid_sampler_2d``; torch has the axis of the two coordinates last, TVM after the batch."""
     made = relax.op.image.grid_sample(
         call.value(0),
         call.emit(relax.op.permute_dims(call.value(1), [0, 3, 1, 2])),
@@ -102,7 +102,7 @@ def _grid_sample(call: Call) -> Any:
 def _average(axes: int, call: Call) -> Any:
     """``avg_pool1d``, ``avg_pool2d`` and ``avg_pool3d``.
 
-    TVM has no divisor of its own, and counts what is beyond the padding if it rounds up.
+    TVM has no ``divisor_override``. With ``ceil_mode`` it counts elements beyond the padding.
     """
     kernel = _each(call.node.args[1], axes)
     ceil, divisor = bool(call.given(4, "ceil_mode", False)), call.given(6, "divisor_override")
@@ -138,20 +138,20 @@ def _average(axes: int, call: Call) -> Any:
 
 
 def _each(value: Any, axes: int) -> list[int]:
-    """An option of each axis, which may be given once for all."""
+    """The value of an option for each axis, from a list or from one value for all axes."""
     found = list(value) if isinstance(value, list | tuple) else [value]
     return found * axes if len(found) == 1 else found
 
 
 def _largest(method: str, call: Call) -> Any:
-    """Max pooling without the places of the largest numbers, which TVM does not compute."""
+    """Max pooling without its second result, the indices, which TVM does not compute."""
     if any(user.args[1] == 1 and user.users for user in call.node.users):
         raise NotImplementedError("the places of the largest numbers are not computed")
     return getattr(call.importer, method)(call.node)
 
 
 def _transposed(call: Call) -> Any:
-    """``convolution``; the importer has no transposed one of three dimensions."""
+    """``convolution``; TVM's importer has no transposed convolution of three dimensions."""
     transposed, rank = bool(call.node.args[6]), len(extents(call.value(0)))
     if not transposed or rank != 5:  # noqa: PLR2004 - a batch of volumes with channels
         return call.importer._convolution(call.node)  # noqa: SLF001 - it has no other way in

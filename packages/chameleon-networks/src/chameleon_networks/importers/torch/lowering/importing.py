@@ -1,4 +1,4 @@
-"""TVM's importer of PyTorch programs with more operators, and with the place of what it refuses."""
+"""TVM's importer of torch programs, with more operators, and with messages that locate errors."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CONVERTERS = {
 
 
 def torch_graph(program: Any) -> ImportedGraph:
-    """An exported program as Relax has it.
+    """Read an exported program into Relax.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
+        program: A ``torch.export.ExportedProgram``.
 
     Raises:
-        ConfigError: TVM cannot read it; names the operator to blame and its place.
+        ConfigError: TVM cannot read the program. The message names the operators and their places.
     """
     importer = _Importer(_IN_FLOAT32 if _double(program) else WAY_OUT)
     try:
@@ -81,12 +81,12 @@ def torch_graph(program: Any) -> ImportedGraph:
 
 
 def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
-    """Values of nodes of the program that ``torch_graph`` reads, as torch computes them.
+    """Compute intermediate values of the program that ``torch_graph`` reads, with torch.
 
     Args:
-        program: as for ``torch_graph``.
-        names: of the nodes; each gives a tensor.
-        inputs: of the program, one array each.
+        program: The same program that ``torch_graph`` gets.
+        names: The names of nodes, each of which has a tensor as result.
+        inputs: The inputs of the program, one array each.
     """
     read = decomposed(program, readable())
     stored, given = {**read.state_dict, **read.constants}, iter(inputs)
@@ -101,7 +101,7 @@ def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
 
 
 class _Noting(torch.fx.Interpreter):
-    """Notes values of nodes while it runs a graph."""
+    """Runs a graph, and keeps the values of some nodes."""
 
     def __init__(self, module: Any, names: Sequence[str]) -> None:
         super().__init__(module)
@@ -117,7 +117,7 @@ class _Noting(torch.fx.Interpreter):
 
 
 def readable() -> frozenset[str]:
-    """Names of the operators that TVM's importer and ours read."""
+    """Names of the operators that TVM's importer and Chameleon's converters read."""
     return frozenset({*ExportedProgramImporter().convert_map, *CONVERTERS})
 
 
@@ -125,7 +125,7 @@ _IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.fl
 
 
 def _converted(convert: Converter, node: Any, importer: Any) -> Any:
-    """What a converter of ours makes of a node, called as TVM's importer calls those of others."""
+    """Convert a node with a converter of Chameleon, called with the arguments of TVM's importer."""
     return convert(Call(node, importer))
 
 
@@ -134,7 +134,7 @@ def _double(program: Any) -> bool:
 
 
 def _unknown_result(node: Any) -> str:
-    """Why a node's result is none that TVM computes; empty if it is one."""
+    """The reason why TVM cannot compute a node's result. Empty if TVM can."""
     value = node.meta.get("val")
     if free_unbacked_symbols(value):
         return "the shape of its result depends on its numbers"
@@ -145,10 +145,10 @@ def _unknown_result(node: Any) -> str:
 
 
 class _Importer(ExportedProgramImporter):
-    """Remembers which node each variable is of, and goes on after nodes that are refused.
+    """Notes the node that each variable comes from, and continues after nodes that are refused.
 
     Args:
-        hint: what to do about these.
+        hint: What the user can do about refused nodes.
     """
 
     def __init__(self, hint: str) -> None:
@@ -158,7 +158,7 @@ class _Importer(ExportedProgramImporter):
         self.survey = OperatorSurvey()
 
     def create_input_vars(self, exported_program: Any) -> Any:
-        """See the base class; operators that are lacking are told before inputs of theirs are."""
+        """See the base class. Reports missing operators before problems with inputs."""
         calls = [node for node in exported_program.graph.nodes if node.op == "call_function"]
         self.survey.operators.update(
             operator_of(node) for node in calls if node.target is not getitem
@@ -210,7 +210,7 @@ class _Importer(ExportedProgramImporter):
         return noted
 
     def zeros(self, node: Any) -> Any:
-        """The place of what a refused node gives."""
+        """Zeros that replace the result of a refused node, so that the import can continue."""
         return pytree.tree_map_only(
             torch.Tensor,
             lambda tensor: self.block_builder.emit(
@@ -220,4 +220,4 @@ class _Importer(ExportedProgramImporter):
         )
 
     def _check_unsupported_func_type(self, nodes: Any) -> None:
-        """Nothing, since ``create_input_vars`` has seen to it."""
+        """Do nothing, since ``create_input_vars`` has already checked the operators."""

@@ -1,4 +1,4 @@
-"""Indexing of torch's tensors with tensors, bags of rows, writing and adding."""
+"""Converters of torch's indexing with tensors, embedding bags, and scatter operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _index_select(call: Call) -> Any:
 
 
 def _select(call: Call) -> Any:
-    """``x[:, 3]`` as a slice, of which data are not copied; TVM reads before the array for -1."""
+    """``x[:, 3]`` as a slice, which copies no data; TVM would read before the array for -1."""
     data = call.value(0)
     shape = extents(data)
     axis = call.node.args[1] % len(shape)
@@ -37,17 +37,17 @@ def _select(call: Call) -> Any:
 
 
 def _parts(call: Call) -> Any:
-    """``split_with_sizes``; TVM makes no tuple of a single part."""
+    """``split_with_sizes``; TVM's importer makes no tuple of a single part."""
     if len(call.node.meta["val"]) == 1:
         return call.emit(relax.Tuple([call.value(0)]))
     return call.importer._split(call.node)  # noqa: SLF001 - it has no other way in
 
 
 def _index(call: Call) -> Any:
-    """``x[..., i, j, ...]`` as NumPy and torch define it.
+    """``x[..., i, j, ...]`` with index tensors, as NumPy and torch define it.
 
-    One index is a ``take``. Several are broadcast; what they find comes first, or in their place
-    where they are neighbours.
+    One index is a ``take``. Several indices are broadcast to each other. The axes of their result
+    come first, or replace the indexed axes if these are neighbours.
     """
     data = call.value(0)
     places, indices = _indices(call, data, call.node.args[1])
@@ -64,7 +64,7 @@ def _index(call: Call) -> Any:
 
 
 def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[int] | None:
-    """The order that puts what was found where the indices were; None where it is there."""
+    """The order that moves the result's axes to the indexed axes. None if they are in place."""
     together = list(places) == list(range(places[0], places[0] + len(places)))
     before = places[0] if together else 0
     if not before:
@@ -73,7 +73,7 @@ def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[in
 
 
 def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int], list[Any]]:
-    """The indexed axes, and for each an index that is not negative; all of one shape."""
+    """The indexed axes, and a non-negative index tensor for each. All indices have one shape."""
     shape = extents(data)
     places = [place for place, one in enumerate(given_ones) if one is not None]
     indices = [call.tensor(given_ones[place]) for place in places]
@@ -93,7 +93,7 @@ def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int
 
 
 def _index_put(call: Call) -> Any:
-    """``x[..., i, j, ...] = values``, or ``+=``; and ``x[mask] = value``."""
+    """``x[..., i, j, ...] = values`` or ``+=`` with index tensors, and ``x[mask] = value``."""
     dtype = call.dtype
     data, values = (call.tensor(call.node.args[place], dtype) for place in (0, 2))
     accumulate = bool(call.given(3, "accumulate", False))
@@ -123,7 +123,7 @@ def _index_put(call: Call) -> Any:
 
 
 def _masked_put(call: Call, data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
-    """One value wherever a mask says so."""
+    """Write one value at each place where a mask is true."""
     if int(np.prod(extents(values))) != 1:
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     scalar = call.emit(relax.op.reshape(values, []))
@@ -139,7 +139,7 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def _scatter(reduction: str | None, call: Call) -> Any:
-    """``scatter_add`` and ``scatter_reduce``, whose source may be larger than the index."""
+    """``scatter_add`` and ``scatter_reduce``, whose source may be larger than their index."""
     axis, kind = call.node.args[1], reduction
     if kind is None:
         kind = _REDUCTIONS.get(call.node.args[4])
@@ -158,7 +158,7 @@ _MEAN, _MAX = 1, 2
 
 
 def _embedding_bag(call: Call) -> tuple[Any]:
-    """``nn.EmbeddingBag``; of its results the first alone."""
+    """``nn.EmbeddingBag``; only the first of its results."""
     weights, indices, offsets = (call.value(place) for place in range(3))
     factors = call.given(6, "per_sample_weights")
     rows = call.emit(relax.op.take(weights, indices, 0))
@@ -176,7 +176,10 @@ def _embedding_bag(call: Call) -> tuple[Any]:
 
 
 def _equal_size(call: Call) -> int | None:
-    """The size of all bags, where the program says it, as it does for a matrix of indices."""
+    """The size that all bags have, if the program shows it, as for a matrix of indices.
+
+    Else None.
+    """
     offsets = call.node.args[2]
     if offsets.target is not torch.ops.aten.arange.start_step or _padding(call) >= 0:
         return None
@@ -186,12 +189,12 @@ def _equal_size(call: Call) -> int | None:
 
 
 def _padding(call: Call) -> int:
-    """The index that belongs to no bag, or -1."""
+    """The index that no bag counts (``padding_idx``), or -1."""
     return int(call.given(8, "padding_idx", -1))
 
 
 def _inside(call: Call, indices: Any, offsets: Any) -> Any:
-    """Whether a row belongs to a bag, as (bags, rows)."""
+    """A mask of shape (bags, rows) that says whether a row belongs to a bag."""
     [count] = extents(indices)
     [bags] = extents(offsets)
     kind = str(offsets.ty.dtype)
@@ -217,7 +220,7 @@ def _inside(call: Call, indices: Any, offsets: Any) -> Any:
 
 
 def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
-    """Bags told apart when the network runs; one without a row is zeros."""
+    """Reduce bags whose sizes are known only at run time. A bag without a row becomes zeros."""
     kind = str(rows.ty.dtype)
     mode = call.given(4, "mode", 0)
     member = call.emit(relax.op.astype(inside, kind))
@@ -240,9 +243,9 @@ def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
 
 
 def _products_by_group(call: Call) -> Any:
-    """Rows times the matrix of their group, as transformers has a mixture of experts.
+    """Multiply rows by the matrix of their group, as a mixture of experts in transformers does.
 
-    Rows are in the order of groups, and the last argument says where each group ends.
+    The rows are in the order of the groups, and the last argument has the end of each group.
     """
     rows, matrices, ends = (call.value(place) for place in range(3))
     count, (groups, depth, width) = extents(rows)[0], extents(matrices)

@@ -1,4 +1,4 @@
-"""Factorisations of small matrices, step by step; larger ones are refused.
+"""Factorizations of small matrices, one step at a time. Larger matrices are refused.
 
 The algorithms are those of Golub and Van Loan, Matrix Computations: 3.4.1 (LU with partial
 pivoting), 4.2.2 (Cholesky) and 5.2.1 (QR by Householder's reflections).
@@ -18,7 +18,7 @@ LARGEST = 32
 
 
 def _small(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a matrix, of one that is small enough and not empty."""
+    """Restrict a function of a matrix to small matrices that are not empty."""
 
     def checked(matrix: Any, *args: Any, **kwargs: Any) -> Any:
         if matrix.numel() == 0 or max(matrix.shape[-2:]) > LARGEST:
@@ -75,7 +75,7 @@ def _solved_triangular(
 def _solved_triangular_of_old(
     b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
-    """``triangular_solve``, which gives its matrix as well."""
+    """``triangular_solve``, which also returns its matrix."""
     matrix = a.mT if transpose else a
     solution = _substituted(matrix, b, upper=upper != transpose, unit=unitriangular)
     return solution, a.expand(*solution.shape[:-2], *a.shape[-2:]).clone()
@@ -96,7 +96,7 @@ def _inverted_by_factor(factor: Any, upper: bool = False) -> Any:
 
 
 def _exchanged(order: Any, row: int, other: Any) -> Any:
-    """An order in which a row and another one, which is computed, are exchanged."""
+    """A row order in which row ``row`` and row ``other``, which is computed, are exchanged."""
     rows = torch.arange(order.shape[-1])
     source = torch.where(rows == row, other, torch.where(rows == other, row, rows))
     return order.gather(-1, source)
@@ -107,7 +107,7 @@ def _rows(a: Any, order: Any) -> Any:
 
 
 def _factors(a: Any, pivot: bool = True) -> tuple[Any, Any]:
-    """Both triangles in one matrix, and the exchanges of rows, counted from 1."""
+    """LU factorization: both triangles in one matrix, and the row exchanges, counted from 1."""
     rows, columns = (torch.arange(extent) for extent in a.shape[-2:])
     straight = rows.expand(a.shape[:-1])
     pivots = []
@@ -155,7 +155,7 @@ def _solved(factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bo
 
 
 def _sign(pivots: Any) -> Any:
-    """Of the permutation: -1 for an odd number of exchanges."""
+    """The sign of a permutation: -1 for an odd number of row exchanges."""
     straight = torch.arange(1, pivots.shape[-1] + 1)
     return 1.0 - 2.0 * ((pivots != straight).sum(-1) % 2)
 
@@ -210,7 +210,7 @@ def _three_factors(a: Any, *, pivot: bool = True) -> Any:
 
 
 def _orthogonal(a: Any, mode: str = "reduced") -> Any:
-    """``linalg_qr`` with the signs that LAPACK gives."""
+    """``linalg_qr``, with the signs of LAPACK's result."""
     rows, unit = a.shape[-2], torch.eye(a.shape[-2]).expand(*a.shape[:-2], a.shape[-2], a.shape[-2])
     q, r = unit, a
     for step in range(min(rows - 1, a.shape[-1])):

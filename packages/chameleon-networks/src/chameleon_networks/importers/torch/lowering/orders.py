@@ -1,4 +1,4 @@
-"""Operators of torch on the order of numbers: ranks, and running extremes."""
+"""Torch operators on the order of numbers: sorting, ranks, and running extremes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ATEN = torch.ops.aten
 
 
 def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """``kthvalue``: the number, and where it was."""
+    """``kthvalue``: the number with a rank, and its index."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     return tuple(
@@ -23,13 +23,13 @@ def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    """``sort``; TVM's is stable always."""
+    """``sort``; TVM's sort is always stable."""
     del stable
     return torch.sort(x, dim, descending)
 
 
 def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
-    """``nanmedian``: the lower one of two in the middle of what is a number."""
+    """``nanmedian``: the median of the numbers that are not NaN; the lower one of two."""
     empty = x.isnan()
     count = x.shape[dim] - empty.sum(dim, keepdim=True)
     rank = ((count - 1) // 2).clamp(min=0)
@@ -45,7 +45,10 @@ def _middle_of_all(x: Any) -> Any:
 
 
 def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
-    """Joins each number along an axis with all before it: twice as many in each step."""
+    """Combine each number along an axis with all numbers before it.
+
+    Each step doubles how many numbers are combined (Hillis and Steele's scan).
+    """
     length, reach = numbers[0].shape[dim], 1
     while reach < length:
         earlier = [x.narrow(dim, 0, length - reach) for x in numbers]
@@ -57,7 +60,7 @@ def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tu
 
 
 def _running(reaches: Any, x: Any, dim: int) -> Any:
-    """``cummax`` and ``cummin``: of equal numbers the last one."""
+    """``cummax`` and ``cummin``; the index is that of the last of equal numbers."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
 
@@ -86,7 +89,7 @@ def _place(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """``searchsorted``: how many numbers in an order are less."""
+    """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
     if sorter is not None:
         order = order.gather(-1, sorter)
     pairs = order.unsqueeze(-2), numbers.unsqueeze(-1)
@@ -101,7 +104,7 @@ def _greatest(
     largest: bool = True,
     sorted: bool = True,  # noqa: A002
 ) -> Any:
-    """``topk`` without an order, which any order meets."""
+    """``topk`` with ``sorted=False``, for which any order of the results is right."""
     return NotImplemented if sorted else torch.topk(x, k, dim, largest)
 
 

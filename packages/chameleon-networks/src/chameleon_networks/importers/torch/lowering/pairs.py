@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of nodes of a graph, with the arithmetic of complex numbers."""
+"""Complex tensors as pairs of real tensors in a graph, with the arithmetic of complex numbers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Part = Any
 
 @attrs.frozen
 class Pair:
-    """A complex tensor, or number.
+    """A complex tensor or a complex number, as a pair of real ones.
 
     Attributes:
-        real: its real part.
-        imaginary: its imaginary part.
+        real: The real part.
+        imaginary: The imaginary part. The number 0 if there is none.
     """
 
     real: Part
@@ -28,23 +28,23 @@ class Pair:
 
     @classmethod
     def of(cls, value: Any) -> Pair:
-        """A pair as it is; a real tensor or any number as a pair."""
+        """Convert a real tensor, or any number, to a pair. Returns a pair unchanged."""
         if isinstance(value, Pair):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
 
     @classmethod
     def of_last_axis(cls, both: Any) -> Pair:
-        """The pair whose parts lie beside each other in a last axis."""
+        """The pair of a tensor whose last axis holds the real and the imaginary part."""
         return cls(_ATEN.select.int(both, -1, 0), _ATEN.select.int(both, -1, 1))
 
     @classmethod
     def of_polar(cls, size: Any, angle: Any) -> Pair:
-        """The pair of a size and an angle."""
+        """The pair of an absolute value and an angle."""
         return cls(times(size, _ATEN.cos.default(angle)), times(size, _ATEN.sin.default(angle)))
 
     def tensors(self) -> tuple[Any, Any]:
-        """Both parts as tensors of one shape; one of them has to be a tensor."""
+        """Both parts as tensors of one shape. At least one part must be a tensor."""
         if is_number(self.imaginary):
             return self.real, _ATEN.full_like.default(self.real, self.imaginary)
         if is_number(self.real):
@@ -52,17 +52,17 @@ class Pair:
         return self.real, self.imaginary
 
     def last_axis(self) -> Any:
-        """Both parts beside each other in a last axis."""
+        """A tensor whose last axis holds the real and the imaginary part."""
         return _ATEN.stack.default(list(self.tensors()), -1)
 
     def each(self, function: Callable[[Any], Any]) -> Pair:
-        """A linear function of both parts; none of a part that is zero."""
+        """Apply a linear function to both parts. A part that is the number 0 stays 0."""
         return Pair(
             *(one if is_zero(one) else function(one) for one in (self.real, self.imaginary))
         )
 
     def conjugate(self) -> Pair:
-        """The pair mirrored at the real axis."""
+        """The complex conjugate."""
         return Pair(self.real, times(self.imaginary, -1))
 
     def __add__(self, other: Pair) -> Pair:
@@ -75,7 +75,7 @@ class Pair:
         return self.product(other, times)
 
     def product(self, other: Pair, multiply: Callable[[Any, Any], Any]) -> Pair:
-        """The product by any bilinear function of real parts."""
+        """The product with another pair; ``multiply`` is any bilinear function of real parts."""
 
         def of(one: Part, two: Part) -> Part:
             return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
@@ -88,29 +88,29 @@ class Pair:
         )
 
     def squared_size(self) -> Part:
-        """The square of its distance from zero."""
+        """The square of the absolute value."""
         squares = (times(one, one) for one in (self.real, self.imaginary))
         return plus(*squares)
 
     def reciprocal(self) -> Pair:
-        """One over it."""
+        """The reciprocal, 1 over the complex number."""
         size = self.squared_size()
         inverse = 1 / size if is_number(size) else _ATEN.reciprocal.default(size)
         return self.conjugate() * Pair(inverse)
 
 
 def is_number(part: Part) -> bool:
-    """Whether a part is a number, not a tensor."""
+    """Whether a part is a Python number and no tensor."""
     return isinstance(part, int | float)
 
 
 def is_zero(part: Part) -> bool:
-    """Whether a part is known to be zero."""
+    """Whether a part is the number 0."""
     return is_number(part) and part == 0
 
 
 def plus(one: Part, two: Part) -> Part:
-    """A sum; nothing is computed where a part is zero."""
+    """The sum of two parts. Adds no node to the graph if a part is the number 0."""
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
     if is_number(one) and is_number(two):
@@ -119,7 +119,7 @@ def plus(one: Part, two: Part) -> Part:
 
 
 def times(one: Part, two: Part) -> Part:
-    """A product; nothing is computed where a part is zero or one."""
+    """The product of two parts. Adds no node to the graph if a part is the number 0 or 1."""
     if is_number(one):
         one, two = two, one
     if is_number(one):

@@ -1,6 +1,7 @@
-"""Steps of quantization, as torch's export (pt2e) writes them: ``quantized_decomposed``.
+"""Converters of the quantization steps that torch's export (pt2e) writes.
 
-``torch.ao.quantization.fx._decomposed`` of torch 2.x defines them; torchao writes the same ones.
+torch 2.x defines these operators (``quantized_decomposed``) in
+``torch.ao.quantization.fx._decomposed``. torchao writes the same ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def _dtype(value: Any) -> str:
 
 
 def _parameters(call: Call) -> tuple[Any, Any]:
-    """Scale and zero point, each as one number or as a vector; 0 if there is no zero point."""
+    """Scale and zero point of a call, each a scalar or a vector. A missing zero point is 0."""
     scale, zero = call.node.args[1:3]
     return _parameter(call, scale, "float32"), _parameter(call, zero or 0, "int32")
 
@@ -37,7 +38,7 @@ def _parameter(call: Call, value: Any, dtype: str) -> Any:
 
 
 def _quantize(axis_at: int | None, call: Call) -> Any:
-    """Arguments are input, scale, zero point, [axis], least and largest number, type."""
+    """The call's arguments: input, scale, zero point, [axis], least and largest number, dtype."""
     last = 3 if axis_at is None else 4
     low, high = int(call.node.args[last]), int(call.node.args[last + 1])
     dtype = _dtype(call.given(last + 2, "dtype"))
@@ -70,7 +71,7 @@ def _axis(call: Call, axis_at: int | None) -> int:
 
 
 def _chosen(call: Call) -> Any:
-    """``choose_qparams.tensor``: scale and zero point of a range that is computed."""
+    """``choose_qparams.tensor``: scale and zero point of a range that the network computes."""
     data = call.value(0)
     low, high, epsilon = int(call.node.args[1]), int(call.node.args[2]), float(call.node.args[3])
 

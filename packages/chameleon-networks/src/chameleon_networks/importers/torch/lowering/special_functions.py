@@ -1,7 +1,7 @@
-"""Special functions of torch in functions that TVM has, as exact as float32 is.
+"""Special functions of torch, composed of functions that TVM has, within float32's precision.
 
-Polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections 9.4.1
-to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma.
+The polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections
+9.4.1 to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ATEN = torch.ops.aten
 
 
 def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    """By Horner's scheme; the constant first."""
+    """A polynomial by Horner's scheme. The coefficients begin with the constant."""
     *others, total = coefficients
     for coefficient in reversed(others):
         total = total * x + coefficient
@@ -25,7 +25,7 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def _near_and_far(x: Any, limit: float, near: Any, far: Any) -> Any:
-    """A function of |x| on both sides of a limit, each of which gets numbers of its side alone."""
+    """A function of abs(x): ``near`` up to a limit, ``far`` above. Each gets only x of its side."""
     x = x.abs()
     return torch.where(x <= limit, near(x.clamp(max=limit)), far(x.clamp(min=limit)))
 
@@ -71,7 +71,7 @@ _K_FAR = (
 
 
 def _wave(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
-    """A Bessel function of the first or second kind from 3 on."""
+    """A Bessel function of the first or second kind, for x of at least 3."""
     u = 3.0 / x
     return _polynomial(u, _SIZE[order]) * turn(x + _polynomial(u, _ANGLE[order])) / x.sqrt()
 
@@ -97,7 +97,7 @@ def _bessel_y(order: int, x: Any) -> Any:
 
 
 def _positive(x: Any, value: Any, at_zero: float) -> Any:
-    """A function of positive numbers alone."""
+    """Restrict a function to positive x: ``at_zero`` for zero, and NaN for negative x."""
     return torch.where(x > 0, value, torch.where(x == 0, at_zero, math.nan))
 
 
@@ -188,7 +188,7 @@ def _digamma_from_half(x: Any) -> Any:
 
 
 def _polygamma(order: int, x: Any) -> Any:
-    """Derivatives of digamma, by 6.4.7 and 6.4.10 and the sum of Euler and Maclaurin."""
+    """Derivatives of digamma, by 6.4.7 and 6.4.10 and the Euler-Maclaurin formula."""
     if order == 0:
         return _digamma(x)
     reflected = x < 0.5  # noqa: PLR2004 - as above
@@ -203,7 +203,7 @@ def _polygamma(order: int, x: Any) -> Any:
 
 
 def _derivative_of_cotangent(order: int) -> list[float]:
-    """The coefficients of the derivative in powers of the cotangent itself."""
+    """The coefficients of a derivative of the cotangent, in powers of the cotangent."""
     powers = [0.0, 1.0]
     for _ in range(order):
         derived = [power * factor for power, factor in enumerate(powers)][1:]
@@ -236,7 +236,12 @@ _TAIL = (
 
 
 def _inverse_error(x: Any, logarithm: Any) -> Any:
-    """Giles 2010, Approximating the erfinv function, for one and ``-log(1 - x ** 2)``."""
+    """The inverse error function of x (Giles 2010, Approximating the erfinv function).
+
+    Args:
+        x: The argument.
+        logarithm: ``-log(1 - x ** 2)``.
+    """
     central = _polynomial(logarithm - 2.5, _CENTRAL)
     tail = _polynomial(logarithm.clamp(min=5.0).sqrt() - 3.0, _TAIL)
     return x * torch.where(logarithm < 5.0, central, tail)  # noqa: PLR2004 - Giles's
@@ -247,7 +252,7 @@ def _erfinv(x: Any) -> Any:
 
 
 def _ndtri(p: Any) -> Any:
-    """The inverse of the normal distribution function; its tails keep their digits."""
+    """The inverse of the normal distribution function, accurate in its tails too."""
     x = 2.0 * p - 1.0
     value = math.sqrt(2.0) * _inverse_error(x, -(4.0 * p * (1.0 - p)).log())
     return torch.where((p == 0) | (p == 1), x * math.inf, value)

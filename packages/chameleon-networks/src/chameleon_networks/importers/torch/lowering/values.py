@@ -1,4 +1,4 @@
-"""The call that a converter of torch's operators converts, and its arguments."""
+"""The call of a torch operator that a converter converts, and the call's arguments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from chameleon_networks.graph.relaxed import relax
 
 @attrs.frozen(eq=False)
 class Call:
-    """A call of an operator in a program of torch.
+    """A call of an operator in a torch program.
 
     Attributes:
-        node: of ``torch.fx``.
-        importer: TVM's, which knows what came before.
+        node: The ``torch.fx`` node.
+        importer: TVM's importer, which holds the values of earlier nodes.
     """
 
     node: Any
@@ -24,7 +24,7 @@ class Call:
 
     @property
     def dtype(self) -> str:
-        """The type of the result; none of a call that gives several."""
+        """The dtype of the result. Only for calls with a single result."""
         return str(self.node.meta["val"].dtype).removeprefix("torch.")
 
     @property
@@ -33,24 +33,24 @@ class Call:
         return [int(extent) for extent in self.node.meta["val"].shape]
 
     def emit(self, value: Any) -> Any:
-        """A variable of an expression."""
+        """Bind an expression to a variable, and return the variable."""
         return self.importer.block_builder.emit(value)
 
     def given(self, place: int, name: str, default: Any = None) -> Any:
-        """An argument that may be given by place or by name."""
+        """An argument that the call passes by position or by name."""
         args = self.node.args
         return args[place] if len(args) > place else self.node.kwargs.get(name, default)
 
     def value(self, place: int) -> Any:
-        """The value of a tensor among the arguments."""
+        """The Relax value of the tensor argument at a position."""
         return self.importer.env[self.node.args[place]]
 
     def tensor(self, argument: Any, dtype: str | None = None) -> Any:
-        """An argument as a value in Relax, converted to a type if one is given.
+        """An argument as a Relax value, converted to a dtype if one is given.
 
         Args:
-            argument: a node, or a number, for which a type is needed.
-            dtype: of the result.
+            argument: A node, or a Python number. A number needs a dtype.
+            dtype: The dtype of the result.
         """
         if isinstance(argument, bool | int | float):
             return relax.const(argument, dtype)
@@ -60,7 +60,7 @@ class Call:
         return value
 
     def operands(self, count: int, dtype: str | None = None) -> list[Any]:
-        """The first arguments, in the type of the result or in another."""
+        """The first arguments as Relax values, in the result's dtype or in a given dtype."""
         return [self.tensor(one, dtype or self.dtype) for one in self.node.args[:count]]
 
 

@@ -1,4 +1,4 @@
-"""Pooling to the largest numbers and their places, and other operators on windows."""
+"""Torch operators on windows: max pooling with indices, ``unfold``, ``as_strided`` and others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ATEN = torch.ops.aten
 
 
 def _sliding(extent: int, size: int, step: int, margin: int, spread: int, *, ceil: bool) -> Any:
-    """The places (count, size) in the windows of pooling along an axis.
+    """The indices of each pooling window along an axis, of shape (windows, size).
 
-    One outside is that of another number in the same window.
+    An index outside of the tensor is replaced by another index of the same window.
     """
     reach = spread * (size - 1) + 1
     count = (extent + 2 * margin - reach + (step - 1 if ceil else 0)) // step + 1
@@ -28,7 +28,7 @@ def _sliding(extent: int, size: int, step: int, margin: int, spread: int, *, cei
 
 
 def _adaptive(extent: int, count: int) -> Any:
-    """The places (count, width) in the windows of adaptive pooling along an axis."""
+    """The indices of each window of adaptive pooling along an axis, of shape (windows, width)."""
     bounds = list(map(partial(_bounds, extent, count), range(count)))
     number = torch.arange(count)[:, None]
     width = torch.arange(max((end - start for start, end in bounds), default=0))
@@ -37,12 +37,12 @@ def _adaptive(extent: int, count: int) -> Any:
 
 
 def _bounds(extent: int, count: int, number: int) -> tuple[int, int]:
-    """Start and end of a window of adaptive pooling."""
+    """The start and the end of a window of adaptive pooling."""
     return number * extent // count, -(-(number + 1) * extent // count)
 
 
 def _largest(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
-    """The largest number of each window, and its place in its image."""
+    """The largest number of each window, and its index in the flattened image."""
     before, images = x.ndim - len(windows), x.shape[x.ndim - len(windows) :]
     flat = torch.arange(1).squeeze(0)
     for axis, index in enumerate(windows):
@@ -73,7 +73,7 @@ def _pooled(  # noqa: PLR0917 - the operator's signature
 
 
 def _pooled_adaptively(x: Any, size: list[int]) -> Any:
-    """The indices are left out later if nothing reads them."""
+    """Adaptive max pooling with indices, which are removed later if nothing reads them."""
     windows, values = [], x
     for axis, count in enumerate(size, x.ndim - len(size)):
         extent = x.shape[axis]
@@ -88,7 +88,7 @@ def _pooled_adaptively(x: Any, size: list[int]) -> Any:
 
 
 def _sliced(x: Any, dimension: int, size: int, step: int) -> Any:
-    """``Tensor.unfold``: windows along an axis, in a last one."""
+    """``Tensor.unfold``: windows along an axis; the result's last axis runs through a window."""
     dimension %= max(x.ndim, 1)
     if x.ndim == 0:
         return x.reshape(1).narrow(0, 0, size)
@@ -98,7 +98,7 @@ def _sliced(x: Any, dimension: int, size: int, step: int) -> Any:
 
 
 def _of_memory(x: Any, size: list[int], stride: list[int], offset: int | None = None) -> Any:
-    """``as_strided`` of a tensor in one piece."""
+    """``as_strided`` of a contiguous tensor."""
     if not _in_one_piece(x, size, stride, offset):
         return NotImplemented
     if tuple(stride) == torch.empty(size, device="meta").stride():
@@ -118,7 +118,7 @@ def _into_memory(
 
 
 def _in_one_piece(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> bool:
-    """Whether a tensor is, and has all that is at some addresses."""
+    """Whether a tensor is contiguous, and contains all elements that strides address."""
     first = 0 if offset is None else offset - x.storage_offset()
     last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     return x.is_contiguous() and first >= 0 and last < x.numel()
@@ -143,9 +143,10 @@ def _convolved_back(  # noqa: PLR0917 - the operator's signature
     output_padding: list[int],
     groups: int,
 ) -> Any:
-    """A transposed convolution as one over its input with zeros in between.
+    """A transposed convolution, as a convolution over its input with zeros in between.
 
-    TVM's own is neither dilated nor in groups nor of volumes, if its weights are no constants.
+    If the weights are no constants, TVM's transposed convolution has neither dilation nor groups,
+    nor three spatial axes.
     """
     axes, volumes = x.ndim - 2, 3
     if not transposed or (max(dilation) == 1 and groups == 1 and axes != volumes):
