@@ -183,6 +183,8 @@ def test_what_was_predicted_is_compiled_again(
         )
     )
     assert first == second
+    finished = chameleon("export", tmp_path / "run", "--to", "c", "-o", tmp_path / "net")
+    assert finished.returncode == 0, finished.stderr
 
 
 @pytest.mark.parametrize(

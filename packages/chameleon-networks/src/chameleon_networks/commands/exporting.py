@@ -52,13 +52,15 @@ def export_run(
         with RunView(folder) as run:
             # A MetaSchedule database alone needs the model beside the records.
             pipeline = pipeline_of(run, trust_source=trust_source or form != METASCHEDULE)
-            winners = _chosen(winners_of(run), only, folder)
+            measured = winners_of(run)
             frontend = frontend_of(pipeline)
             recalled(pipeline, frontend, run.store)
             threads = threads_of(run)
         space = pipeline.space
-        whole = not only and isinstance(frontend, NetworksFrontend)
-        if name is not None and not (form == C and (whole or len(winners) == 1)):
+        network_alone = form == C and not only and isinstance(frontend, NetworksFrontend)
+        # The bundle of a network is made of the delivered folder, so predicted kernels will do.
+        winners = [] if network_alone else _chosen(measured, only, folder)
+        if name is not None and not (network_alone or (form == C and len(winners) == 1)):
             raise click.UsageError("--name is for one bundle for C, of a network or an operator")
         if form == METASCHEDULE:
             buckets = frontend.work.by_bucket if isinstance(frontend, NetworksFrontend) else {}
@@ -70,7 +72,7 @@ def export_run(
             return attrs.evolve(base, notes=(*base.notes, note))
         if form == TVMSCRIPT:
             return to_tvmscript(winners, space.create(), output)
-        if form == C and whole:
+        if network_alone:
             return network_to_c(folder / NETWORK, output, name)
         check_tasks(folder, [winner.task for winner in winners], trust_source=trust_source)
         if form == C:
