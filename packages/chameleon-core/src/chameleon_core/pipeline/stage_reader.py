@@ -81,8 +81,8 @@ class StageReader:
         problems: the list of faults, to which this object adds faults.
 
     Attributes:
-        registry: where names are looked up.
-        problems: what is wrong.
+        registry: the registry in which names are looked up.
+        problems: the list of faults.
         structurer: makes options of stages, and other sections of a pipeline.
         hints: the next steps for the user about unknown names.
     """

@@ -129,7 +129,7 @@ class TaskTuner:
         """Configurations to use without measurements, most promising first, shape (n, knobs).
 
         If the cost model was trained beforehand and nothing is measured, the explorer's candidates
-        come first, then the space's first guesses. Otherwise these are the first guesses.
+        come first, then the space's first guesses. Otherwise only the first guesses are returned.
         """
         guesses = self.space.first_guesses
         if self.predicted and not self.measurements:

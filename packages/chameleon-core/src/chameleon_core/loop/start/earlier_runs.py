@@ -118,8 +118,6 @@ def distance(own: Any, other: Any) -> float:
 
     It is the sum of the absolute logarithms of the ratios of all numbers at the same place. A
     number that only one task has adds 1.
-
-    A number that only one of them has adds 1.
     """
     mine, theirs = dict(_numbers(own)), dict(_numbers(other))
     both = mine.keys() & theirs.keys()
