@@ -22,8 +22,8 @@ class RivalTime:
             precision.
         precision: the precision that the rival reports.
         seconds: the time of one inference in seconds.
-        max_relative_error: the error of its outputs against those in float32; None if the error was
-            not measured.
+        max_relative_error: the error of the rival's outputs against those in float32; None if the
+            error was not measured.
     """
 
     asked: str
@@ -187,7 +187,8 @@ class InferenceResult:
     def like_rivals(self) -> Mapping[str, float]:
         """The time of each rival in the network's own precision, in seconds.
 
-        If there is no such rival, these are the rivals with the network in its original precision.
+        If no rival was measured in this precision, the times are those of the rivals that run the
+        network in its original precision.
         """
         reduced = self.rivals_reduced.items()
         like = {name: time.seconds for name, time in reduced if time.asked in self.precisions}

@@ -195,7 +195,7 @@ class SectionRecord:
 class Section:
     """Base class for the options of a section that a plugin adds to the pipeline file.
 
-    If a subclass has ``to_json`` and it returns None, the section counts as absent.
+    If a subclass has ``to_json`` and this method returns None, the section counts as absent.
     """
 
     def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional

@@ -130,7 +130,7 @@ class Database(SQLiteFile):
     def columns(self) -> set[str]:
         """The columns of the table ``measurements``.
 
-        A file of an earlier version that is open for reading only lacks some columns.
+        A file of an earlier version lacks some columns if it is open for reading only.
         """
         with self._sentences("read"):
             return _columns(self._connection)
