@@ -166,9 +166,7 @@ class Budget:
         "a task or run ends after this many measurements if all failed alike; auto or null",
         attrs.validators.optional(_auto_or_positive),
     )
-    scope: Scope = option(
-        Scope.TASK, "whether the limits hold for each task or all together: task or network"
-    )
+    scope: Scope = option(Scope.TASK, "whether limits are per task or for all: task or network")
 
     def __attrs_post_init__(self) -> None:
         if self.measurements is None and self.wall_time is None and self.patience is None:

@@ -12,9 +12,7 @@ class GradientOptions:
     """Options of the scheduler ``gradient``."""
 
     window: int = option(
-        2,
-        "number of a task's last batches, from whose gain that of the next one is estimated",
-        at_least=1,
+        2, "number of a task's last batches from which its next gain is estimated", at_least=1
     )
     stop_gain: float = option(
         0.002,
@@ -24,8 +22,7 @@ class GradientOptions:
     )
     trust: float = option(
         0.2,
-        "weight of the last batches' gain, from 0 to 1; the rest is the weight of the gain that is "
-        "still possible",
+        "weight of the last batches' gain, from 0 to 1; the gain still possible has the rest",
         at_least=0.0,
         at_most=1.0,
     )
