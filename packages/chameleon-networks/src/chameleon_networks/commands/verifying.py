@@ -262,7 +262,9 @@ class Comparison:
         return "max_relative_error" in self.manifest.get("precision", {})
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
-        """Find the operator at which the errors of an output begin. Returns a sentence about it.
+        """Find the operator at which the errors of an output begin.
+
+        Returns a sentence that names the operator.
 
         Args:
             inputs: Inputs for which the output of the delivered network is wrong.

@@ -36,7 +36,7 @@ def symbol_of(task: str) -> str:
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether a function has a schedule of Chameleon, and not TVM's loops on one thread."""
+    """Whether Chameleon has scheduled a function. If not, TVM runs its loops on one thread."""
     return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
 
 

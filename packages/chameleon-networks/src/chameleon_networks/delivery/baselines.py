@@ -1,4 +1,4 @@
-"""Other ways to run a delivered network: frameworks, its reference, and TVM without tuning."""
+"""Runs a network in other ways, to compare: with frameworks, and with TVM without tuning."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Baselines:
         inputs: Arrays,
         reduced: ReducedRequest | None = None,
     ) -> NetworkResult:
-        """Time the delivered network, TVM without tuning, and other frameworks in turns.
+        """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns.
 
         Args:
             result: The result of the delivery so far.

@@ -128,7 +128,7 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
 
 @attrs.frozen(kw_only=True)
 class PaddingProbe:
-    """Extents between those of buckets, with which padding is tested.
+    """Extents between the extents of two buckets, to test padding with.
 
     Attributes:
         asked: One extent for each dimension, as a caller would have it.

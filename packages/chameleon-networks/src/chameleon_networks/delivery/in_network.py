@@ -80,7 +80,7 @@ def seconds_in_network(
 
     Args:
         variants: The networks. They are timed in turns, so that a disturbance of the machine slows
-            all alike.
+            all networks alike.
         inputs: The inputs of one inference.
         threads: Number of threads that the networks compute with.
 

@@ -1,7 +1,7 @@
 """Chooses the layout of a network's images by the time of a few convolutions.
 
 Convolutions are measured, or estimated if the run must not measure. The permutations that a layout
-needs are always estimated. In a small network, they can take longer than the layout saves.
+needs are always estimated. In a small network, permutations can take longer than the layout saves.
 """
 
 from __future__ import annotations

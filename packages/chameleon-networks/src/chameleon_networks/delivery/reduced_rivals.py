@@ -123,7 +123,8 @@ class ComputedIn:
 class ReducedRivals:
     """Frameworks that run a network in reduced precision, each in a separate process.
 
-    They are opened one at a time, because quantizing a network takes several times its memory.
+    The processes are opened one at a time, because quantizing a network takes several times its
+    memory.
 
     Args:
         network: The imported network.

@@ -1,8 +1,8 @@
 """Finds activations in a graph by their values, however a framework has written them.
 
 A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next. A
-value that is computed element by element from one variable alone is a function of one number. It is
-evaluated at some points, and compared with the activations that kernels support.
+value that is computed element by element from one variable alone is a function of one number. The
+function is evaluated at some points, and compared with the activations that kernels support.
 """
 
 from __future__ import annotations

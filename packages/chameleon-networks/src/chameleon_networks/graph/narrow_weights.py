@@ -1,7 +1,7 @@
 """Finds fused operators with int8 weights small enough for a faster instruction.
 
 If weights have 7 bits, a sum of a few products of bytes fits into 16 bits. The weights and all sums
-stay the same. It is a property of existing weights, not another precision.
+stay the same: the faster instruction is exact, and no other precision.
 """
 
 from __future__ import annotations

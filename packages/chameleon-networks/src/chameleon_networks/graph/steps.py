@@ -1,8 +1,8 @@
 """Quantization steps in a graph: they encode float32 tensors in a storage dtype, or decode them.
 
 Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
-are functions of Chameleon that work on the bits which kernels read and write. So nothing is
-converted between kernels. TVM's own bfloat16 would follow rules for each target.
+are functions of Chameleon that work on bits. So kernels read and write these bits without
+conversions. TVM's own bfloat16 would follow different rules for each target.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Step:
     Attributes:
         source: The expression that is encoded or decoded.
         dtype: The dtype of the encoded numbers.
-        scale: A float32 array of shape (1,), or with one number for each index of the axis.
-        zero_point: An int64 array of the same shape.
+        scale: A float32 array of shape (1,), or one number for each index of the axis ``axis``.
+        zero_point: An int64 array of the shape of ``scale``.
         axis: The axis of the parameters, counted from the front. It is ignored if there is a single
             scale.
     """

@@ -25,7 +25,9 @@ class Tensor(ctypes.Structure):
 
 
 class Handle:
-    """A network that its C library has opened. It is closed when no Python object refers to it.
+    """A network that its C library has opened.
+
+    The network is closed when no Python object refers to the handle.
 
     Args:
         file: The shared library.

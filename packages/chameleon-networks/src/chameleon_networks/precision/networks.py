@@ -88,7 +88,9 @@ class TypedNetworks:
         return TypedNetwork(module=module, chains=chains, places=_places(self.chains, chains))
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """The network with one dtype for every operator that can have it. It is built once.
+        """The network with one dtype for every operator that can have it.
+
+        The network is built once.
 
         For int7, operators that gain nothing by fewer bits have int8. The weights are sketched (see
         ``with_types``), so that this network must not be compiled.
@@ -103,7 +105,7 @@ class TypedNetworks:
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Indices of the fused operators that would be computed in a dtype if they got it."""
+        """Indices of the fused operators that compute in a dtype if the dtype is chosen for them."""
         network = self.uniform(kind)
         return tuple(
             index

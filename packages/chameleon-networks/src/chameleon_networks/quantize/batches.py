@@ -33,8 +33,8 @@ _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numb
 def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
     """The batches of inputs that a network is calibrated with.
 
-    For a network of one bucket of shapes, these are the user's batches that have the bucket's
-    shapes or that are padded to them. The user's function is called once for each bucket.
+    A network for one bucket of shapes gets the user's batches that have the bucket's shapes or can
+    be padded to them. The user's function is called once for each bucket.
 
     Args:
         network: The imported network.
@@ -55,7 +55,7 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
 class Batches:
     """Batches of inputs to calibrate with, of which the last ones are kept for measuring errors.
 
-    They can be iterated once.
+    The batches can be iterated once.
 
     Args:
         batches: All batches.

@@ -1,4 +1,4 @@
-"""Decides which dtypes fused operators can be computed in, and why others are impossible."""
+"""Decides which fused operators can be computed in a dtype, and why the others cannot."""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ class Histogram:
         """The range that remains if a share of the values is cut off at each end.
 
         Args:
-            percent: Percentage of the values that lie below the upper end, and likewise above the
-                lower end.
+            percent: Percentage of the values below the upper end, which is also the percentage of
+                the values above the lower end.
 
         Returns:
             The lower and the upper end, between ``low`` and ``high``. Zero lies between the ends.

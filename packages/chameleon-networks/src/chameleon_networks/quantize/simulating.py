@@ -61,7 +61,7 @@ class Calibrator:
     """Observes the tensors that a network's fused operators would read in int8.
 
     Tensors between which numbers are only moved or selected share one range. So the operator that
-    moves them can compute on eight bits.
+    moves the numbers can compute on eight bits.
 
     Args:
         simulated: The network.

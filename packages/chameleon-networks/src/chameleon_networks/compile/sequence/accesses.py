@@ -22,7 +22,8 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
     """Whether a parameter of a function may have strides that leave gaps.
 
     The function must not read the parameter in a shape that such strides do not allow. Its vectors
-    must not reach over a gap, and it must not pass the parameter's address to another function.
+    must not reach over a gap, and the function must not pass the parameter's address to another
+    function.
 
     Args:
         function: A function whose parameters are buffers without gaps.

@@ -23,7 +23,10 @@ _VIEWS = frozenset(
 
 
 class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs such networks
-    """A network contains more than kernel calls with known shapes. The message names the reason."""
+    """A network contains something else than kernel calls with known shapes.
+
+    The message names the reason.
+    """
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -105,7 +108,8 @@ class Call:
         symbol: The name of the compiled function. A kernel may have several compiled functions.
         reads: The tensors that the kernel reads, which are its first arguments.
         writes: The tensors that the kernel writes, which are its next arguments.
-        lookups: The parameters that are looked up. Their tables are the last arguments.
+        lookups: The parameters with indices that the kernel looks up in tables. The tables are the
+            last arguments.
     """
 
     kernel: str

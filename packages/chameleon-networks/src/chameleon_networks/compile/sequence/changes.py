@@ -164,7 +164,8 @@ class Changes:
     def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
         """A call that copies a tensor.
 
-        Its name begins with the kernel that would have moved the data.
+        The name of the copying kernel begins with the name of the kernel that would have moved
+        data.
         """
         key = (source.shape, source.dtype)
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"

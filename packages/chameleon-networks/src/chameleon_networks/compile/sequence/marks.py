@@ -1,7 +1,8 @@
 """Marks concatenations, splits, slices and shuffles that views or tables may replace.
 
-Marked functions are not fused. If all neighbours of one are element-wise or move data too, TVM's
-fused kernel is as good, since it reads and writes each element once. Then the mark is dropped.
+Marked functions are not fused. If all neighbours of a marked function are element-wise or move data
+too, the mark is dropped. Then TVM's fused kernel is as good, since it reads and writes each element
+once.
 """
 
 from __future__ import annotations

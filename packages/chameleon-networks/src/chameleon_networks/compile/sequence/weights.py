@@ -95,7 +95,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 def read_weights(file: Path) -> list[NDArray[Any]]:
     """The constants of a file as bytes, padded up to the next constant.
 
-    Memory is mapped, not read.
+    The file is mapped into memory, not read.
     """
     whole = np.memmap(file, np.ubyte, mode="r")
     count = int(whole[16:24].view(np.int64)[0])

@@ -72,7 +72,7 @@ class PrecisionDecisions:
     def types(self) -> tuple[str, ...]:
         """Dtypes other than float32 for the fused operators.
 
-        All requested ones until ``decide`` ran.
+        Before ``decide`` has run, all requested dtypes.
         """
         return self.precision.types if self._types is None else self._types
 

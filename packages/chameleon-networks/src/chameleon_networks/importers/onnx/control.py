@@ -1,7 +1,7 @@
 """Control flow and sequences of ONNX, which are resolved before a network is compiled.
 
 If a condition is known, its branch is chosen. If the network computes the condition, both branches
-run and it chooses between their outputs. Loops are unrolled, and sequences become lists.
+run, and the network chooses between their outputs. Loops are unrolled, and sequences become lists.
 """
 
 from __future__ import annotations

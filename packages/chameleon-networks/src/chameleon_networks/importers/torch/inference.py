@@ -20,8 +20,8 @@ def initialise(network: Any, seed: int = 0) -> Any:
     """Fill a network with random weights, and put it into evaluation mode.
 
     Weights are scaled by their fan-in (He et al. 2015), and normalization layers get random
-    statistics. So outputs neither vanish nor explode, and a wrong kernel anywhere in the network
-    changes the outputs.
+    statistics. So the outputs of the network neither vanish nor explode, and a wrong kernel
+    anywhere in the network changes the outputs.
 
     Args:
         network: A torch module, which is changed in place.

@@ -1,4 +1,4 @@
-"""Rewrites a torch program without complex numbers: each becomes a pair of real numbers.
+"""Rewrites a torch program so that each complex number becomes a pair of real numbers.
 
 TVM has no complex dtypes. Three kinds of networks use complex numbers between real inputs and
 outputs. They are rotary embeddings with ``view_as_complex`` (Su et al. 2021, section 3.2.1),
@@ -47,7 +47,7 @@ def complex_to_complex(
 def real_to_complex(
     given: Any, shape: Sequence[int], axes: Sequence[int], mode: int, *, onesided: bool
 ) -> Pair:
-    """``torch.fft.rfftn``. It transforms the last of the axes first.
+    """``torch.fft.rfftn`` of a real tensor. The last of the axes is transformed first.
 
     Args:
         given: The real tensor to transform.
@@ -68,7 +68,7 @@ def real_to_complex(
 def complex_to_real(
     given: Pair, shape: Sequence[int], axes: Sequence[int], mode: int, extent: int
 ) -> Any:
-    """``torch.fft.irfftn``.
+    """``torch.fft.irfftn`` of a pair of real tensors.
 
     Args:
         given: The tensor to transform: one half of it along the last of the axes, where the other
@@ -169,7 +169,7 @@ def by_parts(at: Proxy, arguments: Any, keywords: Any) -> Pair | list[Pair]:
     Args:
         at: The operator's node.
         arguments: The node's arguments, with a ``Pair`` for each complex one.
-        keywords: The node's keyword arguments, likewise.
+        keywords: The node's keyword arguments, with a ``Pair`` for each complex one.
     """
 
     def part(which: int) -> Any:
