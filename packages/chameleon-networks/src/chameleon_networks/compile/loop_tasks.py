@@ -91,8 +91,8 @@ def costly_functions(
     """Find the functions of a network that are worth tuning, the slowest first.
 
     Args:
-        functions: The functions of the network, by the names of their kernels. Functions without a
-            default schedule are left out.
+        functions: The functions of the network, by the names of their kernels. Functions that were
+            tuned already are left out.
         kernels: The result of ``profile.kernel_seconds`` for the network.
         seconds: Seconds of one inference, to which shares are related.
     """

@@ -112,8 +112,8 @@ class Baselines:
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
         """The reference's outputs in float64. None if nothing can compute them.
 
-        For a quantized network, they are the reference's outputs for nudged samples: inputs changed
-        by about a rounding.
+        For a quantized network, the result is the reference's outputs in float32 for nudged
+        samples: inputs changed by about a rounding.
 
         Args:
             samples: The inputs of several inferences.

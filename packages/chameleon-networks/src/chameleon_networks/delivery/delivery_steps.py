@@ -63,7 +63,7 @@ _UNBLAMED = (
 def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
     """The kernels among ``suspects`` that make the network fail.
 
-    Empty if it fails without them too.
+    Empty if the network fails without these kernels too.
     """
 
     def fails(keys: frozenset[str]) -> bool:

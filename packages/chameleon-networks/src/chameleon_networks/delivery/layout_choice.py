@@ -86,8 +86,7 @@ def choose(
 ) -> LayoutChoice:
     """Choose the faster layout for a network.
 
-    The convolution with the most work is always measured. Other convolutions are measured if the
-    budget leaves time.
+    The convolution with the most work is measured first, and others if the budget leaves time.
 
     Args:
         specs: The network's distinct operators in the default layout, with their weights.

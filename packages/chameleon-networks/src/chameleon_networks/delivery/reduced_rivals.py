@@ -200,7 +200,7 @@ class ReducedRivals:
         """The precision, seconds and error of each framework that was timed, by name.
 
         Args:
-            seconds: The seconds of one inference of each network, by name. None for one that
+            seconds: The seconds of one inference of each network, by name. None for a network that
                 failed.
         """
         times = {}

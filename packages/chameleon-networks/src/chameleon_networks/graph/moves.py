@@ -40,7 +40,7 @@ class PermutedReshape:
 
 
 def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether a permutation keeps the order of all elements: it moves only axes of extent 1.
+    """Whether a permutation keeps the order of all elements, as it moves only axes of extent 1.
 
     Args:
         axes: For each axis of the result, the axis of the tensor that it comes from.

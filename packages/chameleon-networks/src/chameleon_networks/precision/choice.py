@@ -63,7 +63,7 @@ class Tensor:
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
-        """Array of bool, (dtypes, dtypes): whether two dtypes read the tensor in one form."""
+        """Array of bool, (dtypes, dtypes): whether two dtypes need the tensor in the same form."""
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
 

@@ -33,7 +33,7 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select up to ``most`` assignments of a front, spread over its seconds, with both ends."""
+    """Select up to ``most`` assignments with evenly spread seconds, both ends included."""
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])

@@ -1,4 +1,4 @@
-"""Makes a network with other dtypes for some operators, and tells which operator became which."""
+"""Makes a network with other dtypes for some operators, and maps these to the original ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def chain(self, index: int) -> FusedOperator | None:
-        """The fused operator of this network that computes one of the float32 network, or None."""
+        """The operator that replaces fused operator ``index`` of the float32 network, or None."""
         here = self.places[index]
         return None if here is None else self.chains[here]
 
@@ -105,7 +105,7 @@ class TypedNetworks:
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Indices of the fused operators that compute in a dtype if the dtype is chosen for them."""
+        """Indices of the fused operators that would compute in a dtype if it was chosen."""
         network = self.uniform(kind)
         return tuple(
             index

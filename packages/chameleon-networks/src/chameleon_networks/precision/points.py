@@ -30,7 +30,7 @@ class Errors(Protocol):
     """
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error for each fused operator alone in each dtype that it can have."""
+        """The error for each fused operator alone, in each dtype that the operator can have."""
 
     def error_of(self, types: Types) -> float:
         """The error if several fused operators have other dtypes than float32."""

@@ -76,7 +76,7 @@ def link_library(
 
 
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
-    """Fill the name of a library into a template of a C file.
+    """Return the text of a template file with the name of a library filled in.
 
     Args:
         template: The name of the template, a file beside this module.

@@ -35,7 +35,7 @@ class Storage:
 
     Attributes:
         size: The size in bytes.
-        input: The number of the network's input that it is, or None.
+        input: The number of the network's input that this memory holds, or None.
         constant: The value, if it is a constant. Otherwise None.
     """
 
