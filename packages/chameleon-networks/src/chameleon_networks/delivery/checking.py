@@ -38,8 +38,8 @@ def tried(
 
     Args:
         network: The imported network.
-        layouts: The layouts to try, in order. If the compiler crashes, the first layout counts as
-            failed and the others are tried again.
+        layouts: The layouts to try, in order. If the compiler crashes, the first of them counts as
+            failed, and the layouts after it are tried in a new process.
         target: The resolved target.
         threads: Number of threads that the framework computes with.
 

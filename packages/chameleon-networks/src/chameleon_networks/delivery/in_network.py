@@ -1,8 +1,9 @@
 """Times nearly equal kernels inside the network, as the last round of a search.
 
 A kernel that runs alone has the caches and the memory to itself, and its last run left the
-activations in the caches. In a network, the kernel before it wrote its input on other cores, and
-its weights are in no cache. Only the network shows which of two nearly equal kernels is faster.
+activations in the caches. In a network, the previous kernel wrote the activations, perhaps on other
+cores, and the weights are in no cache. Only the network shows which of two nearly equal kernels is
+faster.
 """
 
 from __future__ import annotations

@@ -105,7 +105,11 @@ def _take(call: Any, _emit: Any) -> Any:
 
 
 def _scattered(call: Any, emit: Any) -> Any:
-    """TVM takes the other axes of the data to be as long as those of the indices."""
+    """Scatter updates into the part of the data that the indices cover.
+
+    TVM assumes that the data and the indices have equal extents along all axes but the scattered
+    one.
+    """
     _, indices, updates = call.args
     axis = int(call.attrs.axis) % len(indices.ty.shape)
 

@@ -54,8 +54,8 @@ def with_encoded_moves(module: Any) -> Any:
 
     An ``ENCODE`` after a ``DECODE`` of equal parameters is removed, and moves of decoded constants
     are computed. Encoded int8 becomes uint8, which kernels read. Encoded floating-point numbers are
-    moved only if every reader of the result encodes it. Otherwise one function decodes and moves
-    these numbers, and attention is recognized by its moves.
+    moved only if every reader of the result encodes it. Else they are decoded first: one function
+    decodes and moves them, and attention is only recognized by moves of decoded numbers.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.

@@ -161,7 +161,7 @@ class Steps:
     def of(self, value: Any, which: str) -> Step | None:
         """The quantization step that an expression is.
 
-        None if it is none or its parameters are computed.
+        None if the expression is no such step, or if the step's parameters are not constants.
 
         Args:
             value: Any expression, or None.

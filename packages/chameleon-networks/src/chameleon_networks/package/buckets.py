@@ -1,4 +1,7 @@
-"""Runs a network that was compiled for several shapes; is delivered with it, beside ``load.py``."""
+"""Runs a network that was compiled for several shapes.
+
+This file is copied into the folder of such a network, beside ``load.py``.
+"""
 
 import logging
 import math

@@ -1,4 +1,7 @@
-"""Runs a network with the functions of its C library; is delivered with it, beside ``load.py``."""
+"""Runs a network with the functions of its C library.
+
+This file is copied into the folder of the network, beside ``load.py``.
+"""
 
 import _ctypes
 import contextlib

@@ -51,7 +51,7 @@ class Tensor:
         consumers: The indices of the operators that read the tensor.
         conversions: Array of shape (dtypes, dtypes): seconds to convert the tensor from the first
             dtype to the second. A conversion is paid once for each dtype that the tensor is read
-            in. Conversions between dtypes that differ by their weights only take 0 seconds.
+            in. If two dtypes differ only in their weights, the conversion takes 0 seconds.
         in_float32: Whether something other than an operator reads the tensor in float32, such as an
             output of the network.
     """

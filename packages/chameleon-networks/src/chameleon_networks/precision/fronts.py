@@ -56,7 +56,17 @@ def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
 
 
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
-    """Indices of the rows that no other row of the same state dominates in error and seconds."""
+    """Find the partial assignments that no other one with the same state dominates.
+
+    Args:
+        states: For each partial assignment, a number. Equal numbers mean that the remaining
+            operators add the same errors and seconds.
+        errors: The error of each partial assignment.
+        seconds: The seconds of each partial assignment.
+
+    Returns:
+        The indices of the assignments found.
+    """
     order = np.lexsort((seconds, errors, states))
     starts = np.flatnonzero(np.diff(states[order], prepend=-1))
     rows = []
@@ -69,7 +79,18 @@ def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> ND
 def thinned(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
-    """The fastest row of each state in each interval of the error, up to about ``most`` rows."""
+    """Select the fastest partial assignment of each state in each interval of the error.
+
+    Args:
+        rows: Indices of partial assignments in ``errors`` and ``seconds``.
+        states: The state of each assignment in ``rows``, as for ``undominated``.
+        errors: The error of each partial assignment.
+        seconds: The seconds of each partial assignment.
+        most: About how many assignments are selected at most.
+
+    Returns:
+        The indices of the selected assignments.
+    """
     own = errors[rows]
     # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
     positive = own[own > 0.0]

@@ -92,8 +92,8 @@ class TypedNetworks:
 
         The network is built once.
 
-        For int7, operators that gain nothing by fewer bits have int8. The weights are sketched (see
-        ``with_types``), so that this network must not be compiled.
+        For int7, operators that int7 makes no faster than int8 have int8. Do not compile this
+        network, because its weights are sketched (see ``with_types``).
         """
         if kind not in self._uniform:
             types = {

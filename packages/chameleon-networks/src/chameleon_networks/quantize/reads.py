@@ -139,8 +139,9 @@ class Reads:
         ranges: The range of each tensor that is read in int8, by tensor name.
 
     Attributes:
-        narrow: Indices of the fused operators whose output has their dtype.
-        of: For the variable of a binding, the form of each tensor that the binding reads in one.
+        narrow: Indices of the fused operators whose output has the operator's own dtype.
+        of: For the variable of a binding, the forms of the tensors that the binding reads. Tensors
+            that it reads in float32 are left out.
 
     Raises:
         ConfigError: A tensor that must be read in int8 has no range.

@@ -127,8 +127,8 @@ class Calibrator:
         """Choose the ranges with which the network in int8 has the least error.
 
         The error of a single tensor says little about the network's error: clipping often reduces
-        squared errors, but may change the largest output. Biases are corrected if that reduces the
-        error on other batches than those that the means are from.
+        squared errors, but may change the largest output. Biases are corrected if a correction
+        computed from some batches reduces the error on the other batches.
         """
         ranges = self.ranges()
         errors = {method: self._error(affines) for method, affines in ranges.items()}

@@ -162,7 +162,8 @@ def with_lookups(
         functions: The kernels, by name.
 
     Returns:
-        The calls, and their functions, some of which copy. The remaining shuffles lose their mark.
+        The calls, and their functions, some of which copy channels. Shuffles that remain are
+        ordinary functions, without the mark ``SHUFFLE``.
     """
     tried: set[Storage] = set()
     while True:

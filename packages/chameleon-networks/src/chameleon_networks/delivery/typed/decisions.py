@@ -167,7 +167,7 @@ class PrecisionDecisions:
     def kept_batches(self) -> list[Sample]:
         """Inputs that are not used for calibration.
 
-        If ``decide`` kept the user's, they are not read again.
+        If ``decide`` has read the user's inputs, they are not read again.
         """
         if self._samples is None:
             self._samples = kept_samples(self._network, self.precision.calibrate)

@@ -103,7 +103,7 @@ class Candidates:
         self._drops = lambda other: before - scored(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
-        """Compile the network with some dtypes. Without any, this is the network in float32.
+        """Compile the network with some reduced dtypes; with none of these, in float32.
 
         Raises:
             Exception: The network cannot be compiled.

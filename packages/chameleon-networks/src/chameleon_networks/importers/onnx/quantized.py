@@ -42,7 +42,8 @@ def is_quantized_model(model: Any) -> bool:
 def in_real_numbers(model: Any) -> Any:
     """Rewrite the quantized operators of a model as floating-point operators.
 
-    Each becomes a floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``.
+    Each quantized operator becomes a floating-point operator between ``DequantizeLinear`` and
+    ``QuantizeLinear``.
 
     Args:
         model: An ``onnx.ModelProto``, which is not changed.
