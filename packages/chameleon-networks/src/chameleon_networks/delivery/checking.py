@@ -101,7 +101,7 @@ def _asked(
 
 
 def _repeat(network: ImportedNetwork, answer: Mapping[str, Any]) -> None:
-    """Do a step that the child process did without a crash, while the child does the next one."""
+    """Repeat a step that the child process did without a crash, while the child goes on."""
     if answer["done"] == "import":
         _ = network.imported
     else:

@@ -78,12 +78,12 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
 
 @relax.expr_functor.mutator
 class _Hider(relax.PyExprMutator):
-    """Replaces quantization steps by sums with a constant, by which ``steps`` finds the step."""
+    """Replaces quantization steps by sums with constants, the keys of the steps in ``steps``."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self.steps: dict[Any, tuple[str, Step]] = {}
-        """By the constant that is added: no other constant of the module is the same object."""
+        """The hidden steps, by the constant that is added. The module has this constant nowhere else."""
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -103,7 +103,7 @@ class _Hider(relax.PyExprMutator):
 
 @relax.expr_functor.mutator
 class _Shower(relax.PyExprMutator):
-    """Replaces such sums by their quantization steps; ``shown`` has the constants of these sums."""
+    """Replaces the sums of ``_Hider`` by quantization steps. ``shown`` collects the constants."""
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
         super().__init__(module)

@@ -1,4 +1,9 @@
-"""Fronts of error against seconds, for complete and partial assignments of dtypes."""
+"""Selects assignments of dtypes to operators by their error and their seconds.
+
+An assignment dominates another if neither its error nor its seconds are larger. A partial
+assignment has dtypes for the first operators only. A front is a list of assignments that do not
+dominate each other.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +48,10 @@ def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
 
 
 def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
-    """The assignments that no other one dominates, by rising error and falling seconds."""
+    """Select the assignments that are faster than all others with the same or a smaller error.
+
+    They are sorted by rising error, and so by falling seconds.
+    """
     return list(_rising(sorted(assignments, key=lambda row: (row.error, row.seconds, row.types))))
 
 
@@ -57,6 +65,8 @@ def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
 
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
     """Find the partial assignments that no other one with the same state dominates.
+
+    An assignment dominates another if neither its error nor its seconds are larger.
 
     Args:
         states: For each partial assignment, a number. Equal numbers mean that the remaining

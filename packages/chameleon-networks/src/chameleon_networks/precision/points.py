@@ -183,7 +183,7 @@ def _holds(point: Point, bound: float) -> bool:
 
 
 def _undominated(points: Sequence[Point]) -> list[Point]:
-    """The points that no other one dominates in simulated error and seconds, by falling seconds."""
+    """The points that are faster than all others with the same or a smaller simulated error."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.error, point.seconds)):
         if not front or point.seconds < front[-1].seconds:

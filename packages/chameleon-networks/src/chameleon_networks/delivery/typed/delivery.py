@@ -187,7 +187,7 @@ def in_types(
 
     Args:
         steps: The delivery of the network.
-        settled: The dtypes that may be chosen. None if the network keeps those of its source.
+        settled: The dtypes that may be chosen. None if the network keeps the dtypes of its source.
         staged: The folder of the network in float32.
         result: The result of the delivery so far.
 

@@ -428,7 +428,7 @@ def check_saved(program: Any, shapes: Shapes, file: str) -> None:
         file: The path of the file, for messages.
 
     Raises:
-        ConfigError: The program was exported for another extent of an axis only.
+        ConfigError: The program only takes another extent of an axis.
     """
     for node in program.graph.nodes:
         asked = shapes.get(node.name) if node.op == "placeholder" else None
