@@ -142,7 +142,10 @@ class PaddingProbe:
 
 
 def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
-    """One probe for each padded dimension, and one for all together if there are several."""
+    """Make a probe of padding for each padded dimension.
+
+    If there are several, one more probe pads them all.
+    """
     least = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}
     for index, dimension in enumerate(dimensions):

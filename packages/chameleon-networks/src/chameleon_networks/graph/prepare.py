@@ -83,7 +83,7 @@ class _Hider(relax.PyExprMutator):
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self.steps: dict[Any, tuple[str, Step]] = {}
-        """The hidden steps, by the constant that is added. The module has this constant nowhere else."""
+        """The hidden steps, by the constant that is added, which the module has nowhere else."""
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)

@@ -228,7 +228,7 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 
 
 class PhaseShuffle:
-    """Puts the outputs of ordinary convolutions together to that of a transposed convolution.
+    """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
 
     Args:
         conv: The transposed convolution.

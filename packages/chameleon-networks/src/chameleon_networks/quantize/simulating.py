@@ -114,7 +114,7 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The ranges that each method chooses for the tensors, by method and then by tensor name."""
+        """The ranges that each method chooses for the tensors, by method and by tensor name."""
         names = {*self._names.values(), *self._group_of}
         by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}
