@@ -29,12 +29,12 @@ from chameleon_networks.compile.defaults import OURS
 log = structlog.get_logger()
 
 SHARE = 0.02
-"""A function that takes this share of an inference's time is worth measurements: a kernel twice as
-fast then saves 1 % of it."""
+"""The least share of an inference's time that makes a function worth measurements. A kernel that is
+twice as fast then saves 1 % of the time."""
 
 
 LARGE = 0.1
-"""A share of an inference's time that is worth a sentence if nothing makes it smaller."""
+"""The share of an inference's time above which a kernel without a schedule is reported."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

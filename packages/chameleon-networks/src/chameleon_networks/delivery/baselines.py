@@ -34,7 +34,7 @@ from chameleon_networks.running.verify import nudged
 log = structlog.get_logger()
 
 UNTUNED = "untuned"
-"""Name of the network as TVM compiles it without a tuner."""
+"""The name of the network that TVM compiles without a tuner."""
 
 
 class Baselines:

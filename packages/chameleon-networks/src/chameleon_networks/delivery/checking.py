@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 _MODULE = "chameleon_networks.delivery.examine"
 _LIMIT_SECONDS = 600.0
-"""The check may take so long: a network may have gigabytes, and the machine may be busy."""
+"""Limit for the check. The network may have gigabytes, and the machine may be busy."""
 
 
 class _CrashedError(Exception):

@@ -170,8 +170,8 @@ def _known(answer: NDArray[Any]) -> bool:
 
 
 _RUNS, _SLOW_SECONDS = 3, 0.5
-"""Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
-that takes longer is timed once: a disturbance is short beside it."""
+"""Number of timed inferences of the network without tuned kernels. If one takes longer than
+``_SLOW_SECONDS``, there is only one, because disturbances are short beside it."""
 
 Tell = Callable[[Message], None]
 

@@ -24,11 +24,11 @@ log = structlog.get_logger()
 
 ROUNDS = 4
 QUANTILE = 0.1
-"""Of the inferences of a round, near the fastest few, which count for kernels alone as well:
-disturbances make kernels slower, never faster, and on a busy machine most inferences meet one."""
+"""The quantile of the inferences of a round that counts, near the fastest ones. Disturbances only
+make kernels slower, and most inferences on a busy machine are disturbed."""
 
 LEAST_GAIN = 0.015
-"""A kernel that was slower alone has to be this much faster in the network: less is noise."""
+"""How much faster in the network a kernel must be that was slower alone. Less is noise."""
 
 Seconds = Mapping[str, float]
 

@@ -81,7 +81,8 @@ DATABASE = ("database_workload.json", "database_tuning_record.json")
 
 
 NETWORK_MODULE = "network.json"
-"""The network, as ``tvm.ir.save_json`` writes it, with calls of the database's workloads."""
+"""The file of the network, which ``tvm.ir.save_json`` writes. The network calls the workloads of
+the database."""
 
 
 def to_metaschedule(

@@ -28,7 +28,7 @@ from chameleon_networks.graph.relaxed import (
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _SEVERAL = 2
-"""Chains of so many steps or more are replaced: a scale and a shift are fewer."""
+"""Chains with more steps than a scale and a shift are replaced."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

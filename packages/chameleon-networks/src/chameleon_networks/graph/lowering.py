@@ -13,7 +13,7 @@ from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
 
 _MOST_FACTORS = 4
-"""Largest whole power that is written as products."""
+"""The largest integer power that is written as products."""
 
 
 def lowered(module: Any) -> Any:
@@ -199,6 +199,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }
-"""Functions by operator: each returns the expression that replaces a call, or None to keep it."""
+"""Functions, by operator. Each returns the expression that replaces a call, or None."""
 
 __all__ = ["lowered"]

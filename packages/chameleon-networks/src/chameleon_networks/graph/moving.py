@@ -30,7 +30,7 @@ from chameleon_networks.graph.strides import axis_in
 _SHIFT = -STORAGE[INT8].low
 """The shift from int8 to uint8."""
 _POOLS = {f"relax.nn.max_pool{rank}d": f"pool{rank}d" for rank in (1, 2, 3)}
-"""Max-poolings, and what computes them in TVM's library."""
+"""Max-poolings, each with the function of TVM's library that computes it."""
 _MOVES = frozenset(
     f"relax.{name}"
     for name in (

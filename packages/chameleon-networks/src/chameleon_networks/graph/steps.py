@@ -22,7 +22,7 @@ from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, 
 ENCODE, DECODE = "relax.quantize", "relax.dequantize"
 _FUNCTIONS = {ENCODE: "round", DECODE: "widen"}
 _STEP = "chameleon.step"
-"""Attribute of the functions that are steps: which one it is."""
+"""An attribute of functions that are quantization steps: which step it is."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

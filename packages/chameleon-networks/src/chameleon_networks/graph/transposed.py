@@ -68,9 +68,10 @@ class _Legalizer(relax.PyExprMutator):
 
 
 _LANES = 16
-"""Channels of a vector."""
+"""Number of channels in a vector."""
 _SHUFFLED = 1.5
-"""Products of one convolution whose output is shuffled count so many times."""
+"""The weight of the products of a single convolution with a shuffled output, compared with those of
+several convolutions."""
 
 
 @attrs.frozen(kw_only=True)

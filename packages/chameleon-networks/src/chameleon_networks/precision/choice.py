@@ -35,10 +35,10 @@ from chameleon_networks.precision.fronts import (
 )
 
 Types = NDArray[np.byte]
-"""Types of operators as places in the list of types, of shape (assignments, operators)."""
+"""Array of shape (assignments, operators): the index of each operator's dtype."""
 
 _MOVES = 50
-"""Moves of single operators that may improve one assignment."""
+"""Most changes of single operators that may improve one assignment."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

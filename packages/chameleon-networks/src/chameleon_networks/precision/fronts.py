@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LABELS = 20_000
-"""Partial assignments that are kept at a time."""
+"""Most partial assignments that are kept at a time."""
 
 INTERVALS = 64
-"""Intervals of the error, each of which keeps its fastest assignment if fronts are too long."""
+"""Number of intervals of the error. If fronts are too long, each interval keeps its fastest
+assignments."""
 
 
 @attrs.frozen(kw_only=True)

@@ -20,7 +20,8 @@ from chameleon_networks.quantize.types import with_types
 from chameleon_networks.quantize.weights import Means
 
 Types = Mapping[int, str]
-"""Types of chains by their place in the float32 network; chains without one are in float32."""
+"""The dtypes of fused operators, by index in the float32 network. Operators that are missing here
+are in float32."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

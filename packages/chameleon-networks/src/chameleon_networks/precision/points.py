@@ -20,7 +20,8 @@ from chameleon_networks.precision.networks import TypedNetworks, Types
 from chameleon_networks.quantize.eligibility import eligible
 
 POINTS = 16
-"""Points of the front in a result, whose errors are simulated with all types together."""
+"""Most points of the front in a result. The error of each point is simulated with all its dtypes
+together."""
 
 
 class Errors(Protocol):

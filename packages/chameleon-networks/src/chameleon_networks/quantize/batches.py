@@ -20,11 +20,12 @@ from chameleon_networks.running.samples import Sample
 log = structlog.get_logger()
 
 RANDOM = 8
-"""Batches of random numbers if the user has none: ranges hardly change after so many."""
+"""Number of random batches if the user has none. With more batches, ranges hardly change."""
 MOST = 512
-"""Batches that are read at most, of all buckets: a loader may go round its data for ever."""
+"""Most batches that are read, over all buckets. A user's function may yield batches for ever."""
 KEPT = 3
-"""Batches at the end that are kept aside, at most; half of them if there are few."""
+"""Most batches at the end that are not used for calibration. If there are few batches, half of
+them."""
 
 _SEED = 7_000
 _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numbers", "b": "truths"}

@@ -10,7 +10,7 @@ from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
 _BINS = 2048
-"""Bins of a histogram: at least four for every step of eight bits, in any range."""
+"""Number of bins. Each step of eight bits has at least four bins, in any range."""
 
 Floats = NDArray[np.float64]
 

@@ -33,10 +33,10 @@ from chameleon_networks.running.verify import agreement, magnitudes
 log = structlog.get_logger()
 
 _TRIED = 2
-"""Batches on which the methods that find ranges are compared."""
+"""Number of batches on which the methods that find ranges are compared."""
 
 CORRECTED = "corrected biases"
-"""The name of the error with the best method and with corrected biases."""
+"""The key of the error with the best method and corrected biases."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -152,7 +152,7 @@ def _shared_objects() -> tuple[Path, ...]:
 
 
 _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
-"""Kept until the process ends."""
+"""Temporary folders that are kept until the process ends."""
 
 
 def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -166,7 +166,7 @@ class _Reader:
         self._module = module
         self._main = module["main"]
         self._known: dict[Any, Any] = {}
-        """Each variable's tensor, or a tuple of what its fields are."""
+        """The tensor of each variable. For a tuple, a tuple of the tensors of its fields."""
         self._constants: dict[Any, Tensor] = {}
         self._calls: list[Call] = []
 

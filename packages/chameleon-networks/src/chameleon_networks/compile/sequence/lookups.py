@@ -39,7 +39,7 @@ from chameleon_networks.runtime.pack import ALIGNMENT
 
 Function = Any
 Channel = tuple[Tensor, int]
-"""A tensor that a kernel writes, and an index of the axis there."""
+"""A tensor that a kernel writes, and the index of the channel in that tensor."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -188,9 +188,9 @@ class _Resolver:
         self._region = region
         self._axis = region.axis
         self._before: dict[int, list[Call]] = {index: [] for index in region.places}
-        """The copies that are called in the places of the region's calls."""
+        """The copies that replace each call of the region."""
         self._moved: dict[Tensor, Tensor] = {}
-        """The final places of the tensors that channels are of."""
+        """The final places of the tensors that hold the channels."""
 
     def resolve(self) -> None:
         """Replace the calls, unless no kernel can look up its channels."""

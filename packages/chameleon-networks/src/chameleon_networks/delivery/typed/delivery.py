@@ -38,10 +38,10 @@ from chameleon_networks.running.processes import NetworkProcess, delivered_proce
 from chameleon_networks.running.verify import agreement, magnitudes
 
 ANY = 1e30
-"""The bound of the error if the pipeline names none: outputs have to be numbers."""
+"""The bound of the error if the pipeline has none: outputs must be finite."""
 
 COMPILING, VERIFYING = "compiling in types", "verifying in types"
-"""Steps of a delivery."""
+"""Names of steps of a delivery."""
 
 Run = Callable[[Arrays], Arrays]
 
@@ -170,14 +170,14 @@ class Candidates:
 log = structlog.get_logger()
 
 TRIALS = 5
-"""Networks that are compiled at most until one holds the bound."""
+"""Most networks that are compiled until one holds the bound."""
 
 SIMULATING, TIMING, CHOOSING = "simulating types", "timing in types", "choosing types"
-"""Steps of a delivery, beside those of ``candidates``."""
+"""Names of further steps of a delivery."""
 
 CHOICES = 2
-"""Choices that are compiled at most. The first uses the seconds of operators if all have one type,
-the next their seconds among those of the first."""
+"""Most choices that are compiled. The first choice uses times of operators from networks with a
+single dtype. The next choice uses their times in the network of the first choice."""
 
 
 def in_types(

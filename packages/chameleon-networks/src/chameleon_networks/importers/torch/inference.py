@@ -13,7 +13,7 @@ from chameleon_networks.source_location import location_of
 log = structlog.get_logger()
 
 _SHOWN = 3
-"""Modules that a warning names."""
+"""Most modules that a warning names."""
 
 
 def initialise(network: Any, seed: int = 0) -> Any:

@@ -24,7 +24,7 @@ from chameleon_networks.source_location import location_of
 _ATEN = torch.ops.aten
 
 LONGEST = 2048
-"""Numbers of a transform: its two matrices take 32 MiB then."""
+"""Most numbers of a Fourier transform. Its two matrices then take 32 MiB."""
 
 
 def complex_to_complex(
@@ -150,10 +150,10 @@ def _float(values: Any) -> Any:
 
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-"""The type of a complex number's parts."""
+"""The dtype of the parts of each complex dtype."""
 
 Value = Any
-"""A ``Pair``, a list of them, or a ``Proxy`` of what is real."""
+"""A ``Pair`` for a complex value, a ``Proxy`` for a real one, or a list of values."""
 
 
 def is_complex(node: Any) -> bool:
@@ -322,7 +322,8 @@ CONVERTERS: dict[str, Callable[..., Value]] = {
     ),
     **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
 }
-"""What computes an operator from its node and its arguments, complex ones as pairs, by name."""
+"""Functions by the operator's name. Each computes the operator from its node and its arguments, in
+which complex values are pairs."""
 
 BY_PARTS = frozenset(
     {
@@ -332,7 +333,7 @@ BY_PARTS = frozenset(
         *("sum", "mean", "cumsum", "diagonal", "as_strided"),
     }
 )
-"""Names of operators that do to complex numbers what they do to each part."""
+"""Names of operators that can be applied to each part of a complex number separately."""
 
 
 def has_complex(program: Any) -> bool:

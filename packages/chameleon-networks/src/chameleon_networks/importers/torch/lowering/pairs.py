@@ -11,7 +11,7 @@ import torch
 _ATEN = torch.ops.aten
 
 Part = Any
-"""A ``torch.fx.Proxy`` of a real tensor, or a number: 0 where there is no such part."""
+"""A ``torch.fx.Proxy`` of a real tensor, or a number. The number 0 stands for a missing part."""
 
 
 @attrs.frozen
