@@ -164,7 +164,7 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
-    """The reason why a framework cannot run on this machine, for each that cannot, by name."""
+    """For each chosen framework that cannot run on this machine, the reason, by name."""
     return not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 

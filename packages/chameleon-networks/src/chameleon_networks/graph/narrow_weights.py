@@ -21,7 +21,9 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def shares_data(spec: OperatorSpec) -> bool:
-    """Whether output channels read the same data, so that weights decide the instruction.
+    """Whether several output channels of an operator read the same data.
+
+    Only such operators become faster with narrow weights.
 
     Args:
         spec: Any operator. Depthwise convolutions do not share data, and use float32 vectors.

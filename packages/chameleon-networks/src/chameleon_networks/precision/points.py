@@ -151,7 +151,10 @@ class Front:
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest point with one dtype within a bound. None if none is faster than float32."""
+        """The fastest network with a single reduced dtype whose error is within a bound.
+
+        None if no such network is faster than float32.
+        """
         holding = [
             point
             for point in self._uniform

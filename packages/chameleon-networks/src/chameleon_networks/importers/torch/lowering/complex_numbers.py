@@ -71,8 +71,8 @@ def complex_to_real(
     """``torch.fft.irfftn`` of a pair of real tensors.
 
     Args:
-        given: The tensor to transform: one half of it along the last of the axes, where the other
-            half is its mirror image.
+        given: The half of the tensor along the last of the axes. The other half is its mirror
+            image.
         shape: The shape of the tensor.
         axes: The axes to transform along.
         mode: The kind of normalization, as for ``_scaled``.
