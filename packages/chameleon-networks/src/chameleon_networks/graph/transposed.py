@@ -169,7 +169,7 @@ def shared_plan(
 ) -> AxisPlan:
     """Plan a transposed convolution along an axis, with one convolution for a whole stride.
 
-    All these outputs read the same window of inputs, in which zeros stand for missing taps.
+    All outputs of a stride read the same window of inputs, in which zeros stand for missing taps.
 
     Args:
         size: Number of inputs.

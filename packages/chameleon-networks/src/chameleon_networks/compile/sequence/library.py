@@ -1,4 +1,4 @@
-"""Writes a call sequence with its kernels as object files and weights, to link a library from."""
+"""Writes the object files and the weights of a call sequence, from which a library is linked."""
 
 from __future__ import annotations
 
