@@ -1,8 +1,8 @@
 """TVM's own tuner in this process: ``python -m chameleon_tvm.rivals.metaschedule``.
 
-The tuner has the same conditions as Chameleon: the number of threads, constant inputs that it may
-pack, and a main thread away from the cores of TVM's workers. Unless ``as_shipped`` is set, each of
-its builders imports TVM's tensor intrinsics in two seconds instead of twenty.
+The tuner has the same conditions as Chameleon: number of threads, constants that it may pack, and a
+main thread away from the workers' cores. Unless ``as_shipped`` is set, each of its builders imports
+TVM's tensor intrinsics in two seconds instead of twenty.
 """
 
 from __future__ import annotations
