@@ -1,6 +1,6 @@
-"""Compares tuners and writes pages: suites, their cells, statistics, and the report of a run.
+"""Compares pipelines and tuners, and writes pages about suites and runs.
 
-``suites`` reads a suite file, ``cells`` runs what it describes, and ``statistics`` turns
-trajectories into numbers. ``pages`` writes them down, those of a single run as well. ``commands``
-are ``chameleon bench`` and ``chameleon report``.
+``suites`` reads suite files, ``cells`` runs their cells, and ``statistics`` computes numbers from
+the results. ``pages`` writes pages of suites and single runs. ``commands`` has the commands, such
+as ``chameleon bench`` and ``chameleon report``.
 """

@@ -1,4 +1,4 @@
-"""Registers this package's commands, and writes the report of every run that ends."""
+"""Registers this package's commands, and writes a report at the end of every run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chameleon_core.plugins import CommandRecord, hookimpl
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Comparing pipelines, and pages about runs."""
+    """The commands that compare pipelines and runs, and that write pages."""
     for name, summary in (
         ("bench", "Compare pipelines on tasks over seeds, and write a report."),
         ("report", "Write a page about a run: searches, comparisons, where time went."),
@@ -25,7 +25,7 @@ def chameleon_commands() -> Iterable[CommandRecord]:
 
 @hookimpl
 def chameleon_run_finished(event: RunFinished) -> None:
-    """Write the report into the folder of a run that has ended."""
+    """Write the report of a run that has ended into its folder."""
     from chameleon_bench.pages.run_page import write_report  # noqa: PLC0415 - rarely needed
 
     write_report(Path(event.folder))

@@ -34,7 +34,7 @@ def command(folder: Path, as_json: bool) -> None:
 
     In a finished run, it is the winner of the final comparison. In a run that has not finished, it
     is the fastest configuration so far. Each time has its source: the comparison at the end, or the
-    search. If the model is a network, its time comes first.
+    search. If the model is a network, the network's time comes first.
     """
     with RunView(folder) as run:
         network, operators = run.network, _operators(run)

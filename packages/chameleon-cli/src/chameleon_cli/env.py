@@ -1,4 +1,4 @@
-"""``chameleon env``: versions and settings that results depend on, found without imports."""
+"""``chameleon env``: versions and settings that results depend on, found without importing."""
 
 from __future__ import annotations
 

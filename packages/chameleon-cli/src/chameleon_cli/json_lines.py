@@ -70,7 +70,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Write standard error as before ``begin`` again."""
+    """Write standard error in the way it was written before ``begin``."""
     lines = json_lines()
     if lines is not None:
         lines.finish()

@@ -39,7 +39,7 @@ def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
 
 
 def singular_of(kind: Kind) -> str:
-    """The name of one plugin of a kind in commands, such as ``cost-model``."""
+    """The singular name of a kind in commands, such as ``cost-model``."""
     return kind.name.removesuffix("s").replace("_", "-")
 
 

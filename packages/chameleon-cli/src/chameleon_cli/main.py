@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, and exit the process with its exit code.
 
     Args:
-        arguments: the words after the command's name; if None, those of this process.
+        arguments: the words after the command's name; if None, the arguments of this process.
     """
     sys.exit(run(arguments))
 

@@ -102,8 +102,6 @@ def event_log(path: Path) -> object:
     It leaves out measurements, which are in the store, and steps of comparisons, which only the
     display needs.
 
-    The store has the former; the latter are for those who wait.
-
     Args:
         path: the file; lines of earlier processes stay.
     """

@@ -71,7 +71,7 @@ class RunStarted:
         folder: the run folder.
         seed: the run's seed.
         tasks: the tasks, with the measurements that the store already holds.
-        batch_size: configurations per round.
+        batch_size: the number of configurations per round.
         total_measurements: the number of measurements at which the budget ends the run, or None if
             the budget has no such limit.
         seconds_left: wall-clock time in seconds that the budget leaves, or None if it has no such

@@ -22,8 +22,8 @@ class RivalTime:
             precision.
         precision: the precision that the rival reports.
         seconds: the time of one inference in seconds.
-        max_relative_error: the error of its outputs against those in float32; None if the error was
-            not measured.
+        max_relative_error: the error of the rival's outputs against those in float32; None if the
+            error was not measured.
     """
 
     asked: str
@@ -71,8 +71,9 @@ class FrontPoint:
 
     Attributes:
         types: the number of operators in each dtype, by dtype.
-        seconds: the sum of the operators' times, as measured separately, in seconds. It includes an
-            estimate for conversions between dtypes.
+        seconds: the sum of the operators' times in seconds, as measured in networks, or separately
+            if networks could not be profiled. It includes an estimate for conversions between
+            dtypes.
         error: the error of the network's outputs, from a simulation of these dtypes.
         delivered: whether the delivered network has these dtypes.
         bucket: the name of the bucket of shapes; None if the network has a single shape.
@@ -186,7 +187,8 @@ class InferenceResult:
     def like_rivals(self) -> Mapping[str, float]:
         """The time of each rival in the network's own precision, in seconds.
 
-        If there is no such rival, these are the rivals with the network in its original precision.
+        If no rival was measured in this precision, the times are those of the rivals that run the
+        network in its original precision.
         """
         reduced = self.rivals_reduced.items()
         like = {name: time.seconds for name, time in reduced if time.asked in self.precisions}
@@ -247,8 +249,7 @@ class NetworkResult(InferenceResult):
         delivery_seconds: the wall-clock time of each step of the delivery, by its name.
         kernels: the times of the network's kernels, slowest first; empty if they are not known.
         unmeasured: the operators whose kernel in the network was never timed.
-        left_out: for each runtime with which the network was not compared, the reason, by the
-            runtime's name.
+        left_out: the reason why the network was not compared with a runtime, by the runtime's name.
         footprint: memory, time and disk space of the network's process (under ``network``), and of
             its rivals, by name.
         layout: the layout of the images in the network; None if the frontend reports no layout.

@@ -101,7 +101,7 @@ class ViewedOperator:
 
     @property
     def time(self) -> OperatorTime | None:
-        """The time of the operator's best configuration, or None if none succeeded."""
+        """The time of the operator's best configuration, or None if no configuration succeeded."""
         comparison = self.store.comparison(self.stored.id)
         if self.result.tuned_seconds is not None and comparison is not None:
             # A comparison of an earlier, shorter run stays in the folder until another is made.
@@ -120,9 +120,9 @@ class NetworkSummary:
     """The time of a network, and the source of the time.
 
     Attributes:
-        seconds: the time of one inference in seconds. If the network was not timed, the sum over
-            its operators of their best time in the search, each times its number of occurrences.
-            None if nothing has a time.
+        seconds: the time of one inference in seconds. If the network was not timed, it is the sum
+            of its operators' best times in the search, each times the number of its occurrences.
+            None if no operator has a time.
         source: the comparison if the network was timed, the search if ``seconds`` is a sum.
         measured: the number of operators that have a time.
         operators: the number of operators, without alternatives in other dtypes.
@@ -140,10 +140,10 @@ class RunView:
     """Reads a run folder, even while a process writes it. A context manager.
 
     Args:
-        folder: the run folder, as an absolute path.
+        folder: the run folder.
 
     Attributes:
-        folder: the same, absolute.
+        folder: the absolute path of the run folder.
         store: the record store of the run.
 
     Raises:

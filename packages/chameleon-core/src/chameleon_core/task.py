@@ -45,7 +45,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """A digest of operator, arguments and target, which identifies the task."""
+        """A digest of operator, arguments and target. Tasks with the same key are the same work."""
         text = json.dumps([self.operator, self.arguments, self.target], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 

@@ -41,7 +41,7 @@ def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
     """Raise an error if options of a file name code, and the user does not trust the file.
 
     Args:
-        file: the file or folder that they were read from.
+        file: the file or folder that the options were read from.
         options: options, as for ``sources_in``.
         trust_source: whether the user trusts the file.
 
@@ -60,7 +60,7 @@ def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> Non
     """Raise an error if tasks of a file contain code, and the user does not trust the file.
 
     Args:
-        file: the file or folder that they were read from.
+        file: the file or folder that the tasks were read from.
         tasks: all tasks of the file.
         trust_source: whether the user trusts the file.
 

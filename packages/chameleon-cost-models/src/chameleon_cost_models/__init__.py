@@ -1,1 +1,1 @@
-"""Cost models, which predict the quality of configurations from what was measured."""
+"""Cost models, which learn from measurements and predict how fast configurations are."""

@@ -1,4 +1,4 @@
-"""Several models of different kinds take turns, since each kind is wrong about some spaces."""
+"""A cost model that lets several models take turns, since each is wrong about some spaces."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from chameleon_cost_models.options import AlternatingOptions
 
 
 class AlternatingModels(CostModel):
-    """One model guides a round, another the next.
+    """Lets several cost models take turns: each round uses the next model.
 
-    A search guided by one model alone stays where that model is sure and wrong; the measurements of
-    the other model's rounds correct it. Only the model whose turn it is learns, so that a round
-    takes no more time than one of them. The number of measurements decides whose turn it is: a fit
-    depends on nothing else.
+    A search with one model stays near configurations about which this model is confidently wrong.
+    Measurements of another model's rounds correct such errors. Only the round's model is fitted, so
+    a round takes no longer than with one model. Whose turn it is depends only on the number of
+    measurements.
 
     Args:
-        options: names the models.
-        context: the task's; each model draws from a generator of its own.
+        options: The names and options of the models.
+        context: The task's context. Each model gets a random generator of its own.
     """
 
     def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
@@ -39,7 +39,7 @@ class AlternatingModels(CostModel):
         return self._turn.trained
 
     def fit(self, observations: Observations) -> None:
-        """Have the next model learn, or the one after it if that one learns nothing."""
+        """Fit the next model, or the first model after it that can learn from the observations."""
         first = -(-len(observations) // self._batch) % len(self._models)
         for model in self._models[first:] + self._models[:first]:
             self._turn = model
@@ -48,9 +48,9 @@ class AlternatingModels(CostModel):
                 return
 
     def predict(self, configs: Configs) -> Scores:
-        """Scores of the model whose turn it is, in its units, shape (n,)."""
+        """Scores from the model of this round, in that model's units, shape (n,)."""
         return self._turn.predict(configs)
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The rows that the model whose turn it is would measure at the same time."""
+        """The rows that the model of this round selects for a batch, or None."""
         return self._turn.select_batch(configs, count)

@@ -1,4 +1,4 @@
-"""Boosted trees several times over in one xgboost model, and what they share."""
+"""Bagging: several ensembles of boosted trees in one xgboost model."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ def bagged_trees(
     rounds: int,
     parameters: Mapping[str, Any],
 ) -> Any:
-    """Members that see the same rows with other weights, as the outputs of one model.
+    """Fit several members, each an ensemble of boosted trees, as the outputs of one xgboost model.
 
-    So fitting is one call, and so is predicting, on features looked up once. The weights are drawn
-    from an exponential distribution (the Bayesian bootstrap, Rubin 1981). That is smoother than
-    drawing rows, which with few rows would lose some of them altogether.
+    All members see the same rows with different random weights. One call fits all members, and one
+    call predicts with all of them. The weights come from an exponential distribution (the Bayesian
+    bootstrap, Rubin 1981). Drawing rows instead would lose some rows if there are few.
 
     Args:
-        features: shape (n, features).
-        targets: what each member is to learn, shape (n, members), standardised.
-        seed: of the weights and of the trees; the same one gives the same model.
-        rounds: trees of each member.
-        parameters: of xgboost.
+        features: The features of the measured configurations, shape (n, features).
+        targets: The standardised targets of each member, shape (n, members).
+        seed: The seed of the weights and the trees. The same seed gives the same model.
+        rounds: The number of trees of each member.
+        parameters: More parameters of xgboost.
+
+    Returns:
+        The xgboost model (``Booster``) with one output per member.
     """
     # Imported here: it takes a second, which the first batch need not wait for.
     import xgboost  # noqa: PLC0415
@@ -55,11 +58,16 @@ def bagged_trees(
 
 
 def tree_parameters(seed: int) -> dict[str, Any]:
-    """Options that all models of boosted trees here have in common."""
+    """The xgboost parameters that all tree models of this package share."""
     return {"nthread": THREADS, "tree_method": "hist", "verbosity": 0, "seed": seed}
 
 
 def opinions(booster: Any, features: Features) -> NDArray[np.float64]:
-    """Every member's prediction, shape (n, members)."""
+    """The prediction of every member, shape (n, members).
+
+    Args:
+        booster: A model that ``bagged_trees`` returned.
+        features: The features of n configurations, shape (n, features).
+    """
     predicted = booster.inplace_predict(features, validate_features=False)
     return np.asarray(predicted, np.float64).reshape(len(features), -1)

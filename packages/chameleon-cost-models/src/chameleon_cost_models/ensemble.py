@@ -1,7 +1,4 @@
-"""Boosted trees several times over, whose disagreement says where little is known.
-
-Acquisition functions say how much a configuration is worth measuring by it.
-"""
+"""A bagged ensemble of boosted trees, and the acquisition functions that use its uncertainty."""
 
 from __future__ import annotations
 
@@ -23,13 +20,14 @@ Opinions = NDArray[np.float64]
 """One prediction per configuration and member, shape (n, members)."""
 
 _LEAST_SCALE = 1e-6
-"""Targets that spread less than this are not blown up: all is as the base model says."""
+"""The least standard deviation by which targets are divided, so that noise is not scaled up."""
 
 
 class Ensemble(TreeModel):
-    """Bagged boosted trees: a prediction of relative throughput with an uncertainty.
+    """Predicts relative throughput with an uncertainty, by bagged boosted trees.
 
-    See ``bagging`` for how; here all members learn the same targets.
+    All members learn the same targets with different random weights; see ``bagging.bagged_trees``.
+    The uncertainty is the standard deviation of the members' predictions.
     """
 
     def __init__(self, options: EnsembleOptions, context: StageContext) -> None:
@@ -66,16 +64,23 @@ class Ensemble(TreeModel):
         )
 
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
-        """Mean and standard deviation of relative throughput over the members, each (n,)."""
+        """Mean and standard deviation of the members' predicted relative throughput.
+
+        Returns:
+            Two arrays of shape (n,), one number per configuration.
+        """
         features, guess = self.seen(configs)
         return _moments(self._opinions(features, guess))
 
     def members(self, configs: Configs) -> Opinions:
-        """Every member's prediction of relative throughput, shape (n, members)."""
+        """The relative throughput that each member predicts, shape (n, members)."""
         return self._opinions(*self.seen(configs))
 
     def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """The acquisition value, shape (n,), in units of relative throughput."""
+        """The acquisition value of each configuration, shape (n,).
+
+        The unit is relative throughput.
+        """
         mean, std = _moments(self._opinions(features, guess))
         return self._acquisition(mean, std, self._best, self._kappa)
 
@@ -92,14 +97,17 @@ def _moments(votes: Opinions) -> tuple[Scores, Scores]:
 Numbers = NDArray[np.float64]
 
 Acquisition = Callable[[Numbers, Numbers, float, float], Numbers]
-"""Mean (n,), standard deviation (n,), best observed, kappa -> worth (n,); higher is better."""
+"""Computes values from means, standard deviations, the best observed target, and kappa.
+
+The first two arguments and the result have shape (n,). Higher values are better.
+"""
 
 _LEAST_STD = 1e-9
-"""Standard deviations below count as this one, so that certain predictions stay comparable."""
+"""Smaller standard deviations are replaced by this one, to avoid a division by 0."""
 
 
 def mean_alone(mean: Numbers, _std: Numbers, _best: float, _kappa: float) -> Numbers:
-    """The prediction: no exploration."""
+    """The mean alone, which ignores the uncertainty."""
     return mean
 
 
@@ -109,7 +117,7 @@ def upper_bound(mean: Numbers, std: Numbers, _best: float, kappa: float) -> Numb
 
 
 def expected_improvement(mean: Numbers, std: Numbers, best: float, _kappa: float) -> Numbers:
-    """Expected improvement over the best observed (Jones et al. 1998, equation 15)."""
+    """Expected improvement over the best observed target (Jones et al. 1998, equation 15)."""
     std = np.maximum(std, _LEAST_STD)
     gain = (mean - best) / std
     density = np.exp(-0.5 * gain**2) / np.sqrt(2.0 * np.pi)

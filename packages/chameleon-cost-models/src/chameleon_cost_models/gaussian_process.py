@@ -1,4 +1,4 @@
-"""A Gaussian process: how fast, how sure, and how much one measurement tells of another."""
+"""A Gaussian-process cost model, with uncertainties and a selection of informative batches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from chameleon_cost_models.options import GaussianProcessOptions
 from chameleon_cost_models.prior_mean import PriorMean
 
 _RANGE_SAMPLE = 4096
-"""Configurations that tell the range of each feature where a space cannot be listed."""
+"""The number of random configurations that estimate each feature's range in a large space."""
 
 _LEAST_VALID = 2
 _LEAST_SCALE = 1e-9
 
 _GROWTH = 1.2
-"""The kernel's parameters are learnt anew whenever there are so many times as many measurements."""
+"""The factor by which the measurements must grow before the kernel's parameters are refitted."""
 
 _PARAMETER_ROWS = 384
-"""The kernel's parameters are learnt from at most so many measurements. Learning takes a time that
-grows with their cube, and more of them hardly change the parameters."""
+"""The largest number of measurements from which the kernel's parameters are learnt.
+
+The time grows with the cube of this number, and more measurements hardly change the parameters.
+"""
 
 
 class GaussianProcess(CostModel):
@@ -34,12 +36,13 @@ class GaussianProcess(CostModel):
 
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
     6). A failure counts as slow as the slowest configuration that was timed. Batches are selected
-    with GP-BUCB (Desautels et al. 2014, algorithm 1). Each pick lowers the uncertainty of those
-    that resemble it, because the four highest scores often are those of almost one configuration.
+    with GP-BUCB (Desautels et al. 2014, algorithm 1): each selected configuration lowers the
+    uncertainty of similar ones. The batch then does not consist of near copies of one
+    configuration.
 
     Args:
-        options: see there.
-        context: the task's.
+        options: The options of the model.
+        context: The task's context.
     """
 
     def __init__(self, options: GaussianProcessOptions, context: StageContext) -> None:
@@ -57,9 +60,10 @@ class GaussianProcess(CostModel):
         return self._posterior is not None or self._prior.available
 
     def fit(self, observations: Observations) -> None:
-        """Learn from everything measured so far, or from a part of very much.
+        """Fit the model to the measurements so far, or to a part if there are very many.
 
-        Stays untrained until two configurations were timed, or until two observations differ.
+        Without a prior, the model stays untrained until two configurations were timed and two
+        observations differ.
         """
         self._posterior = None
         timed = np.count_nonzero(observations.relative_throughput)
@@ -71,7 +75,10 @@ class GaussianProcess(CostModel):
         self._posterior = Posterior(points, self._missing(observations)[rows], parameters)
 
     def predict(self, configs: Configs) -> Scores:
-        """Upper confidence bounds in standard deviations of what was measured, shape (n,)."""
+        """Upper confidence bounds in standard deviations of the fitted targets, shape (n,).
+
+        Before the first fit, the result is the prior's prediction, or zeros without a prior.
+        """
         if self._posterior is None or not len(configs):
             return self._prior.raw(configs)
         mean, std = self._posterior.moments(self._points(configs))
@@ -79,7 +86,11 @@ class GaussianProcess(CostModel):
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The rows that GP-BUCB selects (Desautels et al. 2014, algorithm 1), shape (count,)."""
+        """The rows that GP-BUCB selects (Desautels et al. 2014, algorithm 1).
+
+        Returns:
+            Row numbers in the order of selection, at most ``count``. None before the first fit.
+        """
         if self._posterior is None or not len(configs):
             return None
         points = self._points(configs)
@@ -99,7 +110,7 @@ class GaussianProcess(CostModel):
     def _parameters(self, observations: Observations) -> Parameters:
         """The kernel's parameters, learnt from the first measurements.
 
-        A geometric series says how many, so that they are learnt anew ever less often.
+        Their number grows in a geometric series, so that refits become ever rarer.
         """
         valid = np.flatnonzero(observations.relative_throughput)
         # The series begins with the first measurements that can be standardised: two were timed.
@@ -116,7 +127,7 @@ class GaussianProcess(CostModel):
         return self._learnt[1]
 
     def _missing(self, observations: Observations) -> Numbers:
-        """The targets, less what the prior, fitted to these very observations, expects of them."""
+        """The targets minus the prior's expectation, which is fitted to the same observations."""
         wanted = _targets(observations)
         if not self._prior.available:
             return wanted
@@ -125,13 +136,13 @@ class GaussianProcess(CostModel):
         return wanted - self._prior.mean(raw)
 
     def _expected(self, configs: Configs) -> Numbers:
-        """The expectation of the prior, in units of the targets."""
+        """The prior's expectation in units of the targets, or zeros without a prior."""
         if not self._prior.available:
             return np.zeros(len(configs))
         return self._prior.mean(self._prior.raw(configs))
 
     def _rows(self, costs: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Which measurements to learn from."""
+        """The rows of the measurements to learn from: the latest and the fastest if too many."""
         most = self._options.measurements
         if len(costs) <= most:
             return np.arange(len(costs))
@@ -140,7 +151,7 @@ class GaussianProcess(CostModel):
         return np.union1d(latest, fastest[: most - len(latest)])
 
     def _points(self, configs: Configs) -> Numbers:
-        """Features scaled to 0 to 1, without those that never vary; shape (n, features)."""
+        """Features scaled to the range 0 to 1, shape (n, features); constant ones are left out."""
         if self._range is None:
             everything = self._space.everything
             if everything is None or not len(everything):
@@ -167,7 +178,7 @@ def _between(observations: Observations, begin: int, end: int) -> Observations:
 
 
 def _targets(observations: Observations) -> Numbers:
-    """Logarithms of relative throughput, standardised, shape (n,)."""
+    """Standardised logarithms of relative throughput, shape (n,)."""
     quality = observations.relative_throughput
     timed = quality > 0.0
     logs = np.log(quality, out=np.zeros(len(quality)), where=timed)
@@ -179,34 +190,37 @@ def _targets(observations: Observations) -> Numbers:
 Numbers = NDArray[np.float64]
 
 _JITTER = 1e-6
-"""Two configurations may have equal features; this on the diagonal keeps the matrix regular."""
+"""A number added to the diagonal, which keeps the matrix regular for equal features."""
 
 _LENGTH, _LENGTH_SPREAD = 0.28, 1.0
-"""The prior of a length scale is lognormal about ``0.28 * sqrt(features)``. It grows with the
-distance of random points, as Hvarfner et al. (2024) propose: two points of the unit cube are about
-``sqrt(features / 6)`` apart, which is one and a half such length scales."""
+"""The median and the spread of the lognormal prior of a length scale.
+
+The median is ``0.28 * sqrt(features)``. It grows with the distance of random points, as Hvarfner et
+al. (2024) propose. Two random points of the unit cube are about ``sqrt(features / 6)`` apart, which
+is one and a half such length scales.
+"""
 
 _NOISE, _NOISE_SPREAD, _SIGNAL_SPREAD = -4.0, 2.0, 2.0
-"""The priors of both variances are lognormal and wide; they suit targets that are standardised."""
+"""The wide lognormal priors of the noise and signal variances, for standardised targets."""
 
 _ITERATIONS = 30
-"""L-BFGS ends after so many iterations, converged or not."""
+"""The largest number of L-BFGS iterations, converged or not."""
 
 _BOUND = 7.0
-"""The logarithm of every parameter stays within this much of 0: a factor of 1,100 either way."""
+"""The bound on the absolute logarithm of every parameter, a factor of 1,100 either way."""
 
 _ROWS_AT_ONCE = 1 << 12
-"""So many rows are predicted at once, which bounds the memory and not the result."""
+"""The number of rows that are predicted at once, which limits the memory."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Parameters:
-    """The parameters of a kernel.
+    """The parameters of a Gaussian process's kernel.
 
     Attributes:
-        lengths: shape (features,).
-        signal: variance of the function.
-        noise: variance of a measurement.
+        lengths: The length scale of each feature, shape (features,).
+        signal: The prior variance of the function.
+        noise: The variance of the measurement noise.
     """
 
     lengths: Numbers
@@ -215,14 +229,14 @@ class Parameters:
 
 
 def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
-    """Find the parameters of greatest posterior density, by L-BFGS from the priors' centres.
+    """Find the kernel parameters with the greatest posterior density, by L-BFGS.
 
-    The likelihood and its gradient are equations 5.8 and 5.9 of Rasmussen and Williams (2006);
-    lognormal priors are added to them.
+    The search starts from the centres of the parameters' lognormal priors. The likelihood and its
+    gradient are equations 5.8 and 5.9 of Rasmussen and Williams (2006).
 
     Args:
-        points: shape (n, features), each feature from 0 to 1.
-        values: standardised, shape (n,).
+        points: Features between 0 and 1, shape (n, features).
+        values: Standardised targets, shape (n,).
     """
     count, features = points.shape
     squared = (points[:, None, :] - points[None, :, :]) ** 2
@@ -260,12 +274,12 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
 
 
 class Posterior:
-    """The posterior of a Gaussian process: what known values say of all others.
+    """The posterior of a Gaussian process, given values at some points.
 
     Args:
-        points: shape (n, features).
-        values: standardised, shape (n,).
-        parameters: of the kernel.
+        points: The features of the known points, shape (n, features).
+        values: The standardised values at these points, shape (n,).
+        parameters: The parameters of the kernel.
     """
 
     def __init__(self, points: Numbers, values: Numbers, parameters: Parameters) -> None:
@@ -277,9 +291,15 @@ class Posterior:
         self._weights = scipy.linalg.cho_solve((self._factor, True), values, check_finite=False)
 
     def moments(self, points: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of the function, each (n,).
+        """Mean and standard deviation of the function at each point.
 
-        Rasmussen and Williams (2006), algorithm 2.1.
+        The computation is algorithm 2.1 of Rasmussen and Williams (2006).
+
+        Args:
+            points: The features of n points, shape (n, features).
+
+        Returns:
+            Two arrays of shape (n,).
         """
         mean, variance = np.empty(len(points)), np.empty(len(points))
         for begin in range(0, len(points), _ROWS_AT_ONCE):
@@ -290,18 +310,18 @@ class Posterior:
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def covariance(self, points: Numbers) -> Numbers:
-        """The posterior covariance of the function between some points, shape (n, n)."""
+        """The posterior covariance of the function between n points, shape (n, n)."""
         scaled = points / self._parameters.lengths
         solved = self._solved(self._kernel(self._points, scaled))
         covariance: Numbers = self._kernel(scaled, scaled) - solved.T @ solved
         return covariance
 
     def conditioned(self, covariance: Numbers, row: int) -> Numbers:
-        """The covariance of some points after one of them is measured as well, shape (n, n).
+        """The covariance of n points after one of them is measured too, shape (n, n).
 
         Args:
-            covariance: what ``covariance`` or this method returned, shape (n, n).
-            row: the point that is measured.
+            covariance: A result of ``covariance`` or of this method, shape (n, n).
+            row: The row of the point that is measured.
         """
         known = covariance[row]
         noise = self._parameters.noise + _JITTER
@@ -322,8 +342,9 @@ class Posterior:
 def _kernel_and_slope(squares: Numbers, signal: float) -> tuple[Numbers, Numbers]:
     """The Matern 5/2 kernel and its slope, for squared scaled distances.
 
-    The kernel is equation 4.17 of Rasmussen and Williams (2006). The slope, times the squared
-    scaled distance in one feature, is the derivative by the logarithm of that length scale.
+    The kernel is equation 4.17 of Rasmussen and Williams (2006). The slope times the squared scaled
+    distance in one feature is the kernel's derivative by the logarithm of that feature's length
+    scale.
     """
     distance = np.sqrt(5.0 * squares)
     decay = signal * np.exp(-distance)

@@ -1,4 +1,4 @@
-"""The inputs of every tree model: finite features, and targets in which higher is better."""
+"""Functions that compute the inputs of cost models from configurations and observations."""
 
 from __future__ import annotations
 
@@ -8,25 +8,34 @@ from chameleon_core.stages import Observations
 from numpy.typing import NDArray
 
 Features = NDArray[np.float32]
-"""Shape (n, features); NaN is a missing value."""
+"""Features of configurations, shape (n, features); NaN is a missing value."""
 
 THREADS = 1
-"""Threads of fits and predictions. Rows are hundreds here: handing out work costs as much as doing
-it, and wherever another process holds a core for a moment, threads that wait for each other take
-several times as long."""
+"""The number of threads for fits and predictions.
+
+There are only hundreds of rows, so that distributing work takes as long as the work itself. If
+another process takes a core for a moment, several threads even take several times as long.
+"""
 
 
 def features_of(space: DesignSpace, configs: Configs) -> Features:
-    """The space's features with infinities, which the tree libraries refuse, as missing values."""
+    """The features of configurations, with NaN for infinities, which tree libraries refuse.
+
+    Args:
+        space: The design space.
+        configs: Configurations, shape (n, knobs).
+
+    Returns:
+        Features, shape (n, features).
+    """
     features = space.features(configs)
     return np.where(np.isfinite(features), features, np.float32(np.nan))
 
 
 def teaches(observations: Observations) -> bool:
-    """Whether two observations differ.
+    """Whether at least two observations differ in relative throughput.
 
-    A model of fewer would be a constant, and only make every walk believe that its first
-    configurations are the best.
+    Otherwise a fitted model would be a constant, and could not rank configurations.
     """
     quality = observations.relative_throughput
     return bool(len(quality)) and bool(np.ptp(quality) > 0.0)

@@ -1,4 +1,4 @@
-"""LightGBM's leaf-wise boosted trees as a cost model, fitted afresh after every batch."""
+"""LightGBM's leaf-wise boosted trees as a cost model, refitted after every batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chameleon_cost_models.tree_model import TreeModel
 
 
 class LightGBMModel(TreeModel):
-    """Leaf-wise boosted trees that predict relative throughput."""
+    """Predicts relative throughput by LightGBM's leaf-wise boosted trees."""
 
     def __init__(self, options: LightGBMOptions, context: StageContext) -> None:
         super().__init__(context, options.transfer, options.prior)

@@ -1,4 +1,4 @@
-"""An ensemble that looks at throughput on two scales, and at validity on its own."""
+"""A bagged ensemble on throughput and its logarithm, with a separate model of failures."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from chameleon_cost_models.options import MixedOptions
 from chameleon_cost_models.prior_mean import PriorMean
 
 _LEAST_VALID = 3
-"""Timed configurations below which a spread over members means nothing."""
+"""The fewest timed configurations from which the ensemble is fitted."""
 
 _LEAST_SCALE = 1e-9
-"""Targets whose standard deviation is less than this are not scaled up."""
+"""The least standard deviation by which targets are divided, so that noise is not scaled up."""
 
 _HOPELESS = -3.0
-"""Score of a configuration that will certainly fail, in standard deviations of what was timed."""
+"""The score of a configuration that is certain to fail, in standard deviations of the targets."""
 
 _VALIDITY_ROUNDS = 30
 
 
 class MixedEnsemble(CostModel):
-    """Bagged boosted trees, half on relative throughput and half on its logarithm.
+    """Bagged boosted trees: half the members learn relative throughput, half its logarithm.
 
-    Throughput tells the best configurations apart and hardly sees the others, which all are near 0
-    if the best is many times as fast. The logarithm orders those and hardly sees the best. The
+    Throughput distinguishes the fastest configurations, and its logarithm the slower ones. The
     score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation 6),
-    over the members, each scale standardised. Failures have no throughput. A classifier learns
-    which configurations fail, and its probability pulls a score towards that of a hopeless one.
-    With a ``price``, configurations that are expected to take long lose by it.
+    over the members' standardised predictions. A classifier learns which configurations fail; it
+    lowers the scores of those that probably fail. With the option ``price``, configurations that
+    take long to build and run get lower scores.
     """
 
     def __init__(self, options: MixedOptions, context: StageContext) -> None:
@@ -67,7 +66,7 @@ class MixedEnsemble(CostModel):
             self._durations = Durations(features, observations, seed=self._seed)
 
     def predict(self, configs: Configs) -> Scores:
-        """Upper confidence bounds in standard deviations of what was timed, shape (n,)."""
+        """Upper confidence bounds in standard deviations of the timed targets, shape (n,)."""
         if not len(configs):
             return np.zeros(0)
         if self._members is None:
@@ -126,19 +125,19 @@ def _standardised(values: Scores) -> Scores:
 _ROUNDS = 30
 
 _LEAST_SPREAD = 1.1
-"""Durations that differ by less than this factor, between the quartiles, are all the same."""
+"""The least ratio of the durations' quartiles; with less, all durations count as equal."""
 
 
 class Durations:
-    """Predicts the wall-clock of a measurement, so that a search can prefer the cheap ones.
+    """Predicts how long a measurement takes, so that a search can prefer quick measurements.
 
-    A search pays for seconds, not for measurements. Some configurations take many times as long to
-    build as others: those with large unrolled loops, above all.
+    Some configurations take many times as long to build as others, mainly those with large unrolled
+    loops.
 
     Args:
-        features: shape (n, features).
-        observations: the measurements, n of them; those that took no time are left out.
-        seed: of the trees.
+        features: The features of the measured configurations, shape (n, features).
+        observations: The n measurements. Measurements that took no time are left out.
+        seed: The seed of the trees.
     """
 
     def __init__(self, features: Features, observations: Observations, *, seed: int) -> None:
@@ -162,10 +161,10 @@ class Durations:
         )
 
     def doublings(self, features: Features) -> Scores:
-        """The binary logarithm of each measurement's seconds over the typical seconds, shape (n,).
+        """The predicted duration of each measurement as a power of two of the median, shape (n,).
 
-        0 for a typical one (the median of those measured), 1 for one that takes twice as long, -1
-        for half. 0 throughout if measurements hardly differ.
+        0 means the median duration of the measurements so far, 1 twice as long, -1 half as long.
+        All values are 0 if the durations hardly differ.
         """
         if self._model is None:
             return np.zeros(len(features))

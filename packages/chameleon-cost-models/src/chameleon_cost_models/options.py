@@ -1,4 +1,4 @@
-"""Options of the cost models. Importing them imports no learning library."""
+"""Options of the cost models. This module imports no machine-learning library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins.options import option
 
 Prior = tuple[StageSpec | str, ...]
-"""At most one cost model."""
+"""A tuple with at most one cost model."""
 
 _PRIOR: Any = option(
     (),
@@ -24,7 +24,7 @@ _PRIOR: Any = option(
 
 @attrs.frozen(kw_only=True)
 class TransferOptions:
-    """Options of learning from other tasks and from earlier runs."""
+    """Options for learning from other tasks and from earlier runs."""
 
     tasks: bool = option(False, "learn from the other tasks of the run")
     history: tuple[Path, ...] = option(
@@ -42,7 +42,7 @@ _TRANSFER: Any = option(TransferOptions, "what to learn from other tasks and ear
 
 @attrs.frozen(kw_only=True)
 class XGBoostOptions:
-    """Options of ``xgboost``; the defaults are AutoTVM's parameters."""
+    """Options of the cost model ``xgboost``. The defaults are AutoTVM's parameters."""
 
     objective: Literal["reg", "rank"] = option(
         "reg",

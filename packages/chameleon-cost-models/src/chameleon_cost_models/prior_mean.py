@@ -1,7 +1,7 @@
-"""A prior mean: what a model that was trained beforehand expects, scaled to what is measured.
+"""A prior mean: predictions of a model trained before the run, scaled to the measurements.
 
-A cost model with a prior learns what the prior gets wrong. How much the prior counts is fitted to
-the measurements, so that one that is wrong about a task does no harm for long.
+A cost model with a prior learns only the prior's errors. A fitted slope says how much the prior
+counts, so that a prior that is wrong about a task soon has no influence.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Scores, StageContext
 
 _TRUST = 4.0
-"""Measurements that the prior's own scale counts as much as."""
+"""The number of measurements that the prior's own scale counts as."""
 
 
 class PriorMean:
-    """The expectation of a model trained beforehand, if there is one and it knows.
+    """The predictions of a cost model that was trained before the run, scaled to measurements.
 
-    Such a model predicts relative throughput. One that is not trained before the first measurement
-    (a predictor says so of tasks unlike those it knows) is not asked.
+    The trained model predicts relative throughput. It is not used if it says that it is untrained,
+    as a predictor does for tasks unlike those of its training.
 
     Args:
-        priors: options' ``prior``: none or one.
-        context: the task's; the prior draws from a generator of its own.
-        logarithm: whether it is the logarithm of throughput that is expected.
+        priors: The cost models' option ``prior``, with no model or one.
+        context: The task's context. The trained model gets a random generator of its own.
+        logarithm: Whether the targets are logarithms of throughput.
     """
 
     def __init__(
@@ -44,11 +44,14 @@ class PriorMean:
 
     @property
     def available(self) -> bool:
-        """Whether something is known before the first measurement."""
+        """Whether there is a trained model whose predictions are used."""
         return self._model is not None
 
     def raw(self, configs: Configs) -> Scores:
-        """The scores of the model, as throughput or its logarithm, shape (n,); 0 without one."""
+        """The trained model's predictions of throughput, or their logarithms, shape (n,).
+
+        All are 0 if there is no trained model.
+        """
         if self._model is None or not len(configs):
             return np.zeros(len(configs))
         predicted = self._model.predict(configs)
@@ -58,14 +61,14 @@ class PriorMean:
         return logs
 
     def fit(self, raw: Scores, wanted: Scores) -> None:
-        """Fit slope and offset to measurements.
+        """Fit a slope and an offset that scale predictions to measurements.
 
-        Ridge regression towards a slope of one standard deviation of what is wanted for one of what
-        is predicted, which counts as ``_TRUST`` measurements do.
+        Ridge regression pulls the slope towards the ratio of the standard deviations of ``wanted``
+        and ``raw``. This pull counts as much as ``_TRUST`` measurements.
 
         Args:
-            raw: predictions of the measured configurations, shape (n,).
-            wanted: their targets, shape (n,).
+            raw: The predictions for the measured configurations, shape (n,).
+            wanted: The targets of these configurations, shape (n,).
         """
         spread = float(raw.std())
         own = float(wanted.std()) / spread if spread > 0.0 else 0.0
@@ -78,7 +81,11 @@ class PriorMean:
         self._offset = float(wanted.mean()) - self._slope * float(raw.mean())
 
     def mean(self, raw: Scores) -> Scores:
-        """The expectation, in units of what was fitted, shape (n,)."""
+        """The scaled predictions, in units of the targets of ``fit``, shape (n,).
+
+        Args:
+            raw: Predictions that ``raw`` returned, shape (n,).
+        """
         return self._offset + self._slope * raw
 
 

@@ -1,8 +1,8 @@
-"""The base of all tree models: features, transfer, and when there is nothing to learn.
+"""The base class of tree models, with transfer from other tasks and earlier runs.
 
-AutoTVM's transfer is a base model of other tasks, whose weight falls with every measurement. Chen
-et al. 2018, section 4, have a global and a local model. Measurements of
-other tasks are the starting point, and the task's own model learns its errors.
+As in AutoTVM, transfer uses a base model that was trained on other tasks (Chen et al. 2018, section
+4, call it the global model). The task's own trees learn the base model's errors. The base model's
+weight falls with every measurement of the task.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from chameleon_cost_models.prior_mean import PriorMean
 
 
 class TreeModel(CostModel):
-    """Trees from a space's features to relative throughput, fitted afresh after every batch.
+    """Trees that map features to relative throughput, refitted after every batch.
 
-    The target is best cost over cost, and 0 for every failure. So 1 is the best known configuration
-    whatever the operator (AutoTVM, Chen et al. 2018, section 3.2).
+    The target is the best cost over the configuration's cost, and 0 for a failure. It is thus 1 for
+    the best known configuration of every operator (AutoTVM, Chen et al. 2018, section 3.2).
 
     Args:
-        context: the task's.
-        transfer: what to learn from other tasks and earlier runs.
-        prior: at most one model that was trained beforehand.
+        context: The task's context.
+        transfer: Options for learning from other tasks and earlier runs.
+        prior: At most one cost model that was trained before the run.
     """
 
     def __init__(
@@ -52,18 +52,19 @@ class TreeModel(CostModel):
         """Fit the trees.
 
         Args:
-            features: shape (n, features).
-            quality: relative throughput of the same rows, not all alike; shape (n,).
-            guess: what other tasks let expect, 0 without transfer; shape (n,).
+            features: The features of the measured configurations, shape (n, features).
+            quality: The relative throughput of the same configurations, shape (n,). At least two
+                values differ.
+            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
         """
 
     @abstractmethod
     def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """Scores of configurations by the trees last grown, shape (n,).
+        """The scores that the fitted trees give to configurations, shape (n,).
 
         Args:
-            features: shape (n, features), n at least 1.
-            guess: as for ``grow``.
+            features: The features of at least one configuration, shape (n, features).
+            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
         """
 
     @property
@@ -73,9 +74,10 @@ class TreeModel(CostModel):
         return self._grown or self._prior.available or self._mean.available
 
     def fit(self, observations: Observations) -> None:
-        """Fit to everything measured so far.
+        """Fit the trees to all measurements so far.
 
-        Stays untrained until two observations differ, unless other tasks taught something.
+        The trees stay untrained until two observations differ. Until then, scores come from other
+        tasks or from the prior, if there are any.
         """
         self._own = len(observations)
         self._prior.refresh(self._own)
@@ -91,7 +93,7 @@ class TreeModel(CostModel):
             self.grow(features, quality, guess)
 
     def predict(self, configs: Configs) -> Scores:
-        """Scores, higher is better, shape (n,)."""
+        """The scores of configurations, shape (n,); higher is better."""
         if not len(configs):
             return np.zeros(0)
         features, guess = self.seen(configs)
@@ -99,7 +101,11 @@ class TreeModel(CostModel):
         return self.evaluate(features, guess) if self._grown else guess
 
     def seen(self, configs: Configs) -> tuple[Features, Scores]:
-        """Features of configurations, and what other tasks let expect of them."""
+        """The features of configurations, and the expectation from other tasks and the prior.
+
+        Returns:
+            Features of shape (n, features), and relative throughput of shape (n,).
+        """
         features = features_of(self._space, configs)
         guess = self._prior.guess(features, self._own)
         if self._mean.available:
@@ -108,21 +114,23 @@ class TreeModel(CostModel):
 
     @property
     def expects(self) -> bool:
-        """Whether ``grow`` and ``evaluate`` are given more than zeros as a guess."""
+        """Whether ``guess`` is more than zeros, because there is a base model or a prior."""
         return self._prior.available or self._mean.available
 
 
 log = structlog.get_logger()
 
 _SHARED = 0.5
-"""A task teaches another only if it has at least this share of the features of the other's
-knobs: one common knob does not make two templates alike."""
+"""The least share of common knob features with which one task teaches another.
+
+One common knob does not make two templates alike.
+"""
 
 _GROWTH = 1.25
-"""The base model is fitted again when there is this much more to learn from."""
+"""The factor by which the data must grow before the base model is refitted."""
 
 _NEGLIGIBLE = 0.01
-"""The base model is not asked any more when its weight is less than this."""
+"""The weight below which the base model is no longer used."""
 
 _PARAMETERS: dict[str, Any] = {
     "max_depth": 6,
@@ -134,16 +142,17 @@ _PARAMETERS: dict[str, Any] = {
 _ROUNDS = 100
 
 Lesson = tuple[Features, NDArray[np.float64]]
-"""One other task: its features in the columns of this one, NaN if it has none, and its
-relative throughput; shapes (n, features) and (n,)."""
+"""The features of another task in this task's columns, and its relative throughput.
+
+The shapes are (n, features) and (n,). A feature that the other task does not have is NaN.
+"""
 
 
 class Prior:
-    """Predicts relative throughput from the measurements of other tasks and earlier runs.
+    """Predicts relative throughput from measurements of other tasks and of earlier runs.
 
-    Only features that both spaces name are used. The task's own measurements in this run are never
-    used (the archive does not give them out). Those in earlier runs are used only if ``same_task``
-    allows it.
+    Only features that both design spaces have are used. Measurements of the task itself come only
+    from earlier runs, and only if the option ``same_task`` is set.
     """
 
     def __init__(self, options: TransferOptions, context: StageContext) -> None:
@@ -159,10 +168,10 @@ class Prior:
         self._earlier = self._earlier_lessons() if options.history else []
 
     def refresh(self, own: int = 0) -> None:
-        """Learn what other tasks measured since the last time, if it is much.
+        """Fit the base model again if other tasks have many new measurements.
 
         Args:
-            own: how many measurements the task itself has.
+            own: The number of measurements of the task itself.
         """
         if not (self._options.tasks or self._earlier) or self._weight(own) == 0.0:
             return
@@ -184,15 +193,16 @@ class Prior:
 
     @property
     def available(self) -> bool:
-        """Whether there is a base model."""
+        """Whether a base model was fitted."""
         return self._booster is not None
 
     def guess(self, features: Features, own: int) -> Scores:
-        """The base model's prediction, weighted by ``2 ** (-own / half_life)``; shape (n,).
+        """The base model's prediction times ``2 ** (-own / half_life)``, shape (n,).
 
         Args:
-            features: of the task's own space, as ``features_of`` gives them.
-            own: how many measurements the task itself has.
+            features: Features that ``features_of`` computed in the task's own space, shape (n,
+                features).
+            own: The number of measurements of the task itself.
         """
         weight = self._weight(own)
         if self._booster is None or weight == 0.0 or not len(features):
@@ -205,7 +215,7 @@ class Prior:
         return weight if weight >= _NEGLIGIBLE else 0.0
 
     def _lessons(self) -> Iterator[Lesson]:
-        """The other tasks of this run."""
+        """The measurements of this run's other tasks."""
         if not self._options.tasks:
             return
         own = self._context.space.feature_names
@@ -219,7 +229,7 @@ class Prior:
                 yield np.concatenate([features, missing], axis=1)[:, columns], quality
 
     def _earlier_lessons(self) -> list[Lesson]:
-        """The tasks of earlier runs."""
+        """The measurements of earlier runs' tasks."""
         folders = self._options.history
         earlier = self._context.archive.shared(
             f"cost models/earlier runs {[str(folder) for folder in folders]}",
@@ -259,7 +269,7 @@ class Prior:
 
 
 def _quality(earlier: EarlierTask) -> NDArray[np.float64]:
-    """Relative throughput within the earlier task, shape (n,)."""
+    """The relative throughput of each measurement within an earlier task, shape (n,)."""
     count = len(earlier.costs)
     observations = Observations(
         configs=np.zeros((count, 0), np.int32),
@@ -272,14 +282,16 @@ def _quality(earlier: EarlierTask) -> NDArray[np.float64]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class EarlierTask:
-    """One task of an earlier run.
+    """One task of an earlier run, with its n measurements.
 
     Attributes:
-        key: the task's identity (``Task.key``).
-        fingerprint: the design space's; indices mean the same only if it is the same.
-        configs: knob indices, one tuple per measurement.
-        choices: the same configurations decoded.
-        costs: median kernel times in seconds, infinity for failures, shape (n,).
+        key: The task's identity (``Task.key``).
+        fingerprint: The fingerprint of the design space. Knob indices have the same meaning only in
+            spaces with the same fingerprint.
+        configs: The knob indices of each measurement.
+        choices: The same configurations as knob values by knob name.
+        costs: The median kernel time of each measurement in seconds, infinity for a failure, shape
+            (n,).
     """
 
     key: str
@@ -290,13 +302,13 @@ class EarlierTask:
 
 
 def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
-    """The tasks of finished runs, in the order of the folders and of the runs.
+    """The tasks of finished runs, folder by folder.
 
     Args:
-        folders: run folders, as ``chameleon run`` writes them.
+        folders: Run folders that ``chameleon run`` wrote.
 
     Raises:
-        RunFolderError: one of them is no run folder, or cannot be read.
+        RunFolderError: One of the folders is no run folder, or cannot be read.
     """
     histories = []
     for folder in folders:

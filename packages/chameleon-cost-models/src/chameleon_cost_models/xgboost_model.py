@@ -1,4 +1,4 @@
-"""AutoTVM's cost model: gradient-boosted trees, fitted afresh after every batch."""
+"""AutoTVM's cost model: gradient-boosted trees, refitted after every batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OBJECTIVES: dict[str, dict[str, Any]] = {
 
 
 class XGBoostModel(TreeModel):
-    """Boosted trees that predict relative throughput (``reg``) or only its order (``rank``)."""
+    """Predicts relative throughput by boosted trees, or only its order with ``objective: rank``."""
 
     def __init__(self, options: XGBoostOptions, context: StageContext) -> None:
         super().__init__(context, options.transfer, options.prior)
@@ -64,11 +64,11 @@ class XGBoostModel(TreeModel):
             self._trees = self._rounds
 
     def _margin(self, guess: Scores) -> Scores | None:
-        """The start of the trees: what other tasks let expect, else xgboost's own choice."""
+        """The start of the trees: the expectation from other tasks, or else xgboost's default."""
         return guess if self.expects else None
 
     def _grow_while_better(self, data: Any, quality: Scores) -> None:
-        """Add trees while the recall of the best observations grows."""
+        """Add trees while they improve the recall of the best observations."""
         best = -np.inf
         for tree in range(self._rounds):
             self._booster.update(data, tree)
@@ -81,7 +81,7 @@ class XGBoostModel(TreeModel):
                 break
 
     def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """Predicted relative throughput (``reg``) or a rank score, shape (n,)."""
+        """Predicted relative throughput, or a rank score with ``objective: rank``, shape (n,)."""
         # Without a DMatrix a call costs a quarter of a millisecond, which a walk of 500 steps
         # pays 500 times.
         predicted = self._booster.inplace_predict(
@@ -94,12 +94,13 @@ class XGBoostModel(TreeModel):
 
 
 def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating], top: int) -> float:
-    """Mean over k = 1 .. top of the share of the k truly best that are predicted among the k best.
+    """The recall of the k best values by the k best predictions, averaged over k = 1 to ``top``.
 
     Args:
-        predicted: shape (n,), higher is better.
-        truth: shape (n,), higher is better; of equals the first counts as better.
-        top: the longest list looked at, at least 1; at most n are.
+        predicted: Predicted quality, higher is better, shape (n,).
+        truth: True quality, higher is better, shape (n,). Among equal values, the first one counts
+            as better.
+        top: The largest k, at least 1; n if there are fewer than ``top`` values.
     """
     count = len(truth)
     ranks = np.empty((2, count), np.intp)

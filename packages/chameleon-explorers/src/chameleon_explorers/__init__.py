@@ -1,1 +1,1 @@
-"""Search algorithms: simulated annealing and random search, and the presets built on them."""
+"""Explorers, which are search algorithms, and the presets that use them."""

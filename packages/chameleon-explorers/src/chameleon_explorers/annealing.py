@@ -1,4 +1,4 @@
-"""AutoTVM's simulated annealing over the cost model's scores, vectorised over its chains."""
+"""AutoTVM's simulated annealing on the cost model's scores, with all walks in one array."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ from chameleon_explorers.best_set import BestSet
 from chameleon_explorers.options import AnnealingOptions
 
 _COLD = 1e-5
-"""This is added to the temperature, which ends at 0."""
+"""A number added to the temperature, which ends at 0, so that nothing is divided by 0."""
 
 _SCORED_AT_ONCE = 1 << 15
-"""A space of at most this many configurations is scored as a whole where ``exhaustive`` is set:
-one large call of a model takes less than the hundred small ones of a walk."""
+"""The largest space that is scored as a whole if the option ``exhaustive`` is set.
+
+One large call of a cost model takes less time than the hundred small calls of a walk.
+"""
 
 _LEADERS = 3
-"""Best configurations measured whose neighbours are looked at."""
+"""The number of best measured configurations whose neighbours become candidates."""
 
 
 class AnnealingExplorer(Explorer):
-    """Parallel chains of single-knob moves under a falling temperature.
+    """Walks from configuration to configuration by simulated annealing on the cost model's scores.
 
-    Chen et al., "Learning to Optimize Tensor Programs" (2018), section 5.2. The chains persist
-    from round to round, since the scores change little between two fits of the model.
+    Many walks (chains) run in parallel. Each step changes one knob of each chain, and the
+    temperature falls to 0 (Chen et al., "Learning to Optimize Tensor Programs", 2018, section 5.2).
+    By default each round continues the chains of the last round, since scores change little between
+    two fits.
     """
 
     def __init__(self, options: AnnealingOptions, context: StageContext) -> None:
@@ -46,7 +50,7 @@ class AnnealingExplorer(Explorer):
         self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
-        """Remember the best configurations measured, if chains are to start from them."""
+        """Remember the best measured configurations, for new chains and for steps to neighbours."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         ranked = observations.configs[order]
@@ -63,7 +67,10 @@ class AnnealingExplorer(Explorer):
         return self._with_nearby(best, score, visited, count)
 
     def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
-        """The configurations of highest score, found by scoring everything or by annealing."""
+        """The configurations with the highest scores, found by annealing or in the whole space.
+
+        A small space is scored as a whole if the option ``exhaustive`` is set.
+        """
         options = self._options
         best = BestSet(self._space, visited, count)
         everything = self._space.everything if options.exhaustive else None
@@ -96,10 +103,10 @@ class AnnealingExplorer(Explorer):
     def _with_nearby(
         self, candidates: Candidates, score: ScoreFunction, visited: Visited, count: int
     ) -> Candidates:
-        """The walk's candidates with some neighbours of the leaders put first.
+        """Put some neighbours of the best measured configurations before the walk's candidates.
 
-        A search with a model that is wrong about the neighbours of the best configuration would
-        otherwise never measure them, and miss what is one step away.
+        A model that is wrong about these neighbours would otherwise keep the search from ever
+        measuring them, even if one of them is better.
         """
         # Rounded up or down at random, so that small batches look there too.
         wanted = int(self._options.neighbours * self._batch + self._rng.random())
@@ -121,7 +128,10 @@ class AnnealingExplorer(Explorer):
         )
 
     def _starting_points(self) -> Configs:
-        """The chains where they were left, or new ones, the first of them at the elites."""
+        """The configurations where chains begin: the last round's ends, or random ones.
+
+        The best measured configurations replace the first chains.
+        """
         wanted = self._options.chains
         chains = self._chains
         if not self._options.persistent or not len(chains):
@@ -139,7 +149,7 @@ class AnnealingExplorer(Explorer):
         return chains
 
     def _accept(self, old: Scores, new: Scores, temperature: float) -> NDArray[np.bool_]:
-        """The Metropolis rule for every chain; shape (chains,)."""
+        """Whether each chain takes its step, by the Metropolis rule; shape (chains,)."""
         exponent = np.minimum((new - old) / (temperature + _COLD), 0.0)
         accepted: NDArray[np.bool_] = self._rng.random(len(old)) < np.exp(exponent)
         return accepted
@@ -147,7 +157,7 @@ class AnnealingExplorer(Explorer):
     def _filled(
         self, best: BestSet, score: ScoreFunction, visited: Visited, count: int, steps: int
     ) -> Candidates:
-        """The best of the walk, filled up at random if it saw fewer than ``count``."""
+        """The best configurations of the walk, with random ones if the walk found too few."""
         if len(best.scores) < count:
             # Twice as many, since those that the walk found come up again.
             more = visited.sample(2 * count, self._rng)

@@ -1,4 +1,4 @@
-"""The best distinct configurations seen during a walk, as arrays."""
+"""A set of the best configurations that a walk has met, kept as arrays."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from numpy.typing import NDArray
 
 
 class BestSet:
-    """Keeps the ``capacity`` best distinct unvisited configurations that were offered.
+    """Keeps the ``capacity`` best distinct configurations that a walk offers.
 
-    Most offers are worse than all that is kept, and one comparison of scores drops them; only
-    the few that are left are identified. No Python object is made per candidate.
+    Configurations that were measured before are not kept. One comparison of arrays drops most
+    offers, so a walk can offer thousands of configurations per step.
 
     Args:
-        space: the space of the configurations.
-        visited: configurations not to keep.
-        capacity: how many to keep, at least 1.
+        space: The design space of the configurations.
+        visited: The configurations that were measured before.
+        capacity: The largest number of configurations to keep, at least 1.
+
+    Attributes:
+        configs: The kept configurations, best first, shape (n, knobs).
+        scores: The scores of the kept configurations, shape (n,).
     """
 
     def __init__(self, space: DesignSpace, visited: Visited, capacity: int) -> None:
@@ -29,11 +33,11 @@ class BestSet:
         self._keys = space.keys(self.configs)
 
     def offer(self, configs: Configs, scores: Scores) -> bool:
-        """Keep the configurations that are better than those kept so far.
+        """Add the configurations that score higher than the worst kept one, or that still fit.
 
         Args:
-            configs: legal configurations, shape (n, knobs).
-            scores: their scores, shape (n,).
+            configs: Legal configurations, shape (n, knobs).
+            scores: The scores of these configurations, shape (n,).
 
         Returns:
             Whether the set changed.
@@ -60,7 +64,7 @@ class BestSet:
         return True
 
     def _holds(self, keys: Keys) -> NDArray[np.bool_]:
-        """Which of the configurations are kept already, shape (n,)."""
+        """Whether the set holds each of the configurations with these keys, shape (n,)."""
         if not len(self._keys):
             return np.zeros(len(keys), np.bool_)
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)

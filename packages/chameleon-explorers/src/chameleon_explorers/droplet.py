@@ -1,4 +1,4 @@
-"""Coordinate descent with growing steps, in the manner of Droplet search."""
+"""Coordinate descent with growing steps, similar to TVM's Droplet search."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from chameleon_explorers.options import DropletOptions
 
 
 class DropletExplorer(stages.Explorer):
-    """Walks down from the best configuration along one knob at a time; needs no cost model.
+    """Coordinate descent on measured times, which needs no cost model.
 
-    A round looks one step either way along every knob, and further along the direction that helped
-    last. If no step of that length helps, the next are twice as long. After the longest the search
-    goes on from a perturbed configuration, and keeps a better one that it leads to.
+    From the current configuration, each round proposes steps down and up in every knob. It also
+    goes further in the direction of the last improvement. If no step improves, the step length
+    doubles. After the longest step, the search goes on from random changes of the best
+    configuration.
     """
 
     def __init__(self, options: DropletOptions, context: stages.StageContext) -> None:
@@ -40,7 +41,7 @@ class DropletExplorer(stages.Explorer):
         visited: stages.Visited,
         count: int,
     ) -> stages.Candidates:
-        """The next batch's configurations first; scores are ranks."""
+        """Candidates in the order in which they should be measured, with falling scores."""
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         steps = self._next_steps(visited)
@@ -54,7 +55,10 @@ class DropletExplorer(stages.Explorer):
         return ranked(proposed, visited, count)
 
     def _next_steps(self, visited: stages.Visited) -> Configs:
-        """Unmeasured steps from the present configuration, once there is one."""
+        """Unmeasured steps from the current configuration, after all measured improvements.
+
+        If no step is left, the result is new starting points near the best configuration.
+        """
         longest = int(self._space.cardinalities.max()) - 1
         at = self._landed()
         while True:
@@ -79,7 +83,7 @@ class DropletExplorer(stages.Explorer):
         return self._starts
 
     def _landed(self) -> Configs:
-        """The present configuration, shape (knobs,)."""
+        """The current configuration, or a new one after a restart, shape (knobs,)."""
         if self._at is None:
             self._direction = np.zeros_like(self._direction)
             self._at = self._history.best[0]
@@ -90,9 +94,9 @@ class DropletExplorer(stages.Explorer):
         return self._at
 
     def _around(self, at: Configs) -> Configs:
-        """Steps of the present length along every knob, those along the last direction first.
+        """Steps of the current length in every knob; steps in the last direction come first.
 
-        The direction that helped is tried at one, two and four times its length.
+        Steps in the last direction have one, two and four times the length of the last improvement.
         """
         unit = np.eye(len(at), dtype=np.int32) * self._step
         along = at + np.outer([1, 2, 4], self._direction) if self._direction.any() else at[None]

@@ -1,4 +1,4 @@
-"""AutoTVM's genetic algorithm, on measurements or on the cost model's scores."""
+"""AutoTVM's genetic algorithm, which selects parents by measurements or by the cost model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from chameleon_explorers.moves import nothing, ranked
 from chameleon_explorers.options import GeneticOptions
 
 _TRIES = 16
-"""Attempts at the children still missing: many are illegal or were measured before."""
+"""Attempts to breed the missing children, since many are illegal or were measured before."""
 
 
 class GeneticExplorer(Explorer):
-    """Roulette selection, one-point crossover, and mutation of every knob with a small chance.
+    """A genetic algorithm with roulette selection, one-point crossover and random mutation.
 
-    With ``fitness: measured`` a generation is what is measured next, as in AutoTVM: its parents
-    are the last generation's measurements and the elites of all. With ``fitness: model`` the cost
-    model judges several generations in one round.
+    With ``fitness: measured``, each generation is measured, as in AutoTVM. Its parents are the
+    configurations measured last and the fastest of all. With ``fitness: model``, the cost model
+    scores several generations in one round, and only the best candidates are measured.
     """
 
     def __init__(self, options: GeneticOptions, context: StageContext) -> None:
@@ -42,7 +42,7 @@ class GeneticExplorer(Explorer):
         self._measured = 0
 
     def observe(self, observations: Observations) -> None:
-        """Take the last generation and the elites as parents, fast ones more fertile."""
+        """Choose the last generation and the fastest configurations as parents."""
         throughput = observations.relative_throughput
         self._measured = len(observations)
         elites = np.argsort(-throughput, kind="stable")[: self._options.elites]
@@ -61,7 +61,7 @@ class GeneticExplorer(Explorer):
         return ranked(waiting, visited, count)
 
     def _generation(self, visited: Visited) -> Configs:
-        """Children of the parents; random ones until there is a population to breed from."""
+        """Children of the parents, or random configurations before there are parents."""
         wanted = self._options.population
         if self._measured < wanted:
             return visited.sample(wanted - self._measured, self._rng)
@@ -79,7 +79,7 @@ class GeneticExplorer(Explorer):
         return bred[:wanted] if len(bred) else visited.sample(wanted, self._rng)
 
     def _bred(self, parents: Configs, fitness: Scores, count: int) -> Configs:
-        """Children by crossover and mutation, legal or not, shape (count, knobs)."""
+        """Children by crossover and mutation, shape (count, knobs); some may be illegal."""
         width = parents.shape[1]
         chances = self._chances(fitness)
         mothers, fathers = self._rng.choice(len(parents), (2, count), p=chances)
@@ -91,7 +91,7 @@ class GeneticExplorer(Explorer):
 
     @staticmethod
     def _chances(fitness: Scores) -> NDArray[np.float64]:
-        """Probability of each parent: proportional to its fitness, shape (n,)."""
+        """The probability of each parent, in proportion to its fitness, shape (n,)."""
         positive = np.maximum(fitness, 0.0)
         total = positive.sum()
         if not total > 0:
@@ -100,7 +100,7 @@ class GeneticExplorer(Explorer):
         return chances
 
     def _evolved(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
-        """The best of generations that the model judged."""
+        """The best configurations of several generations that the cost model scored."""
         options = self._options
         best = BestSet(self._space, visited, count)
         drawn = self._space.sample(options.population, self._rng)

@@ -1,4 +1,4 @@
-"""The measurements of a task by cost and by configuration, for explorers without a model."""
+"""A task's measurements, sorted and searchable, for explorers without a cost model."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 
 class History:
-    """The measurements of one task as an explorer without a model needs them.
+    """The measurements of one task, sorted by time and searchable by configuration.
 
     Args:
-        space: the task's design space.
-        observations: everything measured so far.
+        space: The task's design space.
+        observations: All measurements of the task so far.
 
     Attributes:
-        best: the configurations that were timed, fastest first, shape (n, knobs).
-        costs: their costs in seconds, shape (n,).
+        best: The configurations that were timed, fastest first, shape (n, knobs).
+        costs: The times of these configurations in seconds, shape (n,).
     """
 
     def __init__(self, space: DesignSpace, observations: Observations) -> None:
@@ -36,11 +36,14 @@ class History:
 
     @classmethod
     def nothing(cls, space: DesignSpace) -> History:
-        """Before the first measurement."""
+        """A history without measurements, for the start of a search."""
         return cls(space, Observations.of(space, []))
 
     def cost_of(self, configs: Configs) -> NDArray[np.float64]:
-        """Costs in seconds: infinity for failures, not-a-number if unmeasured; shape (n,)."""
+        """The measured time of each configuration in seconds, shape (n,).
+
+        The time is infinity if the measurement failed, and NaN if there is no measurement.
+        """
         costs = np.full(len(configs), np.nan)
         if len(configs) and len(self._keys):
             keys = self._space.keys(configs)

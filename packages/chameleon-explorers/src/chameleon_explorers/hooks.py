@@ -35,7 +35,7 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_cost_models() -> Iterable[PluginRecord]:
-    """The model of explorers that need none."""
+    """The cost model ``none``, for explorers that need no cost model."""
     none = "No model, for explorers that learn from measurements alone"
     yield _record("none", none, "no_model:NoCostModel")
 

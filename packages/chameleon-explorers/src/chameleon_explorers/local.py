@@ -1,4 +1,4 @@
-"""Iterated local search on measurements alone, a batch at a time."""
+"""Iterated local search on measured times, which proposes a batch at a time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from chameleon_explorers.moves import kicked, neighbourhoods, nothing, ranked
 from chameleon_explorers.options import LocalOptions
 
 _PARENTS = 16
-"""Configurations whose neighbourhoods are made at a time."""
+"""The number of configurations whose neighbours are computed at a time."""
 
 _TRIES = 8
-"""Kicks tried per start wanted: many of them are illegal or were measured."""
+"""Random changes to try per wanted starting point, since many are illegal or measured."""
 
 
 class Climb:
-    """One hill climb: where it stands, or the starts it waits for.
+    """The state of one hill climb of the local search.
 
     Attributes:
-        at: the configuration it stands on, shape (knobs,), or None between two climbs.
-        starts: configurations that were proposed as starts, shape (n, knobs).
+        at: The configuration that the climb has reached, shape (knobs,). None between two climbs.
+        starts: The configurations that the climb proposed as starting points, shape (n, knobs).
     """
 
     def __init__(self, starts: Configs) -> None:
@@ -31,15 +31,12 @@ class Climb:
 
 
 class LocalExplorer(stages.Explorer):
-    """Plus-or-minus-one-knob local search with kicks and restarts; needs no cost model.
+    """Iterated local search with steps of one in one knob, which needs no cost model.
 
-    With ``guided``, a trained model says which neighbours of the best are measured first.
-
-    A sequential search looks at one neighbour after the other, and a batch has to be known
-    beforehand. So one part of each batch is spent around the best measurements, so that no slot
-    waits: neighbours of the fastest configuration first, then those of the second. The rest belongs
-    to climbs. Each walks its neighbourhoods down to a local optimum and then begins anew, anywhere
-    or from a kick of the best configuration.
+    One part of each batch goes to unmeasured neighbours of the fastest configurations. The rest
+    goes to climbs. A climb moves from neighbour to neighbour until no neighbour is faster. It then
+    begins again at a random configuration, or at a random change of the best one. With the option
+    ``guided``, a trained cost model orders the neighbours of the fastest configurations.
     """
 
     def __init__(self, options: LocalOptions, context: stages.StageContext) -> None:
@@ -57,9 +54,9 @@ class LocalExplorer(stages.Explorer):
     def explore(
         self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
-        """The next batch's configurations first, then what would come after them.
+        """Candidates in the order in which they should be measured, with falling scores.
 
-        Scores are ranks, whether there is a cost model or not.
+        The scores give this order only; they are no predictions, even if there is a cost model.
         """
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
@@ -81,7 +78,7 @@ class LocalExplorer(stages.Explorer):
         return ranked(proposed, visited, count)
 
     def _around_the_best(self, visited: stages.Visited, count: int) -> Configs:
-        """Unmeasured neighbours of the best configurations, best parents first."""
+        """Unmeasured neighbours of the fastest configurations; the fastest one's come first."""
         near_best = nothing(self._space)
         for begin in range(0, len(self._history.best), _PARENTS):
             parents = self._history.best[begin : begin + _PARENTS]
@@ -93,7 +90,7 @@ class LocalExplorer(stages.Explorer):
         return near_best[:count]
 
     def _continued(self, climb: Climb, visited: stages.Visited, slots: int) -> Configs:
-        """The rows that a climb wants measured next: neighbours, or starts if it is at its end."""
+        """The next configurations of a climb: neighbours, or new starting points at its end."""
         if climb.at is None:
             costs = self._history.cost_of(climb.starts)
             if np.isfinite(costs).any():
@@ -113,7 +110,7 @@ class LocalExplorer(stages.Explorer):
         return climb.starts
 
     def _starts(self, visited: stages.Visited, count: int) -> Configs:
-        """Starts of a new climb: kicks of the best, or random configurations."""
+        """Starting points of a new climb: changes of the best configuration, or random ones."""
         starts = nothing(self._space)
         if self._rng.random() >= self._options.restart:
             starts = kicked(

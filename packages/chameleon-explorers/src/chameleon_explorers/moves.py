@@ -1,4 +1,4 @@
-"""Moves of the explorers that walk on measurements: steps along knobs, kicks, and their order."""
+"""Functions for explorers without a cost model: neighbours, random changes and rankings."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from chameleon_core.stages import Candidates, Visited
 
 
 def nothing(space: DesignSpace) -> Configs:
-    """No configuration of a space, shape (0, knobs)."""
+    """An empty array of configurations, shape (0, knobs)."""
     return np.empty((0, len(space.knobs)), np.int32)
 
 
 def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generator) -> Configs:
-    """The configurations one index step away in one knob from any of ``configs``.
+    """The configurations that differ from one of ``configs`` by one index step in one knob.
 
-    All neighbours of the first configuration come first, in random order, then those of the second,
-    and so on. A random order treats all knobs alike if a batch cuts a neighbourhood.
+    All neighbours of the first configuration come first, then those of the second, and so on. The
+    neighbours of one configuration are in random order, so that no knob comes first every time.
 
     Args:
-        space: the design space.
-        configs: shape (n, knobs).
-        rng: orders the neighbours of each configuration.
+        space: The design space.
+        configs: The configurations whose neighbours are wanted, shape (n, knobs).
+        rng: Shuffles the neighbours of each configuration.
 
     Returns:
         Distinct legal configurations, shape (m, knobs).
@@ -35,7 +35,15 @@ def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generato
 
 
 def usable(space: DesignSpace, configs: Configs) -> Configs:
-    """The distinct legal ones among index vectors that may be out of range, in their order."""
+    """The distinct legal configurations among some index vectors, in their order.
+
+    Args:
+        space: The design space.
+        configs: Index vectors, shape (n, knobs). Indices may be out of a knob's range.
+
+    Returns:
+        Distinct legal configurations, shape (m, knobs).
+    """
     configs = configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
     configs = space.distinct(space.canonical(configs))
     legal: Configs = configs[space.legal(configs)]
@@ -45,14 +53,14 @@ def usable(space: DesignSpace, configs: Configs) -> Configs:
 def kicked(
     space: DesignSpace, config: Configs, knobs: int, count: int, rng: np.random.Generator
 ) -> Configs:
-    """The perturbation of an iterated local search: random knobs at random values.
+    """Random changes of a configuration, with which a local search leaves a local optimum.
 
     Args:
-        space: the design space.
-        config: what is kicked, shape (knobs,).
-        knobs: how many knobs are drawn anew.
-        count: how many kicks to try.
-        rng: draws knobs and values.
+        space: The design space.
+        config: The configuration to change, shape (knobs,).
+        knobs: The number of knobs that get a random value in each change.
+        count: The number of changes to try.
+        rng: Draws the knobs and the values.
 
     Returns:
         Distinct legal configurations, at most ``count``, shape (n, knobs).
@@ -68,9 +76,15 @@ def kicked(
 
 
 def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) -> Candidates:
-    """Candidates in the order given, with falling scores that say no more than that order.
+    """Candidates in the given order, with falling scores from 1 towards 0.
 
-    A sampler that takes the best scores then measures them in this order.
+    The scores only give the order, so that a sampler that takes the best scores keeps it.
+
+    Args:
+        configs: Configurations, the most wanted first, shape (n, knobs).
+        visited: The configurations that were measured before; they are left out.
+        count: The largest number of candidates.
+        steps: The number of search steps that the explorer reports.
     """
     configs = configs[visited.fresh(configs)][:count].astype(np.int32)
     scores = np.linspace(1.0, 0.0, len(configs), endpoint=False)

@@ -1,4 +1,4 @@
-"""The cost model of searches that learn from measurements alone."""
+"""The cost model ``none``, for searches that learn from measurements alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 
 
 class NoCostModel(CostModel):
-    """Predicts nothing, so that explorers which need no model pay for none."""
+    """A cost model that is never trained and predicts nothing."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:
         pass

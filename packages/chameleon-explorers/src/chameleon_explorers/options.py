@@ -1,4 +1,4 @@
-"""Options of the explorers. Importing them imports no numerical library."""
+"""Options of the explorers. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class AnnealingOptions:
-    """Options of ``annealing``; the defaults are AutoTVM's numbers."""
+    """Options of the explorer ``annealing``. The defaults are AutoTVM's numbers."""
 
     chains: int = option(128, "parallel chains", at_least=1)
     steps: int = option(500, "steps of every chain a round", at_least=1)
@@ -69,7 +69,7 @@ class DropletOptions:
 
 @attrs.frozen(kw_only=True)
 class GeneticOptions:
-    """Options of ``genetic``; the defaults are AutoTVM's numbers."""
+    """Options of the explorer ``genetic``. The defaults are AutoTVM's numbers."""
 
     population: int = option(100, "size of a generation", at_least=2)
     elites: int = option(3, "best of all that stay parents", at_least=0)

@@ -1,4 +1,4 @@
-"""A bandit that shares the rounds among explorers by the improvement they brought."""
+"""An explorer that gives each round to one of several explorers, by their past improvements."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from chameleon_explorers.options import PortfolioOptions
 
 @attrs.define(kw_only=True)
 class Arm:
-    """One explorer of the portfolio and its record.
+    """One explorer of a portfolio, and the improvement that its rounds brought.
 
     Attributes:
-        explorer: the explorer.
-        rounds: rounds it was given, old ones counting less.
-        improvement: what they brought, in the same way: per round the share by which the best
-            cost fell, between 0 and 1.
+        explorer: The explorer.
+        rounds: The number of rounds that the explorer got. Older rounds count less.
+        improvement: The sum over these rounds of the share by which the lowest time fell, between 0
+            and 1 per round. Older rounds count less.
     """
 
     explorer: stages.Explorer
@@ -28,11 +28,11 @@ class Arm:
 
 
 class PortfolioExplorer(stages.Explorer):
-    """Gives each round to one of several explorers, all of which learn from every measurement.
+    """Gives each round to one of several explorers; every explorer sees all measurements.
 
-    The choice is a discounted upper confidence bound (Garivier and Moulines, 2011, section 2.1). It
-    prefers the explorer that lately brought most, and now and then takes one that had no round for
-    long: the best explorer at the beginning of a search is not the best at its end.
+    The choice follows a discounted upper confidence bound (Garivier and Moulines, 2011, section
+    2.1). It prefers explorers whose recent rounds improved the lowest time. Explorers without a
+    recent round get a turn now and then, since another explorer may be best later in the search.
     """
 
     def __init__(self, options: PortfolioOptions, context: stages.StageContext) -> None:
@@ -48,7 +48,7 @@ class PortfolioExplorer(stages.Explorer):
     def explore(
         self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
-        """The candidates of the explorer whose turn it is, or of the next one if it has none."""
+        """Candidates of the most promising explorer that has any."""
         for arm in sorted(self._arms, key=self._promise, reverse=True):
             candidates = arm.explorer.explore(score, visited, count)
             self._chosen = arm
@@ -57,7 +57,7 @@ class PortfolioExplorer(stages.Explorer):
         return candidates
 
     def observe(self, observations: stages.Observations) -> None:
-        """Credit the explorer of the last round, and let all of them learn."""
+        """Credit the last round's explorer with its improvement, and show all the measurements."""
         best = observations.best_cost
         if self._chosen is not None:
             for arm in self._arms:
@@ -71,13 +71,13 @@ class PortfolioExplorer(stages.Explorer):
             arm.explorer.observe(observations)
 
     def _gain(self, best: float) -> float:
-        """The share by which the best cost fell; 0 if there was none to compare with."""
+        """The share by which the lowest time fell; 0 if there is no earlier or no new time."""
         if not math.isfinite(self._best_cost) or not math.isfinite(best):
             return 0.0
         return 1.0 - best / self._best_cost
 
     def _promise(self, arm: Arm) -> float:
-        """The upper confidence bound of what an explorer will bring."""
+        """The upper confidence bound of an explorer's improvement per round."""
         if not arm.rounds:
             return math.inf
         # Gains shrink as a search goes on: what counts is how they compare with one another.

@@ -1,8 +1,8 @@
-"""Presets made of the built-in stages.
+"""The built-in presets: named pipelines of built-in stages.
 
-They live with the explorers because the choice of a search algorithm is what tells them apart:
-each later algorithm brings its preset along. Every stage is named in full, so that
-``chameleon validate`` prints all that a run will do, and a pipeline may override any part.
+This package defines the presets because they differ mainly in their explorers. Each preset names
+every stage, so that ``chameleon validate`` prints all that a run will do. A pipeline may override
+any part of a preset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AROUND_THE_SEARCH: dict[str, Any] = {
     "baselines": ["untuned", "onednn"],
     "seed": 0,
 }
-"""What a preset takes for granted about everything but the search."""
+"""The stages and options outside the search, which all presets share."""
 
 DEFAULT = PresetRecord(
     name="default",
@@ -120,7 +120,7 @@ _COMMON: dict[str, Any] = {
     "sampler": {"name": "greedy", "epsilon": 0.0},
     "synthesizer": "none",
 }
-"""What all model-free presets have in common."""
+"""The stages that all presets without a cost model share."""
 
 LOCAL = PresetRecord(
     name="local",
@@ -194,7 +194,7 @@ PPO_PAPER: dict[str, Any] = {
     "minibatch": None,
     "transfer": False,
 }
-"""The explorer with the paper's hyper-parameters (tables 7 and 9)."""
+"""Options of the explorer ``ppo`` with the paper's hyper-parameters (tables 7 and 9)."""
 
 PPO_RELEASE: dict[str, Any] = {
     **PPO_PAPER,
@@ -205,7 +205,7 @@ PPO_RELEASE: dict[str, Any] = {
     "entropy": 0.3,
     "minibatch": 32,
 }
-"""The explorer with the numbers and networks of the released code."""
+"""Options of the explorer ``ppo`` that match the released code's numbers and networks."""
 
 _PUBLISHED: dict[str, Any] = {
     **_AROUND_THE_SEARCH,
@@ -214,7 +214,7 @@ _PUBLISHED: dict[str, Any] = {
     # sampler clusters what the exploration found, of which the best are kept.
     "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 512},
 }
-"""What both presets have in common; the cost model's parameters are AutoTVM's."""
+"""The stages that ``paper`` and ``release`` share; the cost model's parameters are AutoTVM's."""
 
 _KNEE: dict[str, Any] = {
     "name": "kmeans-knee",
@@ -246,4 +246,4 @@ RELEASE = PresetRecord(
 )
 
 PUBLISHED = (PAPER, RELEASE)
-"""Both presets."""
+"""The presets ``paper`` and ``release``."""

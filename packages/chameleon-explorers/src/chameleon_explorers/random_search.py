@@ -1,4 +1,4 @@
-"""Random search: the explorer every other one has to beat."""
+"""Random search, with which all other explorers are compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chameleon_core.stages import Candidates, Explorer, ScoreFunction, StageCont
 
 
 class RandomExplorer(Explorer):
-    """Proposes random unvisited configurations, ranked by the cost model if there is one."""
+    """Proposes random unmeasured configurations, in the order of the cost model's scores."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._rng = context.rng

@@ -41,7 +41,7 @@ class Buckets:
         pad: The value that is appended to a smaller input, up to the next extent. None if inputs
             must have one of the extents exactly.
         name: The name of the dimension, or None. Axes with the same name always have the same
-            extent. So do axes without a name that have the same ``buckets``.
+            extent. Axes without a name that have the same ``buckets`` have the same extent too.
     """
 
     buckets: tuple[int, ...] = attrs.field(converter=_sorted, validator=_extents)
@@ -101,8 +101,8 @@ def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
         shapes: The shape of each input in the pipeline file, by the input's name.
 
     Raises:
-        ConfigError: Axes of one name have different extents, only some of them have a ``pad``, or
-            a dimension with a ``pad`` has a single extent.
+        ConfigError: Axes with the same name have different extents, or only some of these axes have
+            a ``pad``. Or a dimension with a ``pad`` has a single extent.
     """
     groups: dict[Any, list[tuple[Buckets, Axis]]] = {}
     for name, shape in shapes.items():
@@ -169,8 +169,8 @@ class Bucket:
     """One combination of extents, for which a network is compiled.
 
     Attributes:
-        name: The name of the combination, such as ``64``, ``8-64`` or ``batch=8-length=64``. It can
-            serve as a file name.
+        name: The name of the combination, such as ``64``, ``8-64`` or ``batch=8-length=64``. The
+            name can serve as a file name.
         extents: One extent for each dimension.
         shapes: The shapes of the inputs with these extents, by input name.
     """

@@ -1,4 +1,4 @@
-"""Record databases: measurements of one machine that runs on another machine of its kind can reuse.
+"""Record databases: runs on machines of the same kind reuse each other's measurements.
 
 The key ``records`` of a pipeline names one or more databases. ``chameleon records`` shows, merges
 and prunes them.

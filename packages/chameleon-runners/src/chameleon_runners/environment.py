@@ -1,4 +1,4 @@
-"""Memory limits of workers, and the environment that sets their threads."""
+"""The default memory limit of workers, and the environment variables that set their threads."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _LEAST_MEMORY = 2 << 30
 
 
 def memory_limit(workers: int) -> int:
-    """Bytes a worker may allocate if the user set no limit.
+    """The memory limit of a worker in bytes, if the user set none.
 
-    Half the machine's memory shared among the workers, so that all of them together cannot bring it
-    down. It is never so little that a compiler does not fit.
+    It is half of the machine's memory divided by the number of workers, but at least 2 GiB, which a
+    compiler needs.
     """
     total = int(psutil.virtual_memory().total)
     return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))
 
 
 def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> dict[str, str]:
-    """The environment of a worker.
+    """The environment variables of a worker process.
 
-    Thread counts are read by libraries when they load, so they are set before the process
-    starts. OpenMP threads are bound to the first cores, as TVM binds its own.
+    They are set before the process starts, because libraries read thread counts when they load.
+    They bind OpenMP's threads to the first cores, as TVM binds its own threads.
 
     Args:
-        threads: threads a kernel runs with.
-        blas_threads: threads of OpenBLAS, which NumPy computes reference outputs with. They go
-            on spinning for a while, on the cores that kernels are timed on a moment later.
-        cores: usable cores; the first ``threads`` of them run kernels.
+        threads: The number of threads that a kernel runs with.
+        blas_threads: The number of threads of OpenBLAS, with which NumPy computes references. These
+            threads keep spinning for a while, on cores where a kernel may be timed next.
+        cores: The usable cores; kernels run on the first ``threads`` of them.
     """
     count = str(threads)
     places = ",".join(f"{{{core}}}" for core in cores[:threads])

@@ -1,4 +1,4 @@
-"""Registers this package's runners and baselines; imports no numerical library."""
+"""Registers this package's runners and baselines. This module imports no numerical library."""
 
 from __future__ import annotations
 

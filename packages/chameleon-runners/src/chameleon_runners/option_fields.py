@@ -1,4 +1,4 @@
-"""Options of runners in few words; importable without numerical libraries."""
+"""Functions that define options of runners. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def option(
     before: str | None = None,
     **bounds: float,
 ) -> Any:
-    """An option, on which measurements may depend.
+    """Define an option on which measurements may depend.
 
     Args:
-        default: as of ``options.option``.
-        words: its help.
-        binds: whether measurements depend on it (``chameleon_core.plugins.options``).
-        check: a validator.
-        before: the inherited option that it is listed before.
-        bounds: ``at_least`` or ``above``.
+        default: The default value, as for ``chameleon_core.plugins.options.option``.
+        words: The help text of the option.
+        binds: Whether measurements depend on the option (``chameleon_core.plugins.options``).
+        check: An additional attrs validator, or None.
+        before: The inherited option before which this option is listed, or None.
+        bounds: ``at_least`` or ``above``, the lower bound of the value.
     """
     checks = () if check is None else (check,)
     about: dict[str, Any] = {BINDS: binds, _BEFORE: before}
@@ -37,20 +37,27 @@ def option(
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
-    """An option on which no measurement depends; arguments as of ``option``."""
+    """Define an option on which no measurement depends, with the arguments of ``option``."""
     return option(default, words, binds=False, **more)
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
-    """A positive number of seconds on which no measurement depends; arguments as of ``option``."""
+    """Define a positive number of seconds on which no measurement depends.
+
+    Args:
+        default: The default value in seconds.
+        words: The help text of the option.
+        more: More arguments of ``option``.
+    """
     return unbound(default, words, above=0.0, **more)
 
 
 def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """List a class's own options where they belong among the inherited ones.
+    """List a class's own options at suitable places among the inherited ones.
 
-    For ``attrs.frozen(field_transformer=...)``. An option that is defined anew keeps its place. A
-    new one stands before the one that it names (``before``), or else after the new one above it.
+    For ``attrs.frozen(field_transformer=...)``. An option that overrides an inherited option keeps
+    its place. A new option comes before the option that its ``before`` names. Without ``before`` it
+    follows the new option above it.
     """
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]

@@ -1,10 +1,10 @@
-"""The clock policy: how often a kernel runs, when enough is known, which repeats count.
+"""The options of timing: how often a kernel runs, when timing ends, and which repeats count.
 
-Noise on a shared machine is one-sided: another process, a neighbour on the same host, an interrupt.
-A disturbed repeat is slower, never faster, and the shorter a repeat, the likelier it falls between
-two disturbances. So repeats are short, single runs if a run takes a millisecond. There are many, at
-several moments, and the few fastest that agree count. A repeat during which one of our threads lost
-its core is known to be disturbed. It counts only if fewer than three are not, and agrees with none.
+Noise on a shared machine is one-sided: other programs make a repeat slower, never faster. A short
+repeat is less likely to be disturbed, so repeats are short: single runs if a run takes a
+millisecond. Kernels get many repeats at several moments, and the few fastest that agree count. If a
+thread of the kernel lost its core during a repeat, this repeat counts only if fewer than three
+others are undisturbed.
 """
 
 from __future__ import annotations
@@ -20,35 +20,39 @@ from chameleon_core.stages import Kernel
 from chameleon_runners.timing_options import TimingOptions
 
 _AGREEING = 3
-"""Repeats that must agree before the fastest is believed, and that count in the end."""
+"""The number of repeats that must agree before the fastest is trusted; they give the result."""
 
 _FAR = 1.1
-"""Kernels this much slower than the best are known precisely enough after three repeats."""
+"""Kernels slower than the best by more than this factor get only three repeats."""
 
 _ABSURD = 10.0
-"""Kernels this much slower than the best are not merely disturbed."""
+"""Kernels slower than the best by more than this factor cannot be fast kernels with noise."""
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.004
-"""A kernel that seems slow is looked at so often again, with pauses longer than what a scheduler
-gives another process at a time: whoever is called hopeless is never timed again."""
+"""The pause in seconds before a kernel that seems slow is timed again.
+
+It is longer than the time for which a scheduler runs another process. A kernel that is called slow
+is never timed again, so the slowness must not come from that process.
+"""
 
 _LONG_RUN = 0.05
-"""Seconds of one run above which kernels get the fewest repeats: they average by themselves."""
+"""Seconds of one run above which a kernel gets the fewest repeats: long runs average noise."""
 
 
 @attrs.frozen(kw_only=True)
 class TimingPolicy:
-    """How kernels are timed.
+    """The options of timing.
 
     Attributes:
-        repeat_seconds: a repeat averages over as many runs as fill this many seconds.
-        turn_seconds: what the repeats of one turn take together.
-        min_repeats: repeats of a kernel near the best, at least.
-        max_repeats: repeats at most.
-        spread: how close repeats have to be to the fastest to agree with it (relative).
-        slow_factor: one short repeat is enough for kernels slower than the best by this.
-        cold_bytes: bytes touched between runs; 0 leaves caches hot.
+        repeat_seconds: The seconds that the runs of one repeat fill together.
+        turn_seconds: The seconds that the repeats of one turn fill together.
+        min_repeats: The least number of repeats of a kernel near the best.
+        max_repeats: The largest number of repeats.
+        spread: The largest relative difference of repeats that agree with the fastest.
+        slow_factor: The factor by which a kernel must be slower than the best to get only one short
+            repeat.
+        cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
     """
 
     repeat_seconds: float
@@ -61,16 +65,16 @@ class TimingPolicy:
 
     @classmethod
     def of(cls, options: TimingOptions) -> Self:
-        """The policy that a runner's options ask for."""
+        """The policy for a runner's options."""
         chosen = {name: getattr(options, name) for name in attrs.fields_dict(cls)}
         return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
-        """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""
+        """The number of consecutive runs per repeat, for a kernel of ``run_seconds`` seconds."""
         return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
 
     def repeats_per_turn(self, repeat_seconds: float) -> int:
-        """Repeats of ``repeat_seconds`` each that a kernel makes when it is its turn."""
+        """The number of repeats per turn, if one repeat takes ``repeat_seconds`` seconds."""
         return max(1, round(self.turn_seconds / max(repeat_seconds, self.repeat_seconds)))
 
 
@@ -79,8 +83,8 @@ class Timing:
     """The result of timing one kernel.
 
     Attributes:
-        seconds: mean seconds of each repeat that counts.
-        number: runs in each repeat.
+        seconds: Mean seconds per run of each repeat that counts.
+        number: The number of runs in each repeat.
     """
 
     seconds: tuple[float, ...]
@@ -88,21 +92,22 @@ class Timing:
 
 
 def no_switches() -> int:
-    """Count switches of threads that nothing is known of."""
+    """A count of thread switches that is always 0, for devices whose switches are unknown."""
     return 0
 
 
 @attrs.define(eq=False)
 class Repeats:
-    """Repeats of one kernel, those that were disturbed apart from the others.
+    """The repeats of one kernel; disturbed repeats are kept apart.
 
     Attributes:
-        kernel: has run once already.
-        number: runs in each repeat.
-        cold_bytes: as for ``Kernel.repeats``.
-        switches: counts how often a thread of the kernel lost its core.
-        calm: mean seconds of each repeat during which that never happened.
-        disturbed: those of the others, and of what was taken at once with one of them.
+        kernel: A kernel that has run at least once.
+        number: The number of runs in each repeat.
+        cold_bytes: As for ``Kernel.repeats``.
+        switches: Returns how often a thread of the kernel has lost its core so far.
+        calm: Mean seconds per run of repeats during which no thread lost its core.
+        disturbed: Mean seconds per run of all other repeats. Repeats that are taken together are
+            disturbed if one of them is.
     """
 
     _kernel: Kernel
@@ -116,18 +121,19 @@ class Repeats:
         return len(self.calm) + len(self.disturbed)
 
     def take(self, count: int) -> None:
-        """Take some more at once."""
+        """Time ``count`` repeats together."""
         before = self._switches()
         seconds = self._kernel.repeats(self._number, count, cold_bytes=self._cold_bytes)
         (self.disturbed if self._switches() > before else self.calm).extend(seconds)
 
 
 def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple[float, ...]:
-    """The three fastest repeats (and those as fast) in the order they were taken.
+    """The three fastest repeats, and others that are as fast, in the order they were taken.
 
     Args:
-        calm: repeats that nothing is known to have disturbed.
-        disturbed: others, which count if there are too few calm ones.
+        calm: Seconds per run of repeats without a known disturbance.
+        disturbed: Seconds per run of disturbed repeats, which count only if ``calm`` has fewer than
+            three.
     """
     repeats = calm if len(calm) >= _AGREEING else (*calm, *disturbed)
     limit = sorted(repeats)[:_AGREEING][-1]
@@ -135,7 +141,7 @@ def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple
 
 
 def settled(repeats: Sequence[float], spread: float) -> bool:
-    """Whether enough repeats agree with the fastest one."""
+    """Whether the three fastest repeats differ by at most the relative ``spread``."""
     if len(repeats) < _AGREEING:
         return False
     fastest = sorted(repeats)[:_AGREEING]
@@ -143,7 +149,7 @@ def settled(repeats: Sequence[float], spread: float) -> bool:
 
 
 def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
-    """Runs that make one repeat of a kernel that has run once already."""
+    """The number of runs per repeat, for a kernel that has run at least once."""
     cold = policy.cold_bytes
     seconds = kernel.time(1, cold_bytes=cold)
     if seconds < policy.repeat_seconds:
@@ -157,17 +163,18 @@ def time_kernel(
     best_seconds: float,
     switches: Callable[[], int] = no_switches,
 ) -> Timing:
-    """Time a kernel that has run once already.
+    """Time a kernel that has run at least once.
 
     Args:
-        kernel: the kernel.
-        policy: the clock policy.
-        best_seconds: the best cost so far; a kernel clearly slower is given little time.
-        switches: as for ``Repeats``.
+        kernel: The kernel.
+        policy: The options of timing.
+        best_seconds: The task's lowest time so far, or infinity. Much slower kernels get little
+            time.
+        switches: As for ``Repeats``.
 
     Returns:
-        The repeats that count; a single short one for a kernel slower than the best by
-        ``policy.slow_factor``.
+        The repeats that count. For a kernel slower than the best by ``policy.slow_factor``, this is
+        a single short repeat.
     """
     cold = policy.cold_bytes
     # The first run is discarded: caches, branch predictors and sleeping threads. Two probes,
@@ -194,7 +201,7 @@ def time_kernel(
 def _looked_at_again(
     kernel: Kernel, policy: TimingPolicy, seconds: float, number: int, best_seconds: float
 ) -> float:
-    """The fastest of some repeats with pauses, until one is not that of a slow kernel."""
+    """The shortest time of some repeats with pauses, until one of them is not slow."""
     for _ in range(_LOOKS):
         if seconds <= policy.slow_factor * best_seconds:
             break

@@ -1,4 +1,4 @@
-"""Options of every runner that builds and times kernels; importable without numerical libraries."""
+"""Options that all runners with builds and timing share. Imports no numerical library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chameleon_runners.option_fields import duration, option, unbound
 
 @attrs.frozen(kw_only=True)
 class TimingOptions:
-    """Options that building and timing have in common; every duration is in seconds."""
+    """Options of building and timing that all runners share. All durations are in seconds."""
 
     workers: int | None = unbound(
         None, "worker processes that build; one per usable core if not given", at_least=1

@@ -1,1 +1,1 @@
-"""Samplers, which keep few of many candidates, and synthesizers, which refine a batch."""
+"""Samplers, which select a batch from candidates, and synthesizers, which change the batch."""

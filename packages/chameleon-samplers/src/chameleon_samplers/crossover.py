@@ -1,4 +1,4 @@
-"""The synthesizer that recombines the best configurations measured, knob by knob."""
+"""The synthesizer ``crossover``, which combines the fastest measured configurations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from chameleon_samplers.replacement import joined, kept_rows, measurable
 
 
 class CrossoverSynthesizer(Synthesizer):
-    """Gives a part of each batch to children of the fastest configurations.
+    """Replaces a part of each batch by children of the fastest measured configurations.
 
-    Every knob of a child is that of one of two parents, each equally likely.
+    A child takes the value of every knob from one of two parents, each with equal probability.
     """
 
     def __init__(self, options: CrossoverOptions, context: StageContext) -> None:
@@ -23,7 +23,7 @@ class CrossoverSynthesizer(Synthesizer):
         self._parents: Configs = np.empty((0, len(context.space.knobs)), np.int32)
 
     def observe(self, observations: Observations) -> None:
-        """Keep the fastest as parents."""
+        """Keep the fastest measured configurations as parents."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         self._parents = observations.configs[order[: self._options.parents]]
@@ -43,7 +43,7 @@ class CrossoverSynthesizer(Synthesizer):
         return joined(self._space, old, children, usable, len(batch))
 
     def _children(self, wanted: int) -> Configs:
-        """More children than wanted, shape (n, knobs), since many will not do."""
+        """Children, shape (n, knobs): more than wanted, since many are illegal or measured."""
         parents = self._parents
         if not wanted or len(parents) < 2:  # noqa: PLR2004 - a mother and a father
             return parents[:0]

@@ -1,4 +1,4 @@
-"""AutoTVM's diversity-aware pick: good scores, and knob values not in the batch yet."""
+"""AutoTVM's sampler for diverse batches: it weighs scores against new knob values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chameleon_samplers.options import DiversityOptions
 
 
 class DiversitySampler(Sampler):
-    """Greedy maximisation of summed scores plus alpha per distinct knob value covered.
+    """Picks candidates one by one, by score plus ``alpha`` for each knob value new to the batch.
 
-    Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The function is
-    submodular, so that the greedy batch is within 1 - 1/e of the best one.
+    Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The objective is
+    submodular, so the greedy batch reaches at least 1 - 1/e of the best batch's objective.
     """
 
     def __init__(self, options: DiversityOptions, context: StageContext) -> None:
@@ -40,7 +40,7 @@ class DiversitySampler(Sampler):
         )
 
     def _picked(self, plan: Configs, scores: Scores, count: int) -> NDArray[np.intp]:
-        """Rows of the plan in the order of their gains, shape (at most ``count``,)."""
+        """Row numbers of the plan in the order of picking, shape (at most ``count``,)."""
         cardinalities = self._space.cardinalities
         # Every choice of every knob gets a place in one table of what is not covered yet.
         columns = plan + np.concatenate([[0], np.cumsum(cardinalities)[:-1]])

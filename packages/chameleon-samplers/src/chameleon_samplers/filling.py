@@ -1,4 +1,4 @@
-"""Completes a batch that is smaller than asked for."""
+"""Fills up a batch that has too few configurations."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ def fill(
     count: int,
     rng: np.random.Generator,
 ) -> Configs:
-    """The batch, filled up at random from the space, then from a reserve of candidates.
+    """Fill up a batch with random configurations, and then with a reserve of candidates.
 
     Args:
-        space: the design space.
-        batch: distinct legal unvisited configurations that are in already, shape (n, knobs).
-        reserve: what to take if rejection sampling finds too few, shape (m, knobs): distinct,
-            legal and unvisited; may repeat configurations of the batch.
-        visited: configurations not to add.
-        count: the size wanted.
-        rng: the sampler's generator.
+        space: The design space.
+        batch: The batch so far: distinct, legal and unmeasured configurations, shape (n, knobs).
+        reserve: Candidates to add if random sampling finds too few configurations, shape (m,
+            knobs). They are distinct, legal and unmeasured, and may be in ``batch`` too.
+        visited: The configurations that were measured before.
+        count: The wanted size of the batch.
+        rng: Draws the random configurations.
+
+    Returns:
+        Distinct configurations, at most ``count``, those of ``batch`` first.
     """
     if len(batch) >= count:
         return batch[:count]

@@ -1,4 +1,4 @@
-"""AutoTVM's sampler: the top of the plan, with a few random picks."""
+"""AutoTVM's sampler: the candidates with the best scores, and a few random configurations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from chameleon_samplers.options import GreedyOptions
 
 
 class GreedySampler(Sampler):
-    """Measures the candidates the cost model likes best.
+    """Selects the candidates with the best scores, and a few random configurations.
 
-    An epsilon part of every batch is drawn at random from the whole space. That keeps the model
-    honest about regions that it has never seen measured.
+    The share ``epsilon`` of every batch is drawn at random from the whole space. The cost model
+    thus learns from regions where nothing was measured yet.
     """
 
     def __init__(self, options: GreedyOptions, context: StageContext) -> None:
@@ -37,5 +37,5 @@ class GreedySampler(Sampler):
         )
 
     def _random_picks(self, count: int) -> int:
-        """Epsilon times ``count``, rounded up or down at random: small batches explore too."""
+        """Epsilon times ``count``, rounded at random, so that small batches explore too."""
         return min(count, int(self._epsilon * count + self._rng.random()))

@@ -1,4 +1,4 @@
-"""CHAMELEON's adaptive sampling: one configuration stands for each cluster of candidates."""
+"""Chameleon's adaptive sampling: it measures one configuration per cluster of candidates."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from threadpoolctl import ThreadpoolController
 from chameleon_samplers.options import KMeansKneeOptions
 
 _ITERATIONS = 25
-"""Lloyd's iterations for one number of clusters: it starts near the last one's solution."""
+"""The largest number of Lloyd's iterations per clustering, which starts near a solution."""
 
 Points = NDArray[np.float64]
 
 
 @functools.cache
 def _pools() -> ThreadpoolController:
-    """The thread pools of this process, kept because finding them takes a millisecond."""
+    """The thread pools of this process, cached since finding them takes a millisecond."""
     return ThreadpoolController()
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Clusters:
-    """A clustering.
+    """The result of clustering n points into k clusters.
 
     Attributes:
-        labels: the cluster of every point, shape (n,).
-        centroids: shape (k, dimensions).
-        loss: sum of squared distances of the points to their centroids.
+        labels: The cluster of every point, shape (n,).
+        centroids: The centroid of every cluster, shape (k, dimensions).
+        loss: The sum of squared distances between the points and their centroids.
     """
 
     labels: NDArray[np.intp]
@@ -48,12 +48,12 @@ class Clusters:
 
 
 def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
-    """Whether more clusters no longer pay: line 5 of the paper's Algorithm 1.
+    """Whether more clusters no longer help: line 5 of the paper's Algorithm 1.
 
     Args:
-        loss: with the present number of clusters.
-        previous: with the number before; infinity for the first.
-        threshold: the factor by which the loss has to fall.
+        loss: The loss with the current number of clusters.
+        previous: The loss with the last smaller number of clusters; infinity for the first.
+        threshold: The factor by which the loss must fall to go on.
     """
     return threshold * loss >= previous
 
@@ -61,13 +61,13 @@ def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
 class KneeSearch:
     """Finds a number of clusters by the knee of the loss (Algorithm 1, lines 2 to 7).
 
-    Each number of clusters starts from the centroids of the one before, with new ones drawn far
-    from them as k-means++ would. So few iterations are left to do.
+    Each clustering starts from the centroids of the last one. New centroids are drawn as in
+    k-means++, far from the others. Each clustering then needs few iterations.
 
     Args:
-        counts: numbers of clusters to try, ascending.
-        threshold: the search ends where the loss does not fall by more than this factor.
-        rng: draws the new centroids.
+        counts: The numbers of clusters to try, ascending.
+        threshold: The search ends if more clusters do not lower the loss by more than this factor.
+        rng: Draws the new centroids.
     """
 
     def __init__(self, counts: Sequence[int], threshold: float, rng: np.random.Generator) -> None:
@@ -76,7 +76,14 @@ class KneeSearch:
         self._rng = rng
 
     def run(self, points: Points) -> Clusters:
-        """Cluster points of shape (n, dimensions), of which there is at least one."""
+        """Cluster points.
+
+        Args:
+            points: At least one point, shape (n, dimensions).
+
+        Returns:
+            The clustering at which the search ended.
+        """
         distinct = len(np.unique(points, axis=0))
         # The first number is tried even where there are fewer points: that many clusters then.
         counts = sorted({min(count, distinct) for count in self._counts})
@@ -93,7 +100,7 @@ class KneeSearch:
         return clusters
 
     def _seeded(self, points: Points, centroids: Points, count: int) -> Points:
-        """The centroids and new ones, each drawn by its squared distance to the nearest."""
+        """Add centroids, drawn from points by the squared distance to the nearest centroid."""
         if not len(centroids):
             centroids = points[[self._rng.integers(len(points))]]
         squares = np.square(points[:, None] - centroids).sum(axis=2).min(axis=1)
@@ -114,14 +121,15 @@ class KneeSearch:
 
 
 _WIDEST = 2
-"""Knobs the released code clusters by."""
+"""The number of knobs by which the released code clusters."""
 
 
 class KMeansKneeSampler(Sampler):
-    """Measures one configuration per cluster, with as many clusters as the knee of the loss.
+    """Clusters the candidates and selects one configuration per cluster.
 
-    Ahn et al., "Chameleon" (2020), section 3.2 and Algorithm 1. A batch is smaller than asked for
-    wherever few clusters describe the candidates, which is the point: fewer measurements.
+    The knee of the loss gives the number of clusters (Ahn et al., "Chameleon", 2020, section 3.2
+    and Algorithm 1). If few clusters describe the candidates, the batch is smaller than the limit,
+    which saves measurements.
     """
 
     def __init__(self, options: KMeansKneeOptions, context: StageContext) -> None:
@@ -136,10 +144,10 @@ class KMeansKneeSampler(Sampler):
             self._scale = np.maximum(cardinalities[self._columns] - 1, 1).astype(np.float64)
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """One row per cluster, the best-scored cluster first.
+        """One configuration per cluster; the cluster with the best-scored candidate comes first.
 
-        With ``representative: floor`` rows may be illegal, measured before or there twice, as in
-        the paper; the synthesizer replaces them.
+        With ``representative: floor``, configurations may be illegal, measured before or
+        duplicates, as in the paper. The synthesizer replaces such configurations.
         """
         fresh = visited.fresh(candidates.configs)
         configs, scores = candidates.configs[fresh], candidates.scores[fresh]
@@ -158,21 +166,21 @@ class KMeansKneeSampler(Sampler):
         return configs[self._nearest(points, clusters, ranking)][:count]
 
     def _counts(self, count: int) -> list[int]:
-        """Numbers of clusters to try, none above the size of a batch."""
+        """The numbers of clusters to try, at most ``count``."""
         options = self._options
         largest = min(options.largest, count)
         return list(range(min(options.smallest, largest), largest + 1, options.step))
 
     @staticmethod
     def _floored(configs: Configs, labels: NDArray[np.intp], ranking: NDArray[np.intp]) -> Configs:
-        """The means of the clusters in all knobs, rounded down, shape (k, knobs)."""
+        """The mean configuration of each cluster, rounded down, shape (k, knobs)."""
         means = np.array([configs[labels == label].mean(axis=0) for label in ranking.tolist()])
         floored: Configs = np.floor(means).astype(np.int32)
         return floored
 
     @staticmethod
     def _nearest(points: Points, clusters: Clusters, ranking: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Row of the candidate nearest to each centroid among the cluster's own, shape (k,)."""
+        """The row of the candidate nearest to the centroid of each cluster, shape (k,)."""
         away = np.square(points - clusters.centroids[clusters.labels]).sum(axis=1)
         order = np.lexsort([away, clusters.labels])
         present, first = np.unique(clusters.labels[order], return_index=True)

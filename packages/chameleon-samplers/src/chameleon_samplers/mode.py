@@ -1,4 +1,4 @@
-"""CHAMELEON's sample synthesis: the most frequent choice of every knob."""
+"""Chameleon's sample synthesis: configurations of each knob's most frequent values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from chameleon_samplers.options import ModeOptions
 from chameleon_samplers.replacement import joined, kept_rows, measurable
 
 _CHUNK = 64
-"""Combinations whose legality is asked for at a time."""
+"""The number of combinations that are checked at a time."""
 
 
 class ModeSynthesizer(Synthesizer):
-    """Replaces samples that cannot be measured by combinations of the most frequent choices.
+    """Replaces configurations that cannot be measured by combinations of frequent knob values.
 
-    Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The paper has one such
-    combination; if it was measured or is illegal, the next most frequent one takes its place.
+    Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The paper uses only the
+    combination of the most frequent values. If it is illegal or measured already, Chameleon uses
+    the next most frequent combination.
     """
 
     def __init__(self, options: ModeOptions, context: StageContext) -> None:
@@ -32,7 +33,7 @@ class ModeSynthesizer(Synthesizer):
         self._failed = [counts.copy() for counts in self._worked]
 
     def observe(self, observations: Observations) -> None:
-        """Count the choices that worked and those that failed."""
+        """Count for each knob value how many measurements worked and how many failed."""
         working = np.isfinite(observations.costs)
         for column, cardinality in enumerate(self._space.cardinalities.tolist()):
             chosen = observations.configs[:, column]
@@ -51,7 +52,7 @@ class ModeSynthesizer(Synthesizer):
     def _frequent(
         self, candidates: Configs, chosen: Configs, visited: Visited, wanted: int
     ) -> Configs:
-        """The most frequent combinations that can be measured and are not kept already."""
+        """The most frequent combinations that can be measured and are not in ``chosen``."""
         refined = chosen
         tables = [
             self._preference(column, candidates[:, column]) for column in range(chosen.shape[1])
@@ -69,9 +70,9 @@ class ModeSynthesizer(Synthesizer):
         return refined[len(chosen) : len(chosen) + wanted]
 
     def _preference(self, column: int, chosen: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Log frequency of each choice of a knob among the candidates; shape (cardinality,).
+        """The log frequency of each value of a knob among the candidates, shape (cardinality,).
 
-        Choices that were measured and never worked come last, whatever their frequency.
+        Values whose measurements all failed count as if no candidate had them.
         """
         counts = np.bincount(chosen, minlength=len(self._worked[column])).astype(np.float64)
         counts[(self._failed[column] > 0) & (self._worked[column] == 0)] = 0.0
@@ -81,10 +82,10 @@ class ModeSynthesizer(Synthesizer):
 
 
 def _by_frequency(tables: list[NDArray[np.float64]]) -> Iterator[tuple[int, ...]]:
-    """All combinations of choices, the largest sum of preferences first.
+    """All combinations of knob values, the largest sum of preferences first.
 
-    A queue holds the combinations that may come next; each one that leaves it brings in those
-    with the next choice of one knob, at or after the last knob moved, so that none comes twice.
+    A queue holds combinations. When one leaves the queue, combinations with the next value of one
+    knob enter. Only the last changed knob and later knobs change, so no combination comes twice.
     """
     orders = [np.argsort(-table, kind="stable") for table in tables]
     sorted_tables = [table[order].tolist() for table, order in zip(tables, orders, strict=True)]

@@ -1,4 +1,4 @@
-"""The synthesizer that changes nothing."""
+"""The synthesizer ``none``, which adds nothing to a batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chameleon_core.stages import Candidates, StageContext, Synthesizer, Visited
 
 
 class NoSynthesizer(Synthesizer):
-    """Hands on what the sampler chose, less what was measured or chosen already."""
+    """Keeps the sampler's batch, without duplicates, illegal and measured configurations."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._space = context.space

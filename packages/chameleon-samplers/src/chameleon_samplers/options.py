@@ -1,4 +1,4 @@
-"""Options of the samplers. Importing them imports no numerical library."""
+"""Options of the samplers and synthesizers. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class GreedyOptions:
-    """Options of ``greedy``; the default is AutoTVM's number."""
+    """Options of the sampler ``greedy``. The default is AutoTVM's number."""
 
     epsilon: float = option(
         0.05, "share of a batch drawn at random from the whole space", at_least=0.0, at_most=1.0
@@ -20,10 +20,10 @@ class GreedyOptions:
 
 @attrs.frozen(kw_only=True)
 class KMeansKneeOptions:
-    """Options of ``kmeans-knee``.
+    """Options of the sampler ``kmeans-knee``.
 
-    The defaults differ from Algorithm 1 as written, which stops at its second number of clusters.
-    ``literal`` and ``release`` give the paper's and the released code's ways.
+    The defaults differ from the paper's Algorithm 1, which stops at its second number of clusters.
+    ``literal`` returns the paper's options, and ``release`` those of the released code.
     """
 
     threshold: float = option(
@@ -47,18 +47,18 @@ class KMeansKneeOptions:
 
     @classmethod
     def literal(cls) -> KMeansKneeOptions:
-        """Algorithm 1 of the paper, to the letter."""
+        """The options that follow Algorithm 1 of the paper to the letter."""
         return cls(step=1, scaled=False, representative="floor")
 
     @classmethod
     def release(cls) -> KMeansKneeOptions:
-        """The options that the code released with the paper amounts to."""
+        """The options that match the code that was released with the paper."""
         return cls(step=8, knobs="widest", scaled=False, representative="floor")
 
 
 @attrs.frozen(kw_only=True)
 class DiversityOptions:
-    """Options of ``diversity``; ``release`` gives what AutoTVM's code does."""
+    """Options of the sampler ``diversity``; ``release`` returns those that match AutoTVM's code."""
 
     alpha: float = option(
         0.05, "what a knob value not in the batch yet is worth, in units of score", at_least=0.0
@@ -72,7 +72,10 @@ class DiversityOptions:
 
     @classmethod
     def release(cls) -> DiversityOptions:
-        """The options of AutoTVM's code: among the best two batches, knob values count alone."""
+        """The options of AutoTVM's code.
+
+        It picks from the best ``2 * count`` candidates, and only new knob values count.
+        """
         return cls(alpha=1.0, score_weight=0.0, ratio=2)
 
 

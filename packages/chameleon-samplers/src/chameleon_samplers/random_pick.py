@@ -1,4 +1,4 @@
-"""The sampler that ignores scores: what the others are compared with."""
+"""The sampler ``random``, which ignores scores, for comparison with other samplers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chameleon_samplers.filling import fill
 
 
 class RandomSampler(Sampler):
-    """Picks among an explorer's candidates at random, each equally likely."""
+    """Selects candidates at random, each with equal probability."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._space = context.space

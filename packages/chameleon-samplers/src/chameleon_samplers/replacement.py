@@ -1,4 +1,4 @@
-"""The base of all synthesizers: it replaces rows of a batch, by rows that are new."""
+"""Functions with which synthesizers replace configurations of a batch by new ones."""
 
 from __future__ import annotations
 
@@ -8,24 +8,33 @@ from chameleon_core.stages import Visited
 
 
 def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
-    """The rows that can be measured as they are: legal, unvisited, for the first time."""
+    """The configurations of a batch that are legal and unmeasured, without duplicates."""
     batch = space.distinct(batch[space.legal(batch)])
     return batch[visited.fresh(batch)]
 
 
 def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
-    """The measurable rows that stay.
+    """The configurations of a batch that stay in the batch.
 
     Args:
-        batch: what the sampler chose.
-        usable: those of its rows that can be measured, in their order.
-        share: part of the batch that is replaced, the last rows first. At least one row stays.
+        batch: The sampler's batch, shape (n, knobs).
+        usable: The configurations of ``batch`` that can be measured, in the same order.
+        share: The share of the batch to replace, from the end. At least one usable configuration
+            stays.
     """
     replaced = max(round(share * len(batch)), len(batch) - len(usable))
     return usable[: max(len(batch) - replaced, min(1, len(usable)))]
 
 
 def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
-    """The kept rows, the new ones, and, if too few of these came, replaced ones again."""
+    """A batch of kept and new configurations.
+
+    Args:
+        space: The design space.
+        old: The kept configurations, shape (n, knobs).
+        new: The new configurations, shape (m, knobs).
+        usable: Configurations that fill up the batch if there are too few new ones.
+        size: The largest size of the batch.
+    """
     everything = np.concatenate([old, new.reshape(-1, old.shape[1]), usable])
     return space.distinct(everything.astype(np.int32))[:size]

@@ -1,9 +1,9 @@
 """How long other programs used the cores during a timing, as the operating system counts it.
 
 Two readings of ``/proc/stat`` are compared, which takes 20 microseconds on two cores. The file has
-the time that each core was busy, and the time that the host of a virtual machine took from it. The
-time that this process and its worker computed is subtracted. In addition, a process can read how
-often one of its threads lost a core before its work was done.
+the time that each core was busy, and the time that the host of a virtual machine took from the
+core. The time that this process and its worker computed is subtracted. In addition, a process can
+read how often one of its threads lost a core before its work was done.
 """
 
 from __future__ import annotations

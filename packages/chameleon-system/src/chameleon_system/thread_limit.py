@@ -1,8 +1,8 @@
 """The number of threads that this process may use, from its cores and its CPU quota.
 
 A container may be allowed less CPU time than its visible cores could use. More threads than the
-quota allows can be much slower. The kernel stops all threads for the rest of a period, usually a
-tenth of a second (docs/measuring.md has times).
+quota allows can be much slower: the kernel then stops all threads for the rest of a period. A
+period is usually a tenth of a second (docs/measuring.md has times).
 """
 
 from __future__ import annotations

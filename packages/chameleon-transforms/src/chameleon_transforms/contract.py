@@ -1,4 +1,4 @@
-"""The contract of plugins of the kinds ``transforms`` and ``network_scores``."""
+"""The base classes of plugins of the kinds ``transforms`` and ``network_scores``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Transform(ABC):
-    """A transformation of one convolution's loop nests; made as ``Class(options)``.
+    """A transformation of a convolution's loop nests; made as ``Class(options)``.
 
     Attributes:
-        options: as the pipeline names them.
+        options: The transform's options from the pipeline.
     """
 
     def __init__(self, options: Any) -> None:
@@ -24,19 +24,20 @@ class Transform(ABC):
 
     @abstractmethod
     def variants(self, program: Program) -> Iterable[tuple[str, Program]]:
-        """The variants that it can make of a program.
+        """The variants that the transform can make of a program.
 
         Args:
-            program: a convolution, perhaps transformed before.
+            program: A convolution, possibly transformed before.
 
         Yields:
-            Pairs of a label, unique for the transform's options, such as ``group(4)``, and a
-            program with input and output of the same shapes. Nothing if it is illegal.
+            Pairs of a label and a program. The label, such as ``group(4)``, is unique for the
+            transform's options. The program has the same input and output shapes. Nothing is
+            yielded if the transform is illegal for this program.
         """
 
 
 class Judged(ABC):
-    """A network at its initialisation, on one minibatch."""
+    """A network with its initial weights, to be scored on one minibatch."""
 
     images: Tensor
     """Shape (n, channels, rows, columns)."""
@@ -49,24 +50,25 @@ class Judged(ABC):
     def run(
         self, images: Tensor, *, normalised: bool = True
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Run the network with statistics of the batch.
+        """Run the network; batch normalization uses the statistics of the batch.
 
         Args:
-            images: of the shape of ``images``, of any number of samples.
-            normalised: whether batch normalisation is there; else it is left out.
+            images: Any number of images, each of the same shape as in ``self.images``.
+            normalised: Whether to apply batch normalization; otherwise it is left out.
 
         Returns:
-            Its outputs, shape (n, classes), and what each convolution of the original is replaced
-            by computes, after normalisation and activation: by layer, shape (n, channels, ...).
+            The network's outputs, shape (n, classes). And for each convolution of the original
+            network, by layer name: the output of what replaces it, after normalization and
+            activation, shape (n, channels, ...).
         """
 
     @abstractmethod
     def parameters(self) -> list[Tensor]:
-        """The weights of convolutions and products that the network uses."""
+        """The weights of the convolutions and matrix products that the network uses."""
 
 
 class NetworkScore(ABC):
-    """Tells without training how well a network may learn; made as ``Class(options)``."""
+    """Predicts without training how well a network may learn; made as ``Class(options)``."""
 
     proportional: bool = False
     """Whether it counts what a network has, so that a cheaper one has less of it by construction.
@@ -78,4 +80,4 @@ class NetworkScore(ABC):
 
     @abstractmethod
     def score(self, network: Judged) -> float:
-        """The larger, the better; not finite if it cannot be told."""
+        """The score; larger is better. It is not finite if the network cannot be scored."""

@@ -1,4 +1,4 @@
-"""Batches of images and classes: built in, or from a DataLoader of the user's."""
+"""Batches of images and classes: built-in data, or a DataLoader that the user's code returns."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
     Args:
         source: ``synthetic``, ``digits``, or ``file.py:function``, a function that takes no
             argument and returns a DataLoader.
-        shape: of one image.
-        classes: outputs of the network.
-        batch: samples of a batch, for the built-in ones.
-        seed: of the order.
+        shape: Shape of an image (channels, rows, columns).
+        classes: Number of outputs of the network.
+        batch: Number of samples of a batch, for built-in data.
+        seed: Seed of the samples' order, for built-in data.
 
     Raises:
-        ConfigError: there is no such source, or it fails.
+        ConfigError: The source does not exist, or it fails.
     """
     built_in = BUILT_IN.get(source)
     if built_in is not None:
@@ -67,18 +67,17 @@ def minibatch(
     """The first samples of a loader.
 
     Args:
-        loader: batches.
-        shape: of one image, as the network takes it.
-        classes: outputs of the network.
-        batch: samples that are wanted.
+        loader: Batches of images and classes.
+        shape: Shape of an image (channels, rows, columns) that the network takes.
+        classes: Number of outputs of the network.
+        batch: Number of samples to return, if the loader has that many.
 
     Returns:
-        Images, shape (batch, channels, rows, columns), and classes, shape (batch,). Fewer if
-        the loader has fewer.
+        Images, shape (n, channels, rows, columns), and classes, shape (n,).
 
     Raises:
-        ConfigError: shapes or classes are not the network's, numbers are not finite, or there is
-            but one sample.
+        ConfigError: Shapes or classes do not fit the network, numbers are not finite, or there are
+            fewer than two samples.
     """
     pairs: list[tuple[Tensor, Tensor]] = []
     count = 0
@@ -98,10 +97,10 @@ def minibatch(
 
 
 def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
-    """Images and classes of one batch.
+    """Check a batch, and return its images as floats and its classes as integers.
 
     Raises:
-        ConfigError: they are not what the network takes.
+        ConfigError: The batch does not fit the network.
     """
     if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
         raise ConfigError(
@@ -137,7 +136,7 @@ def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Images of one smooth pattern a class, and noise."""
+    """Random images: a smooth pattern for each class, plus noise."""
     generator = torch.Generator().manual_seed(seed)
     kinds = min(classes, 10)
     coarse = torch.randn((kinds, shape[0], 4, 4), generator=generator)
@@ -148,7 +147,7 @@ def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """scikit-learn's handwritten digits, 1797 of them, in the network's shape."""
+    """scikit-learn's 1797 images of handwritten digits, resized to the network's input shape."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - only if it is asked for
 
     if classes < 10:  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""How a network may be changed beyond its schedules, and how much of that is tried."""
+"""The section ``transform`` of a pipeline: how a network may be changed, and how long to search."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ class Transformation(Section):
     """The section ``transform`` of a pipeline.
 
     Attributes:
-        candidates: networks that are judged.
-        transforms: what may be done to a convolution, stages of kind ``transforms``.
-        sequence: transforms that are applied to one convolution after another, at most.
-        widths: by which numbers the channels between convolutions may be divided.
-        scores: what judges a network without training, stages of kind ``network_scores``; the
-            first one decides, the others are reported.
-        tolerance: how far below its bound the deciding score may be, relative to the original's.
-        data: batches that scores are computed with: ``synthetic``, ``digits``, or a function
-            that returns a DataLoader.
-        batch: samples of the minibatch.
-        rounds: how often operators of the most promising networks are measured.
-        per_round: networks all of whose operators are measured in a round; 0 for none.
-        measurements: configurations of each operator that are measured.
-        records: folders of earlier runs whose measurements are used.
+        candidates: Number of networks to judge.
+        transforms: Transforms that may be applied to a convolution, stages of the kind
+            ``transforms``.
+        sequence: Largest number of transforms that are applied one after another to a convolution.
+        widths: Numbers by which the channels between convolutions may be divided.
+        scores: Scores that judge a network without training, stages of the kind ``network_scores``.
+            The first decides; the others are only reported.
+        tolerance: How far the deciding score may be below its bound, relative to the original's
+            score.
+        data: Data with which scores are computed: ``synthetic``, ``digits``, or a function that
+            returns a DataLoader.
+        batch: Number of samples of the minibatch.
+        rounds: Number of times that operators of the most promising networks are measured.
+        per_round: Number of networks whose operators are measured in a round; 0 to measure none.
+        measurements: Number of configurations to measure for each operator.
+        records: Folders of earlier runs whose measurements are used.
     """
 
     candidates: int = option(1000, "networks that are judged", at_least=1)

@@ -1,4 +1,4 @@
-"""From the torch module of a pipeline to its front, and from a point of the front to its folder."""
+"""The work of ``chameleon transform``: a front for a pipeline, and a folder for a point of it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ FRONT = "front.json"
 
 
 class Session:
-    """The work of `chameleon transform` on a pipeline.
+    """The work of ``chameleon transform`` on a pipeline.
 
     Args:
-        pipeline: with a section ``transform``.
-        listeners: get the events of the runs that measure.
-        interruption: may ask them to stop.
+        pipeline: A pipeline with a section ``transform``.
+        listeners: Objects that receive the events of the runs that measure.
+        interruption: Object through which these runs can be asked to stop.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Session:
         return Judge(self.space, images, labels, self.pipeline.seed)
 
     def search(self) -> TransformSearch:
-        """A search that has judged the original alone."""
+        """A new search, which has judged only the original network."""
         times = OperatorTimes(
             self.pipeline,
             self.folder / "operators",
@@ -139,7 +139,7 @@ class Session:
         )
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> dict[str, Any]:
-        """Search, and write the front as JSON, CSV and a page; returns what the JSON holds."""
+        """Search, and write the front as JSON, CSV and HTML; return the contents of the JSON."""
         began = time.monotonic()
         search = self.search()
         points = search.run(progress)
@@ -167,11 +167,11 @@ class Session:
 
     @property
     def _identity(self) -> Any:
-        """The search space that a point's row of indices is for."""
+        """The model and the design space to which a point's row of indices belongs."""
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
     def known(self) -> dict[str, Any] | None:
-        """The front that was written for this very space, or None."""
+        """The front that an earlier run wrote for the same space, or None."""
         file = self.folder / FRONT
         if not file.is_file():
             return None
@@ -179,10 +179,13 @@ class Session:
         return front if front["network"] == self._identity else None
 
     def deliver(self, result: dict[str, Any], number: int) -> tuple[Path, list[str]]:
-        """Write the folder of a point of the front; returns it, and layers with initial weights.
+        """Write the folder of a point of the front.
+
+        Returns:
+            The folder, and the names of layers that keep initial weights.
 
         Raises:
-            ConfigError: the front has no such point, or its code cannot be written.
+            ConfigError: The front has no such point, or the network's code cannot be written.
         """
         points = result["front"]
         if not 0 <= number < len(points):
@@ -197,7 +200,7 @@ class Session:
         return folder, write_point(self.space, point, self.source.images, self.data(), folder)
 
     def compile(self, folder: Path) -> RunResult:
-        """Tune and compile the network of a point's folder, into its ``run``."""
+        """Tune and compile the network in a point's folder, into the folder ``run`` inside it."""
         left_out = ("transform", "warm_start")
         rest = {key: item for key, item in self.pipeline.document.items() if key not in left_out}
         # Options that a torch network has as well, but for its shapes.
@@ -219,9 +222,9 @@ class SourceNetwork:
     """A network before it is transformed.
 
     Attributes:
-        module: with its weights.
-        images: an example of its only input.
-        trained: whether its weights are the user's.
+        module: The network with its weights.
+        images: An example of its only input.
+        trained: Whether the weights come from the user, not from random initialization.
     """
 
     module: nn.Module
@@ -230,13 +233,13 @@ class SourceNetwork:
 
 
 def network_of(model: StageSpec) -> SourceNetwork:
-    """The network of a pipeline's section ``model``.
+    """The network that a pipeline's section ``model`` names.
 
     Args:
-        model: a frontend with its options.
+        model: The frontend with its options.
 
     Raises:
-        ConfigError: it is no network of torch's with one input, a batch of images.
+        ConfigError: The model is no torch network with a batch of images as its only input.
     """
     name = model.name.rpartition(":")[2]
     if name == "builtin":
@@ -252,13 +255,14 @@ def network_of(model: StageSpec) -> SourceNetwork:
 
 
 def user_network(source: str) -> SourceNetwork:
-    """The network that a function returns, with example inputs.
+    """Call a user's function that returns a network and example inputs.
 
     Args:
-        source: ``path.py:function`` or ``package.module:function``.
+        source: Name of the function, as ``path.py:function`` or ``package.module:function``.
 
     Raises:
-        ConfigError: there is none, or it takes something else than one batch of images.
+        ConfigError: The function does not exist or fails, or its network does not take exactly one
+            batch of images.
     """
     try:
         module, inputs = named_object(source, "frontend 'torch'")()

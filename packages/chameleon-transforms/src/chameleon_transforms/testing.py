@@ -1,6 +1,6 @@
 """Conformance suites of transforms and network scores.
 
-A program's torch module and its operators of TVM must compute the same.
+For transforms, a program's torch module and its TVM operators must compute the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SIDE = 6
 
 
 def programs() -> dict[str, Program]:
-    """Convolutions that a transform is tried on, by name."""
+    """Example convolutions on which a transform is tested, by name."""
     same = (1, 1, 1, 1)
     return {
         "3x3": whole(8, 16, (3, 3), (1, 1), same, (1, 1), size=(6, 6)),
@@ -53,7 +53,7 @@ class TransformSuite(StageSuite):
     kind = "transforms"
 
     def test_variants(self) -> None:
-        """Its variants have labels of their own and the shapes of what they replace."""
+        """Variants have distinct labels, and the input and output shapes of the original."""
         count = 0
         for name, program in programs().items():
             where = f"{self.where} of the convolution '{name}'"
@@ -75,7 +75,7 @@ class TransformSuite(StageSuite):
         assert count, f"{self.where}: it transforms none of {len(programs())} convolutions"
 
     def test_agreement(self) -> None:
-        """A variant's operators compute what torch computes of it."""
+        """The TVM operators of each variant compute the same as its torch module."""
         for name, program in programs().items():
             for label, changed in self.make().variants(program):
                 report = disagreement(changed)
@@ -93,7 +93,7 @@ class NetworkScoreSuite(StageSuite):
     kind = "network_scores"
 
     def test_score(self) -> None:
-        """It is a number, the same twice, and tells networks from each other."""
+        """The score is finite, repeatable, and differs between two networks."""
         where = self.where
         space, images = _space()
         labels = torch.arange(_SAMPLES)
@@ -116,7 +116,7 @@ class NetworkScoreSuite(StageSuite):
         assert once[0] != once[1], f"{where}: two networks have one score, {once[0]:.4g}"
 
     def test_data(self) -> None:
-        """It leaves images, labels and weights as they are."""
+        """Scoring leaves images, labels and weights unchanged."""
         space, images = _space()
         labels = torch.arange(_SAMPLES)
         judged = Judge(space, images, labels).candidate(space.candidate(space.original))
@@ -129,7 +129,7 @@ class NetworkScoreSuite(StageSuite):
 
 
 def _space() -> tuple[NetworkSpace, torch.Tensor]:
-    """A small network and images for it, from seeds of their own."""
+    """The space of a small network, and images for it, made with fixed seeds."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = nn.Sequential(
@@ -151,7 +151,7 @@ def _depthwise() -> Depthwise:
 
 
 def _changed(space: NetworkSpace) -> tuple[int, ...]:
-    """The network in which as much as possible is depthwise."""
+    """The network in which as many layers as possible are depthwise."""
     return tuple(int(cardinality) - 1 for cardinality in space.design.cardinalities)
 
 
@@ -169,12 +169,12 @@ def _kernel(spec: Spec) -> tuple[Operator, Any]:
 
 
 def _computed(nest: Nest, x: Array, weight: Array) -> Array:
-    """Compute one nest with TVM.
+    """Compute a nest with TVM.
 
     Args:
-        nest: which.
-        x: the stage's whole input, shape (n, channels, rows, columns).
-        weight: of the nest, as torch's convolution has it.
+        nest: The nest.
+        x: The stage's whole input, shape (n, channels, rows, columns).
+        weight: The nest's weight in the layout of torch's convolution.
     """
     rows = nest.read_rows
     read = x[:, nest.inputs.start : nest.inputs.stop, rows.start : rows.stop]
@@ -188,12 +188,12 @@ def _computed(nest: Nest, x: Array, weight: Array) -> Array:
 
 
 def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Array:
-    """Compute the operators of a program with the weights of its module.
+    """Compute a program with TVM's operators and the weights of its torch module.
 
     Args:
-        program: which.
-        module: its own.
-        x: images, shape (n, channels, rows, columns).
+        program: The program.
+        module: The program's torch module.
+        x: Images, shape (n, channels, rows, columns).
     """
     for stage, convolutions in zip(program.stages, module.convolutions, strict=True):
         written = np.full((len(x), *stage.output), np.nan, np.float32)
@@ -211,15 +211,17 @@ def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Arra
 
 
 def disagreement(program: Program, *, batch: int = 1) -> Mapping[str, float]:
-    """How far torch and TVM are from each other for random weights and images.
+    """The difference between torch and TVM for a program with random weights and images.
 
     Args:
-        program: any; of few channels, since nothing is scheduled.
-        batch: samples.
+        program: A program, which should have few channels, because TVM's functions have no
+            schedules.
+        batch: Number of samples.
 
     Returns:
-        ``error``: the largest difference over the largest output, not a number if an output is
-        written by nobody; ``tolerance``: what is allowed.
+        ``error`` is the largest difference over the largest output. It is NaN if the operators
+        leave an output unwritten or the shapes differ. ``tolerance`` is the largest error that is
+        allowed.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Moves of arrays that can be recorded: what NumPy's own names for them would lose."""
+"""A replacement for ``np.ascontiguousarray`` that also works for arrays that record operations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 
 def contiguous(array: NDArray[Any]) -> NDArray[Any]:
-    """The array without gaps, in C's order; itself if it is so.
+    """The array without gaps in C order; the same object if it is already contiguous.
 
-    ``np.ascontiguousarray`` makes a plain array of a subclass, such as one whose moves are
-    recorded for a delivered operator.
+    ``np.ascontiguousarray`` would turn an array of a subclass into a plain array. Chameleon uses
+    such a subclass to record how a delivered operator rearranges its inputs.
     """
     return array if array.flags.c_contiguous else array.copy()

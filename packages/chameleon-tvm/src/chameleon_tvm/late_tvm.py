@@ -1,7 +1,7 @@
-"""TVM under the same names as in ``quick_tvm``, imported when something of it is first used.
+"""TVM under the names of ``quick_tvm``, but imported only when a program first uses one of them.
 
-Operators are made, and their references computed, in processes that check a vendor's kernel and
-have no use for TVM.
+Processes that check a vendor's kernel make operators and compute their references without TVM. This
+module saves them the import.
 """
 
 from __future__ import annotations

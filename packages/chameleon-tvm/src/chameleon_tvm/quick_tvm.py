@@ -1,10 +1,11 @@
-"""TVM imported without torch and without detours: modules of this package take TVM from here.
+"""TVM, imported without torch and faster; modules of this package import TVM from this module.
 
-TVM's FFI imports torch if it is installed, for tensors that are shared without a copy. That takes
-longer than the rest of TVM, in the command line and in every worker, and is used nowhere. More than
-half of the rest is spent on three things. It collects garbage when there is none. It lists the two
-thousand names of TVM's functions anew for each of its fifty modules. It looks up symbols for the
-C++ backtraces of unseen errors, about a type or an operator that a CPU's TVM does not have.
+If torch is installed, TVM's FFI imports it to share tensors without a copy. That import takes
+longer than the rest of TVM, in the command line and in every worker, and Chameleon does not use it.
+More than half of the remaining time goes to three things that this module avoids. Python collects
+garbage although there is none. TVM lists the two thousand names of its functions again for each of
+its fifty modules. TVM also looks up symbols for C++ back traces of errors that nobody sees. These
+errors are about types or operators that a CPU build of TVM does not have.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from chameleon_system.imports import without
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """Switch the collection of cyclic garbage off while the context lasts."""
+    """Switch the garbage collection of reference cycles off while the context lasts."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -32,7 +33,7 @@ def without_collecting() -> Iterator[None]:
 
 @contextmanager
 def names_listed_once() -> Iterator[None]:
-    """Let TVM's FFI list its functions again only when there are more of them."""
+    """Let TVM's FFI list its functions again only if their number has changed."""
     from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original: Callable[[], list[str]] = registry.list_global_func_names
@@ -53,7 +54,7 @@ def names_listed_once() -> Iterator[None]:
 
 @contextmanager
 def absent_types_without_errors() -> Iterator[None]:
-    """Let TVM's FFI say that there is no such type without raising an error in C++."""
+    """Let TVM's FFI report that a type does not exist without raising a slow error in C++."""
     from tvm_ffi import core, registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original = core._object_type_key_to_index  # noqa: SLF001
@@ -73,7 +74,11 @@ def absent_types_without_errors() -> Iterator[None]:
 
 @contextmanager
 def operators_without_errors() -> Iterator[None]:
-    """The same of operators whose names in scripts TVM registers: some are absent, one is named."""
+    """Let TVM look up and name operators without slow C++ errors while the context lasts.
+
+    While TVM registers operators' names for scripts, some operators do not exist, and one already
+    has its name.
+    """
     from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original: Callable[..., Any] = registry.get_global_func
@@ -122,13 +127,13 @@ with (
 
 
 def without_checks(kind: type) -> None:
-    """Have the methods of a class take their arguments as they are.
+    """Make the methods of a TVM class skip the checks of their arguments' types.
 
-    TVM compares each argument of a schedule's step with its annotation in Python, which takes
-    longer than the step. The step refuses unfit arguments as well.
+    TVM compares each argument of a schedule's method with its annotation in Python, which takes
+    longer than the method itself. The method's C++ code also refuses wrong arguments.
 
     Args:
-        kind: whose methods are replaced by those that its decorated ones call.
+        kind: The class. Each of its decorated methods is replaced by the undecorated method.
     """
     for name, method in list(vars(kind).items()):
         plain = getattr(method, "__wrapped__", None)

@@ -1,4 +1,4 @@
-"""The user's own Python: objects named in a pipeline as a file or a module, and a function."""
+"""Imports objects from the user's own Python code, which a pipeline names by file or module."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from chameleon_core.words import with_article
 
 
 def named_object(source: str, who: str) -> Any:
-    """The object that ``path.py:function`` or ``package.module:function`` names.
+    """Import the object named by ``path.py:function`` or ``package.module:function``.
 
     Args:
-        source: the name.
-        who: what it belongs to, for errors.
+        source: The object's name in one of these two forms.
+        who: The part of the pipeline that names the object, for error messages.
 
     Raises:
-        ConfigError: there is no such file, module or attribute, or importing it fails.
+        ConfigError: The file, module or attribute does not exist, or importing it fails.
     """
     path, _, attribute = source.rpartition(":")
     module = _file_module(path, who) if path.endswith(".py") else _package_module(path, who)
@@ -37,15 +37,15 @@ def named_object(source: str, who: str) -> Any:
 
 
 def named_function(source: str, who: str, hint: str) -> Callable[..., Any]:
-    """The function that ``path.py:function`` or ``package.module:function`` names.
+    """Import the function named by ``path.py:function`` or ``package.module:function``.
 
     Args:
-        source: the name.
-        who: what it belongs to, for errors.
-        hint: the next step if it is something else.
+        source: The function's name in one of these two forms.
+        who: The part of the pipeline that names the function, for error messages.
+        hint: The hint of the error if the object is not callable.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: The function does not exist, or the object is not callable.
     """
     function = named_object(source, who)
     if not callable(function):

@@ -1,22 +1,24 @@
-"""The table of types: how numbers are stored, and what operators multiply and write.
+"""The table of dtypes: how numbers are stored, and what operators multiply and write.
 
-A *storage type* says how the numbers of a tensor lie in memory: bits, dtype of buffers, range of
-whole numbers, and rounding of float32. A *compute type* is what an operator's ``dtype`` and a
-pipeline's ``precision`` name. It has the storage types of data and weights, the type of their sums,
-and the permitted outputs. ``int7`` differs from ``int8`` by the range of its weights alone and is
-its variant: pipelines and results say ``int8``, tasks tell both apart.
+A *storage type* describes how a tensor's numbers lie in memory: bits, dtype of buffers, range of
+integers, and rounding of float32. A *compute type* is the meaning of an operator's ``dtype`` and of
+a pipeline's ``precision``. It consists of the storage types of data and weights, the dtype of their
+sums, and the permitted outputs. ``int7`` is a variant of ``int8``, from which it differs only in
+the range of its weights. Pipelines and results say ``int8`` for both, tasks distinguish them.
 
-A network gets its types in three steps, and each of them asks this table and no name of a type:
+Chameleon changes a network's dtypes in three steps. Each step reads this table and mentions no
+dtype by name:
 
-- *encode*: an operator's data are rounded to their storage type and back
-  (``quantize/types.py``). Whole numbers have a scale and a zero point beside it.
-- *move*: operators that only move or select numbers work on encoded ones (``graph/moving.py``).
-- *decode*: an operator of decoded operands becomes one that reads them encoded
-  (``graph/typed_operators.py``), if ``COMPUTE`` has a type with such data and weights.
+- *encode*: an operator's data are rounded to their storage type and back (``quantize/types.py``).
+  Integers have a scale and a zero point in addition.
+- *move*: operators that only move or select numbers work on encoded tensors (``graph/moving.py``).
+- *decode*: an operator of decoded operands is replaced by an operator that reads the encoded
+  operands (``graph/typed_operators.py``). This happens if ``COMPUTE`` has a type with such data and
+  weights.
 
-A new type is a row here, an emission of its products (``instructions``), and an epilogue if its
-sums are finished in another way (``operators/epilogues.py``). Cheap to import: a pipeline file is
-checked without TVM or NumPy.
+A new dtype needs a row in this table and code that emits its products (``instructions``). It needs
+an epilogue (``operators/epilogues.py``) if its sums are finished in another way. This module is
+cheap to import, because a pipeline file is checked without TVM or NumPy.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ _INT16, _UINT16 = "int16", "uint16"
 
 @attrs.frozen(kw_only=True)
 class StorageType:
-    """How numbers are stored.
+    """The way in which a tensor's numbers are stored.
 
     Attributes:
-        name: of the type.
-        bits: that a number takes.
-        storage_dtype: dtype of buffers on CPUs. Those of bfloat16 are 16-bit integers, the upper
-            halves of float32 numbers: TVM computes with a bfloat16 of its own in float32.
-        low: the least number, of whole numbers; 0 of others.
-        high: the largest number, of whole numbers; 0 of others.
-        operands: types that instructions may read that hold all of these numbers; 16-bit integers
-            hold those of 8 bits less a zero point as well.
-        tolerance: largest |difference| over the largest |expected| that is accepted of an output.
-        rounding: the largest relative error of a float32 number that is rounded; 0 of whole ones.
+        name: Name of the storage type.
+        bits: Number of bits of each number.
+        storage_dtype: Dtype of buffers on CPUs. Buffers of bfloat16 hold 16-bit integers, the upper
+            halves of float32 numbers, because TVM's own bfloat16 computes in float32.
+        low: The smallest integer of the type; 0 for floating-point types.
+        high: The largest integer of the type; 0 for floating-point types.
+        operands: Dtypes of instructions' operands that can hold all numbers of this type. 16-bit
+            integers can also hold 8-bit integers less a zero point.
+        tolerance: Bound of an output's error, largest |difference| over largest |expected|.
+        rounding: Largest relative error of rounding a float32 number to this type; 0 for integers.
     """
 
     name: str
@@ -67,7 +69,7 @@ class StorageType:
 
     @property
     def whole(self) -> bool:
-        """Whether these are whole numbers, which stand for real ones by scale and zero point."""
+        """Whether the numbers are integers, which a scale and a zero point make real numbers."""
         return self.low < self.high
 
     @property
@@ -77,12 +79,12 @@ class StorageType:
 
     @property
     def symmetric(self) -> int:
-        """The largest whole number whose negative is one, too."""
+        """The largest integer of the type whose negative also belongs to the type."""
         return min(-self.low, self.high)
 
     @property
     def array_type(self) -> np.dtype[Any]:
-        """NumPy's type of such numbers, by another library if NumPy has none."""
+        """NumPy's dtype of such numbers; from the package ``ml_dtypes`` if NumPy has none."""
         import ml_dtypes  # noqa: PLC0415 - only where it is asked for
         import numpy as np  # noqa: PLC0415
 
@@ -90,11 +92,11 @@ class StorageType:
         return dtype
 
     def stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of a floating type as buffers hold them: the nearest ones, of two the even one.
+        """Round numbers to this floating-point type, ties to even, in the dtype of buffers.
 
         Args:
-            numbers: of float32, of this type, or as buffers hold them. Those beyond the largest
-                one become infinite.
+            numbers: Array of float32, of this type, or already in the dtype of buffers. Numbers
+                beyond the largest number of this type become infinite.
         """
         import numpy as np  # noqa: PLC0415 - see ``array_type``
 
@@ -104,10 +106,10 @@ class StorageType:
             return numbers.astype(self.array_type, copy=False).view(self.storage_dtype)
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """Numbers of a floating type as float32, exactly.
+        """Convert numbers of this floating-point type to float32, exactly.
 
         Args:
-            numbers: as for ``stored``.
+            numbers: Array of float32, of this type, or in the dtype of buffers.
         """
         if numbers.dtype == self.storage_dtype:
             numbers = numbers.view(self.array_type)
@@ -115,7 +117,7 @@ class StorageType:
         return values
 
     def rounded(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """The nearest numbers of a floating type in float32."""
+        """Round numbers to this floating-point type and return them as float32."""
         return self.real(self.stored(numbers))
 
 
@@ -162,15 +164,17 @@ STORAGE = {
 
 @attrs.frozen(kw_only=True)
 class ComputeType:
-    """The types of an operator's operands, sums and output.
+    """The dtypes of an operator's operands, sums and output.
 
     Attributes:
-        name: as operators call it, mostly that of the weights.
-        data: of what is multiplied by weights, and of both sides if neither is constant.
-        weights: of constant weights.
-        sums: dtype of sums of products.
-        outputs: what may be written; the first if nothing is said.
-        variant_of: the type that pipelines and results name instead; empty for others.
+        name: Name by which an operator's ``dtype`` refers to the type; usually the name of the
+            weights' storage type.
+        data: Storage type of the data, and of both sides of a product without constants.
+        weights: Storage type of constant weights.
+        sums: Dtype of sums of products.
+        outputs: Permitted dtypes of the output. The first is the default.
+        variant_of: Name that pipelines and results use for this type, if it is a variant of another
+            type; else empty.
     """
 
     name: str
@@ -182,7 +186,7 @@ class ComputeType:
 
     @property
     def quantized(self) -> bool:
-        """Whether data are whole numbers with a scale and a zero point."""
+        """Whether the data are integers with a scale and a zero point."""
         return self.data.whole
 
 
@@ -231,22 +235,22 @@ LARGEST_SUM = 2**31 - 1
 
 
 def array_type(dtype: str) -> np.dtype[Any]:
-    """NumPy's object for a dtype, in this table or not."""
+    """NumPy's dtype object for the name of a dtype, also if this table does not have the dtype."""
     import numpy as np  # noqa: PLC0415 - see ``StorageType``
 
     return STORAGE[dtype].array_type if dtype in STORAGE else np.dtype(dtype)
 
 
 def tolerance_of(dtype: str) -> float:
-    """The accepted error of outputs of a dtype, in this table or not."""
+    """Bound of the error of outputs of a dtype; float32's if this table does not have the dtype."""
     return STORAGE[dtype].tolerance if dtype in STORAGE else _USUAL
 
 
 def display_name(dtype: str) -> str:
-    """The name of a type, with which variants of one are not told apart.
+    """The name of a dtype for display, in which variants have the name of their main type.
 
     Args:
-        dtype: of a compute type, or what else is said of a network.
+        dtype: Name of a compute type, or any other string, which is returned unchanged.
     """
     return (dtype in COMPUTE and COMPUTE[dtype].variant_of) or dtype
 

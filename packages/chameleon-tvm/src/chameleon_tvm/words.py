@@ -1,4 +1,4 @@
-"""Errors of libraries and types of networks in a few words, and names of letters alone."""
+"""Short forms for messages: errors in one line, a network's dtypes, and names as identifiers."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ _LONGEST = 200
 
 
 def first_line(error: BaseException) -> str:
-    """An error's kind and the first line of what it says."""
+    """The class of an error and the first line of its message."""
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
 
 
 def telling_line(error: BaseException) -> str:
-    """The most telling line of one of TVM's errors, which come with long back traces."""
+    """The most informative line of an error of TVM, whose message contains a long back trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "rror" in line or "Check failed" in line]
     return (telling or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:
-    """The error in one line: the first that says something, cut if it goes on for long.
+    """The first non-empty line of an error's message, shortened if long.
 
-    If a process died, its last words are the reason.
+    If the error says that a process ended, the line comes from the error's hint, which holds the
+    process's last output.
     """
     words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
     lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
@@ -49,24 +50,24 @@ def one_line(error: Exception) -> str:
 
 
 def identifier(name: str) -> str:
-    """A task's name as a part of a file's name or of a symbol: letters, digits and ``_``."""
+    """A task's name as part of a file name or symbol, with letters, digits and ``_`` only."""
     return re.sub(r"\W+", "_", name, flags=re.ASCII)
 
 
 def chosen_types(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The types beside float32 that a network computes in; float32 without any.
+    """The dtypes other than float32 that a network's operators use; float32 if there are no others.
 
     Args:
-        kinds: types of its operators.
+        kinds: Compute types of the network's operators.
     """
     return tuple(sorted({display_name(kind) for kind in kinds} - {FLOAT32})) or (FLOAT32,)
 
 
 def types_in_words(kinds: Collection[str]) -> str:
-    """The precision of a network, such as ``int8, the rest float32``; that of its rivals, too.
+    """The precision of a network or of a rival in words, such as ``int8, the rest float32``.
 
     Args:
-        kinds: types of all of its operators.
+        kinds: Compute types of all of the network's operators.
     """
     chosen = chosen_types(kinds)
     rest = f", the rest {FLOAT32}" if FLOAT32 in kinds and FLOAT32 not in chosen else ""

@@ -1,1 +1,1 @@
-"""Cells: one pipeline on one task with one seed, run once and kept as a trajectory."""
+"""Cells of a suite: each is one run of one pipeline on one task with one seed."""

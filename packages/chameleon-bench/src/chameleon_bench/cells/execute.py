@@ -1,6 +1,7 @@
-"""Runs the cells of a suite that have not ended yet: replayed ones in parallel, live ones alone.
+"""Runs the cells of a suite that have no result yet.
 
-Replayed ones run in worker processes: one per core, each single-threaded, used again and again.
+Cells that replay recorded tables run in parallel worker processes, one per core, each with one
+thread. Cells that measure hardware (live cells) run one at a time.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from chameleon_bench.cells.running import CellResult, run_cell
 from chameleon_bench.suites.suite import CELLS, Cell, Suite
 
 Ended = Callable[[Cell, str | None], None]
-"""Is told of a cell that ended, and why it failed, or None."""
+"""Called with each cell that ends and the reason of its failure, or None."""
 
 INSTALLED = "chameleon_core.plugins.registry:default_registry"
-"""The function that a worker gets its plugins from."""
+"""The function from which a worker gets its plugins, as ``"module:function"``."""
 
 _MODULE = "chameleon_bench.cells.worker"
 _ONE_THREAD = (
@@ -45,11 +46,11 @@ _END_SECONDS = 2.0
 
 
 class _Worker:
-    """One process, and the cell that it runs.
+    """One worker process, and the cell that it is running.
 
     Args:
-        registry: ``"module:function"`` that makes its registry.
-        number: unique among the workers.
+        registry: ``"module:function"`` that returns the worker's registry of plugins.
+        number: The number of the worker, unique among all workers.
     """
 
     def __init__(self, registry: str, number: int) -> None:
@@ -65,10 +66,10 @@ class _Worker:
         self._told = False
 
     def begin(self, cell: Cell) -> None:
-        """Have it run a cell.
+        """Let the worker run a cell.
 
         Raises:
-            ChildEndedError: it ended while it was idle.
+            ChildEndedError: The worker process ended while it was idle.
         """
         if not self._told:
             self._told = True
@@ -78,11 +79,11 @@ class _Worker:
 
 
 class Workers:
-    """Runs cells in parallel processes; a context manager.
+    """Runs cells in parallel worker processes, as a context manager.
 
     Args:
-        count: processes; as many as there are cores if None.
-        registry: ``"module:function"`` that makes the registry in a worker.
+        count: The number of processes; None for one per core.
+        registry: ``"module:function"`` that returns the registry of plugins in a worker.
     """
 
     def __init__(self, count: int | None = None, registry: str = INSTALLED) -> None:
@@ -101,16 +102,16 @@ class Workers:
             worker.child.reap(_END_SECONDS)
 
     def run(self, cells: Sequence[Cell], interruption: Interruption, ended: Ended) -> None:
-        """Run all cells; each writes its own result.
+        """Run cells; each cell writes its own result.
 
         Args:
-            cells: what to run, in this order.
-            interruption: asks to stop; the cells in flight are given up.
-            ended: called with every cell and why it failed, or None.
+            cells: The cells, in the order in which they start.
+            interruption: Tells whether to stop. Running cells are then given up.
+            ended: Called with each cell that ends and the reason of its failure, or None.
 
         Raises:
-            RunInterrupted: the suite was asked to stop.
-            RunFolderError: a result cannot be written.
+            RunInterrupted: The suite was interrupted.
+            RunFolderError: A result cannot be written.
         """
         waiting = list(reversed(cells))
         for _ in range(min(self._count, len(cells)) - len(self._workers)):
@@ -131,7 +132,7 @@ class Workers:
         return _Worker(self._registry, self._numbers - 1)
 
     def _begin(self, position: int, cell: Cell) -> None:
-        """Give the worker at a place a cell, or another one if it ended while it was idle."""
+        """Give a cell to a worker, or to a new one in its place if the worker has ended."""
         try:
             self._workers[position].begin(cell)
         except ChildEndedError:
@@ -140,7 +141,7 @@ class Workers:
             self._workers[position].begin(cell)
 
     def _ready(self) -> list[_Worker]:
-        """Workers that answered or ended; none after a moment in which none did."""
+        """The workers that answered or ended within a short wait; empty if none did."""
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
                 if worker.cell is not None:
@@ -172,15 +173,15 @@ class Workers:
 
 @attrs.frozen(kw_only=True)
 class Execution:
-    """How a suite is run.
+    """The options with which a suite is run.
 
     Attributes:
-        registry: the plugins of live cells; the installed ones if None.
-        worker_registry: ``"module:function"`` that makes a worker's registry.
-        workers: processes for replayed cells; one per core if None.
-        retry: whether cells that failed before are run again.
-        interruption: through which the suite may be asked to stop.
-        ended: called with every cell that ends and why it failed, or None.
+        registry: The registry of plugins for live cells; None for the installed plugins.
+        worker_registry: ``"module:function"`` that returns a worker's registry.
+        workers: The number of processes for replayed cells; None for one per core.
+        retry: Whether to run failed cells again.
+        interruption: Tells whether to stop.
+        ended: Called with each cell that ends and the reason of its failure, or None.
     """
 
     registry: Registry | None = None
@@ -194,8 +195,8 @@ class Execution:
         """Run every cell that has no result yet.
 
         Raises:
-            RunInterrupted: the suite was asked to stop; ended cells are kept.
-            RunFolderError: a result cannot be written.
+            RunInterrupted: The suite was interrupted; the results of ended cells are kept.
+            RunFolderError: A result cannot be written.
         """
         cells = [cell for cell in suite.cells() if self._is_open(cell)]
         replayed = [cell for cell in cells if not cell.measures_hardware]
@@ -215,13 +216,17 @@ class Execution:
 
 
 def results(suite: Suite) -> dict[Cell, CellResult]:
-    """The results of the cells that have ended."""
+    """The results of all cells that have ended, by cell."""
     read = ((cell, CellResult.read(cell)) for cell in suite.cells())
     return {cell: result for cell, result in read if result is not None}
 
 
 def move_aside(suite: Suite) -> Path | None:
-    """Move the cells of earlier runs out of the way; where to, or None if there are none."""
+    """Move the folder with the cells of earlier runs to a new place.
+
+    Returns:
+        The new place, or None if there are no cells.
+    """
     cells = suite.output / CELLS
     if not cells.exists():
         return None
@@ -232,6 +237,6 @@ def move_aside(suite: Suite) -> Path | None:
 
 
 def outdated(suite: Suite) -> dict[Cell, CellResult]:
-    """The results that cells have from other versions of what takes part in them."""
+    """Results that other versions of the distributions gave, by cell."""
     read = ((cell, CellResult.of_other_versions(cell)) for cell in suite.cells())
     return {cell: result for cell, result in read if result is not None}

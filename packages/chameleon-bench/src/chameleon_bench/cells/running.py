@@ -1,4 +1,4 @@
-"""Runs one cell of a suite, notes the clock of its measurements, and keeps its result in a file."""
+"""Runs one cell of a suite, records the time of each measurement, and writes the result."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from chameleon_bench.suites.suite import Cell
 log = structlog.get_logger()
 
 NOTES = "clock.jsonl"
-"""The recorder writes this file in a cell's run folder."""
+"""The file in a cell's run folder with the time of each measurement."""
 
 VERSIONS = "versions.json"
-"""The versions that a live cell's folder was begun with."""
+"""The file with the versions of the distributions that started a live cell's run folder."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class CellResult:
-    """How a cell ended.
+    """The result of a cell.
 
     Attributes:
-        identity: of the cell it is the result of.
-        trajectories: one per operator of the cell's task.
-        failure: why there are none, in a sentence, or None.
-        environment: what did the measuring, as the runner describes itself.
-        versions: of the distributions that took part; empty if nobody kept them.
+        identity: The identity of the cell.
+        trajectories: One trajectory per operator of the cell's task.
+        failure: Why the cell failed, in a sentence, or None.
+        environment: The runner's description of itself and its hardware.
+        versions: The versions of the distributions that took part; empty if unknown.
     """
 
     identity: str
@@ -63,11 +63,16 @@ class CellResult:
 
     @classmethod
     def failed(cls, cell: Cell, why: str) -> CellResult:
-        """The result of a cell that has none, with the reason in a sentence."""
+        """The result of a cell that failed.
+
+        Args:
+            cell: The cell.
+            why: The reason in a sentence.
+        """
         return cls(identity=cell.identity, versions=cell.versions, failure=why)
 
     def write(self, path: Path) -> None:
-        """Write the result as a whole: a reader sees all of it or nothing."""
+        """Write the result to a file, so that readers see either the whole file or none."""
         trajectories = [trajectory.to_json() for trajectory in self.trajectories]
         value = {**attrs.asdict(self, recurse=False), "trajectories": trajectories}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,13 +80,16 @@ class CellResult:
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
-        """The result of a cell that has ended, or None; another cell's result does not count."""
+        """The result of a cell, or None if the cell has not ended.
+
+        A result whose identity differs from the cell's, for example of other versions, is ignored.
+        """
         result = cls._read(cell)
         return result if result is not None and result.identity == cell.identity else None
 
     @classmethod
     def of_other_versions(cls, cell: Cell) -> CellResult | None:
-        """The result that a cell has from other versions of what takes part in it, or None."""
+        """The cell's result from other versions of the distributions, or None."""
         result = cls._read(cell)
         if result is None or result.identity == cell.identity:
             return None
@@ -104,13 +112,13 @@ class CellResult:
 
 
 def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> CellResult:
-    """Run a cell, or continue it, and write its result.
+    """Run or continue a cell, and write its result.
 
-    A cell that fails has a result too, with the reason; the rest of the suite goes on.
+    If the cell fails, its result has the reason, and the suite can continue.
 
     Raises:
-        RunInterrupted: the suite was asked to stop; a live cell continues where it was.
-        RunFolderError: the result cannot be written.
+        RunInterrupted: The suite was interrupted. A live cell can be continued later.
+        RunFolderError: The result cannot be written.
     """
     try:
         pipeline = from_dict(cell.document, registry=registry)
@@ -146,12 +154,12 @@ def answering(cells: Iterable[Message], registry: str) -> Iterator[Message]:
     """Run cells in a worker process.
 
     Args:
-        cells: as JSON values.
-        registry: ``"module:function"`` that makes the registry.
+        cells: The cells as JSON values.
+        registry: ``"module:function"`` that returns the registry of plugins.
 
     Yields:
-        ``failure``, why a cell has failed or None; or, if its result cannot be kept, why, under
-        ``unwritten``.
+        One reply per cell: ``failure`` with the reason of the failure or None. If the result cannot
+        be written, ``unwritten`` with the reason instead.
     """
     plugins = load_factory(registry)()
     for cell in cells:
@@ -187,7 +195,7 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
 
 
 def begin(cell: Cell) -> None:
-    """Make a cell's folder its own: what other versions left there is moved aside, and kept."""
+    """Prepare a cell's run folder, and move a folder of other versions aside."""
     file = cell.folder / VERSIONS
     now = json.dumps(dict(cell.versions), sort_keys=True)
     if cell.folder.exists() and (not file.exists() or file.read_text(encoding="utf-8") != now):
@@ -241,12 +249,12 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Appends the seconds of every measurement and round to a file, one JSON list a line.
+    """Appends the times of measurements and rounds to a file, one JSON list per line.
 
-    The store keeps what was measured; this file keeps when. A context manager.
+    The run's store has the measurements but not these times. Use the recorder as a context manager.
 
     Args:
-        path: the file; what an earlier process of the run wrote stays.
+        path: The file. Lines of earlier processes of the run are kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -285,7 +293,7 @@ class Recorder:
 
 @attrs.frozen(kw_only=True)
 class _Notes:
-    """The lines of one task, the last of each thing: a resumed round is noted twice."""
+    """The recorded times of one task. A round that was repeated after a resume counts once."""
 
     at: dict[tuple[int, ...], float] = attrs.field(factory=dict)
     proposed: dict[int, tuple[int, int, float | None]] = attrs.field(factory=dict)
@@ -293,7 +301,7 @@ class _Notes:
 
 
 def read_notes(path: Path) -> dict[str, _Notes]:
-    """The notes of a recorder, by task."""
+    """Read a recorder's file, and return its times by task."""
     notes: dict[str, _Notes] = {}
     if not path.exists():
         return notes
@@ -321,10 +329,10 @@ def trajectory_of(
     """The trajectory of one task of a run.
 
     Args:
-        operator: its result.
-        measurements: what the store holds of it, in order of arrival.
-        notes: what the recorder noted of it.
-        best_known: the lowest cost any of its configurations has, or None.
+        operator: The task's result.
+        measurements: The task's measurements from the run's store, in order of arrival.
+        notes: The task's times from the recorder's file.
+        best_known: The lowest cost of any configuration of the task, or None if unknown.
     """
     notes = notes or _Notes()
     at: list[float] = []

@@ -1,4 +1,4 @@
-"""A search of one task, measurement by measurement and round by round, as arrays."""
+"""The trajectory of a search: its measurements and rounds over time, as arrays."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 ROUND_FIELDS = ("measured", "steps", "converged", "score", "search", "model", "build", "run")
-"""Columns of ``Trajectory.rounds``; seconds and measurements are totals since the start."""
+"""Columns of ``Trajectory.rounds``. Seconds and measurements are totals since the start."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Trajectory:
-    """One search on one task.
+    """One search on one task, with n measurements.
 
     Attributes:
-        operator: the task's name in the run.
-        flop: floating-point operations of one evaluation.
-        costs: kernel time of every measurement in seconds, infinity for failures, in order of
-            arrival, shape (n,). For a rival the best of each batch.
-        failures: the kind of failure of each, empty if there is none.
-        at: seconds on the run's clock at which each was known, rising, shape (n,).
-        count: measurements made by then, rising, shape (n,); 1, 2, 3, ... but for rivals.
-        rounds: one row per round, columns as in ``ROUND_FIELDS``, shape (rounds, 8); NaN for a
-            score if no trained cost model guided the walk.
-        best_known: the lowest cost that any configuration has, if the runner knows, in seconds.
-        final_seconds: the winner measured again at the end of the run, or None.
-        origins: where its configurations came from, how many by ``Origin``; empty if nobody
-            recorded it.
+        operator: The task's name in the run.
+        flop: The number of floating-point operations of one evaluation.
+        costs: The kernel time of every measurement in seconds, infinity for failures, in order of
+            arrival, shape (n,). A rival has the best time of each batch instead.
+        failures: The kind of failure of each measurement; empty strings for successes.
+        at: The seconds on the run's clock when each measurement arrived, rising, shape (n,).
+        count: The number of measurements made by then, rising, shape (n,). It is 1, 2, 3, ...
+            except for rivals.
+        rounds: One row per round with the columns ``ROUND_FIELDS``, shape (rounds, 8). The score is
+            NaN if the round used no trained cost model.
+        best_known: The lowest cost of any configuration in seconds, or None if unknown.
+        final_seconds: The winner's time in the final comparison, or None.
+        origins: The number of configurations from each ``Origin``; empty if not recorded.
     """
 
     operator: str
@@ -49,18 +49,18 @@ class Trajectory:
 
     @property
     def best_so_far(self) -> Floats:
-        """The lowest cost after each measurement, shape (n,)."""
+        """The lowest cost up to each measurement, shape (n,)."""
         best: Floats = np.minimum.accumulate(self.costs) if len(self.costs) else self.costs
         return best
 
     @property
     def best(self) -> float:
-        """The lowest cost in seconds; infinity if nothing succeeded."""
+        """The lowest cost in seconds; infinity if no measurement succeeded."""
         return float(np.min(self.costs, initial=np.inf))
 
     @property
     def measurements(self) -> int:
-        """How many configurations were measured."""
+        """The number of configurations that were measured."""
         return int(self.count[-1]) if len(self.count) else 0
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A process that runs cells on request: ``python -m chameleon_bench.cells.worker``.
 
-Its first request says how; each one after that is a cell, which writes its own result. Every worker
-process has a core, of this suite or of another that runs beside it.
+Its first request has the registry and the worker's number. Each further request is a cell, which
+writes its own result. Worker processes of all suites on the machine claim different cores.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from chameleon_system.cores import usable_cores
 from chameleon_system.processes.answering import Answers, requests
 
 _held: list[int] = []
-"""Descriptors of this process's claims: closing one would give its core back."""
+"""File descriptors of the cores that this process has claimed; closing one gives its core back."""
 
 
 def main() -> None:
-    """Run cells until there are no more."""
+    """Run cells until there are no more requests."""
     answers = Answers()
     asked = requests()
     first = next(asked)
@@ -40,15 +40,15 @@ def main() -> None:
 
 
 def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:
-    """Claim a core until this process ends, however it ends.
+    """Claim a core until this process ends.
 
     Args:
-        cores: ids of the cores to choose from.
-        folder: where claims are kept; one of the user's own if None.
+        cores: The ids of the cores to choose from.
+        folder: The folder with the claims; None for a temporary folder of the user.
 
     Returns:
-        The first core that no living process has claimed, or None if all are claimed or
-        claims cannot be kept.
+        The first core that no other living process has claimed. None if all are claimed, or if
+        claims cannot be written.
     """
     if folder is None:
         folder = Path(tempfile.gettempdir(), f"chameleon-cores-{os.getuid()}")

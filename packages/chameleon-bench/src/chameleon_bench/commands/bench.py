@@ -1,4 +1,4 @@
-"""``chameleon bench``: pipelines x tasks x seeds, and a report that compares them."""
+"""The command ``chameleon bench``, which runs pipelines on tasks over seeds and compares them."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ def command(  # noqa: PLR0917 - click passes them by name
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Run every cell of SUITE that has not ended, and compare the pipelines.
+    """Run every cell of SUITE that has no result, and compare the pipelines.
 
-    Replayed cells run in parallel, live ones one at a time. Ctrl-C stops in order; the same
-    command again continues. The folder gets report.html, report.json, cells.csv and summary.csv.
+    Replayed cells run in parallel, live ones one at a time. Ctrl-C stops the suite, and the same
+    command continues it. The suite's folder gets report.html, report.json, cells.csv and
+    summary.csv.
     """
     again, overrides = given_again("bench", suite, overrides, output)
     with results_alone():
@@ -80,7 +81,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _tell_versions(loaded: Suite, *, run: bool) -> None:
-    """Say which results are not this suite's any more, and what changed since."""
+    """Print which results belong to other versions, and which versions changed."""
     cells = outdated(loaded)
     if not cells:
         return
@@ -112,7 +113,7 @@ def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
 
 
 class _Progress:
-    """A line on stderr every few seconds, and one for every cell that fails."""
+    """Prints a line to stderr every few seconds, and one for every cell that fails."""
 
     def __init__(self, total: int, done: int) -> None:
         self._total, self._done = total, done
@@ -155,7 +156,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _seeds(row: dict[str, Any]) -> str:
-    """How many seeds have a result, of all that ended if some failed."""
+    """The number of seeds with a result, out of all that ended if some failed."""
     ended, failed = row["seeds"], len(row["failed_cells"])
     return f"{ended}/{ended + failed}" if failed else str(ended)
 

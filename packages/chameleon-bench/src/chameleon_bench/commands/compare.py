@@ -1,4 +1,4 @@
-"""``chameleon compare``: runs against each other."""
+"""The command ``chameleon compare``, which compares runs with each other."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ Row = Mapping[str, Any]
 
 _SIGNIFICANT = 0.05
 _LONGEST = 60
-"""A value of a pipeline is cut to so many characters."""
+"""The number of characters to which a value of a pipeline is cut."""
 
 
 @click.command("compare", epilog="Example: chameleon compare runs/a runs/b")
 @click.argument("folders", metavar="RUN RUN...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folders: tuple[Path, ...], as_json: bool) -> None:
-    """Compare runs: times with intervals, a paired test, what differs beside them.
+    """Compare runs: times with intervals, a paired test, and differences of pipelines and machines.
 
-    Times are medians with 95 % intervals of their repeats: of the final comparison if a run
-    made one, otherwise of the search. Ratios are the first run's time over the other's, so above 1
-    the other is faster. Operators are the same if they compute the same, whatever the target.
+    Times are medians with 95 % intervals over repeats. They come from the final comparison if a run
+    made one, otherwise from the search. A ratio is the first run's time over the other run's, so
+    above 1 the other run is faster. Operators of two runs are the same if they compute the same
+    function, also for different targets.
     """
     if len(folders) < 2:  # noqa: PLR2004 - there is nothing to compare one with
         raise click.UsageError("name two run folders or more")
@@ -115,7 +116,7 @@ def _print_pair(pair: Row) -> None:
 
 
 def _test(pair: Row) -> str:
-    """The paired test in words."""
+    """The result of the paired test as a sentence."""
     if pair["p"] is None:
         return "paired test: it needs two operators or more that both runs tune"
     count = len(pair["operators"])
@@ -153,7 +154,7 @@ def _time(value: Row | None) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value in a table's cell; ``--json`` has it in full."""
+    """A value in a table's cell, cut if it is long; ``--json`` prints it in full."""
     text = "not set" if value is None else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -1,4 +1,4 @@
-"""``chameleon report``: a run as one HTML page, and its plots as CSV."""
+"""The command ``chameleon report``, which writes a run's HTML page and its plots as CSV."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from chameleon_bench.pages.run_page import write_plots, write_report
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the files' names as a JSON object.")
 def command(folder: Path, output: Path | None, sheets: Path | None, as_json: bool) -> None:
-    """Write a page about folder RUN: what was won, the search, where time went.
+    """Write an HTML page about the run in folder RUN: its results, its searches and its durations.
 
-    The page needs nothing else, and shows what is known so far of a run that has not ended.
-    Every run writes it when it ends.
+    The page is a single file. If the run has not ended, the page shows its results so far. Every
+    run writes this page when it ends.
     """
     try:
         file = write_report(folder, output)

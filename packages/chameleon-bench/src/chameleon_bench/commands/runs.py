@@ -1,4 +1,4 @@
-"""``chameleon runs``: the runs below a folder."""
+"""The command ``chameleon runs``, which lists the runs below a folder."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from chameleon_core.run_folder import EVENTS, NETWORK, RECORDS
 from chameleon_core.run_view import RunView
 
 BROKEN = "broken"
-"""State of a run folder that cannot be read."""
+"""The state of a run folder that cannot be read."""
 
 _SHORT = 40
-"""A model's words are cut to so many characters."""
+"""The number of characters to which the description of a model is cut."""
 
 
 @attrs.frozen(kw_only=True)
 class ListedRun:
-    """A run folder in one line.
+    """A run folder, as one line of the list.
 
     Attributes:
-        folder: where it is, absolute.
-        name: the same below the folder that was listed.
-        state: a ``RunState``, or ``BROKEN``.
-        because: of a failed or a broken one the reason; else empty.
-        model: what is tuned, in a few words.
-        target: as the pipeline names it.
-        operators: how many there are.
-        measurements: configurations measured, failures included.
-        seconds: the best time, of one inference of a network or of the only operator. Several
-            operators count with the sum of their best times; None if nothing has a time.
-        seconds_of: which of these, as ``network``, ``operator`` or ``sum``.
-        at: when its last measurement was made, in seconds since 1970; else when it was written.
+        folder: The run folder, absolute.
+        name: The path of the run folder below the listed folder.
+        state: A ``RunState``, or ``BROKEN``.
+        because: The reason if the run failed or cannot be read; otherwise empty.
+        model: A short description of the model.
+        target: The target as the pipeline names it.
+        operators: The number of operators.
+        measurements: The number of measured configurations, failures included.
+        seconds: The best time of one inference of a network, or of the only operator. For several
+            operators it is the sum of their best times. None if nothing has a time.
+        seconds_of: The meaning of ``seconds``: ``network``, ``operator`` or ``sum``.
+        at: The time of the last measurement in seconds since 1970. Without measurements, the time
+            when the folder was last written.
     """
 
     folder: Path
@@ -63,17 +64,17 @@ class ListedRun:
 
 
 def listed_runs(folder: Path) -> list[ListedRun]:
-    """The run folders below a folder, itself included, those measured last at the end.
+    """The run folders in a folder and below it, the one measured last at the end.
 
     Args:
-        folder: where to look.
+        folder: The folder to search.
     """
     runs = [_listed(path, folder, reason) for path, reason in _run_folders(folder)]
     return sorted(runs, key=lambda run: (run.at or 0.0, run.name))
 
 
 def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Run folders, and folders that nobody can look into with the reason."""
+    """Run folders, and folders that cannot be read, each with the reason or an empty string."""
     denied: list[OSError] = []
     for path, inner, names in os.walk(folder, onerror=denied.append):
         is_run = RECORDS in names or EVENTS in names
@@ -137,10 +138,12 @@ def _described(blank: ListedRun, run: RunView) -> ListedRun:
 
 
 def model_in_words(section: Any) -> str:
-    """A pipeline's ``model`` in a few words: its frontend, and the first text or count below it.
+    """A short description of a pipeline's ``model`` section.
+
+    It has the name of the frontend, and the first string or the length of the first list below it.
 
     Args:
-        section: the section, as JSON values.
+        section: The section as JSON values.
     """
     if not isinstance(section, Mapping) or not section:
         return str(section or "")
@@ -168,10 +171,10 @@ def _written_at(path: Path) -> float | None:
 @click.argument("folder", default="runs", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
-    """List the runs below FOLDER (`runs` if none is given), the last ones at the end.
+    """List the runs below FOLDER (by default `runs`), the last ones at the end.
 
-    The time is that of one inference of a network, of the one operator, or the sum over several
-    operators. A folder that cannot be read is listed with the reason.
+    The column "best" is the time of one inference of a network or of the only operator, or the sum
+    over several operators. A folder that cannot be read is listed with the reason.
     """
     if not folder.is_dir():
         raise RunFolderError(

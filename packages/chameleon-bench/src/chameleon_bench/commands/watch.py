@@ -1,4 +1,4 @@
-"""``chameleon watch``: a run's page in a browser, while the run goes on."""
+"""The command ``chameleon watch``, which serves a run's page while the run goes on."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LOOK_SECONDS = 1.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print run, address and state as JSON.")
 def command(folder: Path, port: int, as_json: bool) -> None:
-    """Serve the page of folder RUN on this machine until Ctrl-C, while the run goes on.
+    """Serve the page of the run in folder RUN on this machine until Ctrl-C.
 
-    The page is the one of `chameleon report`, made from the records as they are, and loads itself
-    again as they change. Records are only read. Making pages takes at most a twentieth of one core,
-    since kernels may be timed on this machine. Nobody else can reach it; to see it from another
-    machine use `ssh -L`.
+    The page is that of `chameleon report`. It reloads itself when the run has new results. The run
+    folder is only read. Making pages takes at most a twentieth of one core, since kernels may be
+    timed on this machine. Other machines cannot reach the page; use `ssh -L` to see it from another
+    machine.
 
-    Ctrl-C ends it with exit code 130; the run is not touched by that.
+    Ctrl-C ends the command with exit code 130 and does not affect the run.
     """
     read_store(folder).close()  # a sentence now if there is no run, instead of a page with it
     run = LiveRun(folder.absolute())

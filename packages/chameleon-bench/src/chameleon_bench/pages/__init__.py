@@ -1,1 +1,1 @@
-"""Pages of HTML that need nothing else: of a run, and of a suite."""
+"""HTML pages about runs and suites; each page is a single file."""

@@ -1,9 +1,8 @@
-"""Plots drawn as SVG, which needs no script and is printed too.
+"""Draws plots as SVG, which needs no script and can be printed.
 
-A plot is drawn from the description that plotly.js gets. The drawing has no width of its own: it is
-stretched to the width that there is, while letters, points and strokes keep their size. Bars and
-words are placed by shares of the plot. Paths lie in a grid that is stretched over the plot, while
-the width of their strokes stays in pixels.
+The input is the description of a plot that plotly.js gets too. A drawing stretches to the width of
+the page, while letters, points and strokes keep their size. Bars and words are placed by shares of
+the plot. Paths lie in a grid that is stretched over the plot with a constant stroke width.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from chameleon_bench.pages.measured import Categories
 from chameleon_bench.pages.plots import Plot
 
 MOST = 2000
-"""Points of a plot that are drawn at once; ``plots.js`` has the same number."""
+"""The largest number of points that a drawing shows; ``plots.js`` has the same number."""
 
 _TOP, _RIGHT, _BOTTOM, _LEFT = 28, 34, 46, 14
-"""Pixels around the axes; words beside them need more."""
+"""The margins around the axes in pixels; words beside the axes need more."""
 
 _LETTER = 7.0
-"""Pixels that a letter beside an axis takes."""
+"""The width of a letter beside an axis in pixels."""
 
 _LONG = 18
-"""Letters of a name beyond which it stands above its bars, and not beside them."""
+"""The number of letters beyond which a name stands above its bars, not beside them."""
 
 _NAME = 16
-"""Pixels of the line in which it stands."""
+"""The height in pixels of a name above its bars."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -42,8 +41,8 @@ class Drawing:
     """A plot as HTML.
 
     Attributes:
-        html: the legend and the SVG.
-        about: how many of the points are drawn; empty if all of them are.
+        html: The legend and the SVG.
+        about: A sentence about the number of drawn points; empty if all points are drawn.
     """
 
     html: Markup
@@ -51,10 +50,10 @@ class Drawing:
 
 
 def drawing(plot: Plot) -> Drawing:
-    """Draw a plot.
+    """Draw a plot as SVG.
 
     Args:
-        plot: as plotly.js takes it.
+        plot: The plot, as plotly.js takes it.
     """
     traces = [_resolved(plot, trace) for trace in plot.traces]
     x, y = _axis(plot, traces, "x"), _axis(plot, traces, "y")
@@ -86,7 +85,7 @@ def drawing(plot: Plot) -> Drawing:
 
 
 def _resolved(plot: Plot, trace: Trace) -> dict[str, Any]:
-    """A trace with values in the place of what names them."""
+    """A trace whose names of columns are replaced by the columns' values."""
     rows = np.array(trace["rows"]) if "rows" in trace else np.arange(plot.length)
     for key, wanted in (("where", True), ("skip", False)):
         if key in trace:
@@ -125,14 +124,14 @@ def _axis(plot: Plot, traces: Sequence[Trace], name: str) -> Axis:
 
 
 def _count(trace: Trace) -> int:
-    """How many points of a trace there are of which some may be left out."""
+    """The number of a trace's points of which some may be left out; 0 if all must be drawn."""
     return len(trace["y"]) if trace.get("mode") == "markers" and "rows" not in trace else 0
 
 
 def _marks(
     plot: Plot, traces: Sequence[Trace], number: int, x: Axis, y: Axis, *, limit: int
 ) -> Iterator[tuple[str, bool]]:
-    """The elements of one trace in a plot, and whether it is a path of the grid."""
+    """The elements of one trace, each with whether it is a path of the grid."""
     trace = traces[number]
     if trace["type"] == "bar":
         stack = plot.layout.get("barmode") == "stack"
@@ -162,7 +161,7 @@ def _marks(
 
 
 def _thinned(values: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
-    """Places of as many: evenly in their order, and the lowest ones in any case, the fastest."""
+    """The indices of at most ``limit`` values: evenly spaced ones, and always the lowest."""
     if len(values) <= limit:
         return np.arange(len(values))
     lowest = np.argsort(values)[: limit // 10]
@@ -171,7 +170,7 @@ def _thinned(values: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
 
 
 def _ticks(x: Axis, y: Axis, left: int, *, above: bool) -> Iterator[Markup]:
-    """Lines across the plot, what is written at them, and the axes' titles."""
+    """Lines across the plot, the words at them, and the titles of the axes."""
     level = Markup('<line x1="0%" x2="100%" y1="{0:.2%}" y2="{0:.2%}"/>')
     yield level.format(1.0)
     for tick, word in x.ticks:
@@ -194,7 +193,7 @@ def _ticks(x: Axis, y: Axis, left: int, *, above: bool) -> Iterator[Markup]:
 
 
 def _legend(plot: Plot) -> Markup:
-    """The meaning of colours and symbols; nothing if there is one of them alone."""
+    """The legend of colours and symbols; empty if there is only one trace."""
     if not plot.layout.get("showlegend", len(plot.traces) > 1):
         return Markup("")
     scales = [trace["marker"] for trace in plot.traces if "colorscale" in trace.get("marker", {})]
@@ -205,7 +204,7 @@ def _legend(plot: Plot) -> Markup:
 
 
 def _key(trace: Trace) -> Markup:
-    """A sample of a trace with its name."""
+    """A sample of a trace's symbol, with the trace's name."""
     marker = trace.get("marker", {})
     symbol = marker.get("symbol", "circle")
     css, _ = paint(marker.get("color") or trace["line"]["color"])
@@ -220,7 +219,7 @@ def _key(trace: Trace) -> Markup:
 
 
 def _scale(marker: Trace) -> Markup:
-    """A scale of colours with what its ends mean."""
+    """A scale of colours, with the meaning of its ends."""
     step = Markup('<rect x={} width=8 height=12 style="fill:{}"/>')
     steps = Markup("").join(step.format(8 * at, css) for at, css in enumerate(shades(marker)))
     key = Markup("<span><svg width=64 height=12>{}</svg> 1 to {:.3g} times the best</span>")
@@ -230,27 +229,27 @@ def _scale(marker: Trace) -> Markup:
 # ----- axes ----------------------------------------------------------------------------------
 
 _MARGIN = 0.03
-"""Share of an axis that is left free beyond the outermost values."""
+"""The share of an axis that is free beyond the outermost values."""
 
 _STEPS = 6
-"""Parts into which round values divide an axis at most, or a little more."""
+"""The approximate largest number of steps between the ticks of an axis."""
 
 _FEW, _MANY = 3, 8
-"""Ticks of a logarithmic axis at 1, 2 and 5: with fewer or more of them others are drawn."""
+"""The fewest and most ticks at 1, 2 and 5 of a logarithmic axis; otherwise other ticks are used."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Axis:
-    """An axis; places on it are shares of its length.
+    """An axis of a plot. Places on the axis are shares of its length.
 
     Attributes:
-        title: beside it.
-        low: the value at its begin, a power of ten if ``log``.
-        high: the value at its end likewise.
-        log: whether it is logarithmic.
-        names: its words, the first at its begin; empty for an axis of numbers.
-        band: the begin and the end of a word's marks, as shares of the room that it has.
-        ticks: places and what is written there.
+        title: The title beside the axis.
+        low: The value at the beginning; with ``log``, its power of ten.
+        high: The value at the end; with ``log``, its power of ten.
+        log: Whether the axis is logarithmic.
+        names: The words of an axis of words, in order; empty for an axis of numbers.
+        band: The beginning and the end of a word's bars, as shares of the word's part of the axis.
+        ticks: The place and the text of each tick.
     """
 
     title: str
@@ -262,7 +261,7 @@ class Axis:
     ticks: Sequence[tuple[float, str]] = ()
 
     def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """The positions of values; NaN for gaps and for words that the axis does not show."""
+        """The places of values; NaN for missing values and words that are not on the axis."""
         if self.names:
             rank = {name: index for index, name in enumerate(self.names)}
             ranks = np.array([rank.get(str(value), np.nan) for value in values], np.float64)
@@ -274,19 +273,22 @@ class Axis:
         return np.where(np.isfinite(shares), shares, np.nan)
 
     def upwards(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """The positions of values from the top: numbers rise, and the first word is at the top."""
+        """The places of values from the top of a vertical axis.
+
+        Larger numbers are higher. The first word is at the top.
+        """
         places = self.places(values)
         return places if self.names else 1.0 - places
 
 
 def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, zero: bool) -> Axis:
-    """An axis in the form of plotly.js.
+    """An axis from its description for plotly.js.
 
     Args:
-        layout: of the axis.
-        column: its title if the layout has none.
-        values: all that is to be seen on it.
-        zero: whether it begins at 0 unless the layout says where.
+        layout: The description of the axis.
+        column: The title if the layout has none.
+        values: All values that the axis must show.
+        zero: Whether the axis begins at 0, unless the layout has a range.
     """
     title = layout.get("title", {}).get("text", column)
     if layout.get("type") == "category":
@@ -304,7 +306,7 @@ def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, ze
 
 
 def _ends(values: Sequence[Any], *, log: bool, zero: bool) -> tuple[float, float]:
-    """The ends of an axis."""
+    """The first and the last value of an axis."""
     numbers = np.array(values, np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if log:
@@ -318,7 +320,7 @@ def _ends(values: Sequence[Any], *, log: bool, zero: bool) -> tuple[float, float
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """A few round values."""
+    """A few round values between two numbers."""
     least = (high - low) / _STEPS
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
@@ -327,7 +329,7 @@ def _steps(low: float, high: float) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Values of a logarithmic axis: 1, 2 and 5, or powers of ten, or any if there is no room."""
+    """Ticks of a logarithmic axis: 1, 2 and 5, or powers of ten, or round values."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     digits = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     inside = [value for value in digits if low <= math.log10(value) <= high]
@@ -347,10 +349,10 @@ def _word(value: float, layout: Mapping[str, Any]) -> str:
 # ----- marks ---------------------------------------------------------------------------------
 
 _GRID = 2000
-"""Units of the grid's width and height: finer than any screen's pixels."""
+"""The width and height of the grid in units, finer than the pixels of any screen."""
 
 _SHADES = 8
-"""Steps of a scale of colours."""
+"""The number of steps in a scale of colours."""
 
 _DASHES = {"dash": "7 5", "dot": "2 4"}
 _LINE_ENDS = {"circle": "round", "square": "square"}
@@ -360,20 +362,24 @@ Places = NDArray[np.float64]
 
 
 def paint(colour: str) -> tuple[str, float]:
-    """A colour of the style sheet as CSS, and its opacity: ``--c1/26`` is mostly transparent."""
+    """A colour of the style sheet as CSS, and its opacity from 0 to 1.
+
+    Args:
+        colour: A name such as ``--c1``, or ``--c1/26`` with an opacity of hexadecimal 26.
+    """
     name, _, opacity = colour.partition("/")
     return (f"var({name})" if name.startswith("--") else name), int(opacity or "ff", 16) / 255
 
 
 def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, more: str = "") -> str:
-    """A path in the grid.
+    """An SVG path in the grid.
 
     Args:
-        way: its commands.
-        colour: as ``paint`` takes it.
-        width: of its stroke in pixels; it is filled if 0.
-        opacity: of all of it.
-        more: attributes.
+        way: The drawing commands of the path.
+        colour: The colour, as ``paint`` takes it.
+        width: The width of the stroke in pixels; 0 for a filled path.
+        opacity: The opacity of the whole path.
+        more: More SVG attributes.
     """
     css, share = paint(colour)
     look = f'style="stroke:{css}" stroke-width="{width:g}"' if width else f'style="fill:{css}"'
@@ -382,13 +388,20 @@ def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, mor
 
 
 def text(x: float, y: float, words: str, more: str) -> Markup:
-    """Words at a place; ``more`` are attributes that shift them by pixels."""
+    """An SVG text at a place.
+
+    Args:
+        x: The horizontal place, as a share of the plot.
+        y: The vertical place from the top, as a share of the plot.
+        words: The text.
+        more: More SVG attributes, such as shifts by pixels.
+    """
     opening = f'<text x="{x:.2%}" y="{y:.2%}" {more}>'
     return Markup("{}{}</text>").format(Markup(opening), words)  # noqa: S704 - of numbers
 
 
 def grid(paths: Sequence[str]) -> Markup:
-    """Paths, stretched over the plot."""
+    """The SVG element that stretches paths over the plot."""
     stretched = '<svg viewBox="0 0 {0} {0}" preserveAspectRatio="none">{1}</svg>'
     return Markup(stretched).format(_GRID, Markup("").join(paths))  # noqa: S704 - a constant
 
@@ -396,15 +409,15 @@ def grid(paths: Sequence[str]) -> Markup:
 def bars(
     trace: Trace, x: Axis, y: Axis, *, begins: Places, lane: int, lanes: int
 ) -> Iterator[Markup]:
-    """Bars that lie, and the words at their ends.
+    """Horizontal bars, and the words at their ends.
 
     Args:
-        trace: its arrays are values.
-        x: the axis of lengths.
-        y: that of words.
-        begins: where each bar begins, a value of ``x``.
-        lane: its place among the bars of one word.
-        lanes: how many there are side by side.
+        trace: The trace, with arrays of values.
+        x: The axis of lengths.
+        y: The axis of words.
+        begins: The value of ``x`` at which each bar begins.
+        lane: The position of the trace's bars among the bars of one word.
+        lanes: The number of bars beside each other.
     """
     thick = (y.band[1] - y.band[0]) / lanes / len(y.names)
     middles = y.places(trace["y"]) + (lane - (lanes - 1) / 2) * thick
@@ -424,13 +437,13 @@ def bars(
 
 
 def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
-    """A line, or the band between it and the line of another trace.
+    """A line, or the band between a line and the line of another trace.
 
     Args:
-        trace: its arrays are values.
-        before: the trace before it.
-        x: the axis across.
-        y: the one upwards.
+        trace: The trace, with arrays of values.
+        before: The trace before it, or None.
+        x: The horizontal axis.
+        y: The vertical axis.
     """
     steps = trace["line"].get("shape") == "hv"
     way = _way(x.places(trace["x"]), y.upwards(trace["y"]), steps=steps)
@@ -441,13 +454,13 @@ def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
 
 
 def dashes(trace: Trace) -> str:
-    """The attribute of a line that is not drawn through."""
+    """The SVG attribute of a dashed or dotted line; empty for other lines."""
     dash = trace["line"].get("dash")
     return f' stroke-dasharray="{_DASHES[dash]}"' if dash else ""
 
 
 def errors(trace: Trace, across: Places, y: Axis) -> str:
-    """A line from the lower to the upper end of what each point may be."""
+    """Error bars: a vertical line from the lower to the upper end of each point's interval."""
     error = trace["error_y"]
     highs = y.upwards(trace["y"] + error["array"])
     lows = y.upwards(trace["y"] - error["arrayminus"])
@@ -457,14 +470,14 @@ def errors(trace: Trace, across: Places, y: Axis) -> str:
 
 
 def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, bool]]:
-    """Points, and whether each piece belongs into the grid.
+    """Points, each element with whether it is a path of the grid.
 
-    Round and square ones are the ends of short lines, a path for each colour.
+    Round and square points are the ends of short lines, with one path per colour.
 
     Args:
-        marker: of the trace; its colour may be values on a scale.
-        across: places, shape (n,).
-        up: likewise.
+        marker: The marker of the trace. Its colour may be values on a scale.
+        across: The horizontal places, shape (n,).
+        up: The vertical places from the top, shape (n,).
     """
     end = _LINE_ENDS.get(marker.get("symbol", "circle"))
     opacity = marker.get("opacity", 1.0)
@@ -484,14 +497,14 @@ def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, boo
 
 
 def shades(marker: Trace) -> list[str]:
-    """The colours of a scale, in steps."""
+    """The colours of a scale, from its first to its last step."""
     first, last = (f"var({name})" for _, name in marker["colorscale"])
     parts = [round(100 * step / (_SHADES - 1)) for step in range(_SHADES)]
     return [f"color-mix(in srgb,{last} {part}%,{first})" for part in parts]
 
 
 def _coloured(marker: Trace, count: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Which points have which colour."""
+    """Each colour of a marker, with the rows of the points that have it."""
     if "colorscale" not in marker:
         yield marker["color"], np.arange(count)
         return
@@ -505,12 +518,19 @@ def _coloured(marker: Trace, count: int) -> Iterator[tuple[str, NDArray[np.int64
 
 
 def _units(places: Places) -> list[int]:
-    """Places in the grid."""
+    """Places in units of the grid."""
     return [round(unit) for unit in (_GRID * places).tolist()]
 
 
 def _way(across: Places, up: Places, *, steps: bool, back: bool = False) -> str:
-    """Commands along points; steps go across before they go up."""
+    """SVG path commands along points.
+
+    Args:
+        across: The horizontal places.
+        up: The vertical places from the top.
+        steps: Whether lines go horizontally and then vertically.
+        back: Whether to go from the last point to the first.
+    """
     seen = np.isfinite(across) & np.isfinite(up)
     ends = list(zip(_units(across[seen]), _units(up[seen]), strict=True))
     step = "H{0}V{1}" if steps else "L{0} {1}"

@@ -1,4 +1,4 @@
-"""The measurements of one operator as columns: plots and tables are made of these arrays."""
+"""The measurements of one operator as columns, from which plots and tables are made."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from chameleon_bench.pages.run_events import since
 
 UNKNOWN = "not recorded"
-"""The origin of a measurement whose version did not record any."""
+"""The origin of measurements whose version of Chameleon recorded none."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Categories:
-    """A column of few distinct words.
+    """A column with few distinct words.
 
     Attributes:
-        labels: the distinct words, shape (m,).
-        codes: the place of each row's word among them, -1 for none, int64 of shape (n,).
+        labels: The distinct words, shape (m,).
+        codes: The index of each row's word in ``labels``, -1 for no word, int64 of shape (n,).
     """
 
     labels: Sequence[str]
@@ -32,28 +32,30 @@ class Categories:
 
     @property
     def words(self) -> list[str]:
-        """The word of each row, empty for none."""
+        """The word of each row; an empty string for no word."""
         labels = [*self.labels, ""]
         return [labels[code] for code in self.codes.tolist()]
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Measured:
-    """All measurements of one operator in order of arrival; n of them.
+    """The n measurements of one operator, in order of arrival.
 
     Attributes:
-        configs: knob indices, int64 of shape (n, knobs).
-        seconds: medians of the repeats, infinity for failures, float64 of shape (n,).
-        spread: the slowest repeat minus the fastest one, over the median; NaN for failures,
+        configs: The knob indices, int64 of shape (n, knobs).
+        seconds: The median of each measurement's repeats in seconds, infinity for failures, float64
+            of shape (n,).
+        spread: The slowest minus the fastest repeat, divided by the median; NaN for failures,
             float64 of shape (n,).
-        at: seconds of wall-clock between the begin of the run and the measurement, without the
-            time between the run's processes, float64 of shape (n,).
-        origins: what put it into its batch.
-        scores: the cost model's score when it was proposed, on its own scale, higher is better; NaN
-            if no trained one was asked. Float64 of shape (n,).
-        failures: the kind of failure; none of those that have a time.
-        messages: the failure in words, empty if there is none, n of them.
-        knobs: the decoded values by the knob's name; none if the knob does not apply.
+        at: The wall-clock seconds from the start of the run to each measurement, without pauses
+            between the run's processes, float64 of shape (n,).
+        origins: The stage that proposed each configuration.
+        scores: The cost model's score of each configuration when it was proposed, higher is better,
+            float64 of shape (n,). The scale is the model's own. NaN if no trained model scored it.
+        failures: The kind of failure; no word for measurements with a time.
+        messages: The message of each failure, empty for measurements with a time, n of them.
+        knobs: The knob values of each configuration, by knob name. No word if a knob has no effect
+            in a configuration.
     """
 
     configs: NDArray[np.int64]
@@ -68,23 +70,23 @@ class Measured:
 
     @property
     def ok(self) -> NDArray[np.bool_]:
-        """Which measurements have a time, shape (n,)."""
+        """Whether each measurement has a time, shape (n,)."""
         return np.isfinite(self.seconds)
 
     @property
     def best_so_far(self) -> NDArray[np.float64]:
-        """The least time until each measurement in seconds, shape (n,)."""
+        """The lowest time up to each measurement in seconds, shape (n,)."""
         best: NDArray[np.float64] = np.minimum.accumulate(self.seconds)
         return best
 
     def fastest(self, count: int) -> NDArray[np.int64]:
-        """The rows of the fastest measurements, the fastest first, at most so many."""
+        """The rows of the fastest measurements, fastest first, at most ``count``."""
         order = np.argsort(self.seconds, kind="stable")[:count]
         rows: NDArray[np.int64] = order[self.ok[order]]
         return rows
 
     def values_of(self, row: int) -> dict[str, str]:
-        """The decoded values of one measurement by knob, of the knobs that apply."""
+        """The knob values of one measurement, by knob name; knobs without effect are left out."""
         return {
             name: knob.labels[knob.codes[row]]
             for name, knob in self.knobs.items()
@@ -96,9 +98,9 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
     """Read the measurements of a task.
 
     Args:
-        store: the run's.
-        stored: one of its tasks.
-        starts: when each of the run's processes began, rising, in seconds since 1970.
+        store: The run's store.
+        stored: The task in the store.
+        starts: The start time of each of the run's processes, rising, in seconds since 1970.
     """
     rows = store.measurements(stored.id)
     seconds = np.array([row.cost for row in rows], np.float64)
@@ -119,14 +121,19 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
 
 
 def shown(value: Any) -> str:
-    """A knob's value as a reader writes it: ``4 x 2 x 8`` for the factors of a loop."""
+    """A knob's value as a string, such as ``4 x 2 x 8`` for the factors of a loop."""
     if isinstance(value, list | tuple):
         return " x ".join(map(shown, value))
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _categories(words: Sequence[str | None], order: Iterable[str] = ()) -> Categories:
-    """A column of words; labels in a given order, and then as they appear."""
+    """A column of words.
+
+    Args:
+        words: The word of each row, or None.
+        order: The first labels, in order. Other labels follow in the order of their appearance.
+    """
     labels = list(dict.fromkeys(word for word in words if word is not None))
     ranks = {word: rank for rank, word in enumerate(order)}
     labels.sort(key=lambda word: ranks.get(word, len(ranks)))

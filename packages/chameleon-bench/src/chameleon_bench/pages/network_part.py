@@ -1,4 +1,4 @@
-"""The part of a run's page about its network: against what, and where every microsecond goes."""
+"""The part of a run's page about the network: its rivals, and the time of each kernel."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OURS = "the compiled network"
 
 
 def network_part(record: RunRecord) -> dict[str, Any]:
-    """Values of ``templates/network.html``; it shows nothing if the model is no network.
+    """Values for ``templates/network.html``, which shows nothing if the model is no network.
 
     Args:
-        record: the run.
+        record: The run.
     """
     network = record.network
     total = sum(kernel.seconds for kernel in network.kernels)
@@ -43,7 +43,7 @@ def network_part(record: RunRecord) -> dict[str, Any]:
 
 
 def _front(network: NetworkResult) -> Table:
-    """The types that there were to choose among: their error against their seconds."""
+    """The precisions that could be chosen, with the error and the time of each."""
     whole = max(point.seconds for point in network.front)
     bars = [bar({"operators": point.seconds}, whole) for point in network.front]
     which = ("bucket",) if network.buckets else ()
@@ -52,7 +52,7 @@ def _front(network: NetworkResult) -> Table:
 
 
 def _buckets(network: NetworkResult) -> Table:
-    """One inference in each bucket of shapes; the precision of each if types were chosen."""
+    """One inference in each bucket of shapes, with its precision if precisions were chosen."""
     chosen = [("precision", lambda bucket: bucket.precision)] if network.precision_summary else []
     return Table.of(
         network.buckets,
@@ -77,7 +77,7 @@ def _rival(bucket: BucketResult) -> str:
 
 
 def _against(network: NetworkResult, ours: float) -> Table:
-    """One inference by everything that was timed, in turns, each in a process of its own."""
+    """One inference by the compiled network and by each rival, as timed in turns."""
     if network.rivals_reduced:
         return _with_precisions(network, ours)
     untuned = network.untuned_seconds
@@ -98,7 +98,7 @@ def _against(network: NetworkResult, ours: float) -> Table:
 
 
 def _with_precisions(network: NetworkResult, ours: float) -> Table:
-    """The same if rivals ran in several precisions: like with like first, each row says so."""
+    """The table of rivals if they ran in several precisions; each row names its precision."""
     error, precision = network.max_relative_error, network.precision
     first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
     rows = [(_OURS, first), *rival_rows(network)]
@@ -120,14 +120,14 @@ def _error(error: float | None) -> str:
 
 
 def _likeness(rival: RivalTime, network: NetworkResult) -> str:
-    """Whether like is held against like; empty for the network itself."""
+    """Whether a rival has the network's precision; empty for the network itself."""
     if not rival.asked:
         return ""
     return "same precision" if rival.asked in network.precisions else "another precision"
 
 
 def _kernels(record: RunRecord, total: float) -> Table:
-    """The time of each kernel in place, beside that of all its occurrences alone."""
+    """The time of each kernel in the network, and the time of all its calls when timed alone."""
     kernels = record.network.kernels
     tasks = {task.task.name: task for task in record.tasks}
     unmeasured = {task.name: task.kernel for task in record.network.unmeasured}

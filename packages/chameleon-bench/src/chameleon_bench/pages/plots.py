@@ -1,8 +1,8 @@
-"""Plots as data: what a page draws with plotly.js, and what is saved of them as CSV.
+"""Plots as data, which a page draws with plotly.js or which are saved as CSV.
 
-A figure is a dictionary as plotly.js takes it. In it ``{"column": name}`` stands for a column of
-the plot's table, ``{"constant": value}`` for as many times a value. A colour such as ``--c1`` is a
-property of the page's style sheet. So the numbers are on the page once, whatever is drawn of them.
+A figure is a dictionary as plotly.js takes it, with two additions. ``{"column": name}`` means a
+column of the plot's table, and ``{"constant": value}`` the same value for every row. So a page has
+each number only once. A colour such as ``--c1`` is a property of the page's style sheet.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from numpy.typing import NDArray
 from chameleon_bench.pages.measured import Categories
 
 Column = Categories | NDArray[Any] | Sequence[Any]
-"""Numbers or words, one per row; numbers that are not finite are gaps."""
+"""Numbers or words, one per row; numbers that are not finite are missing values."""
 
 COLOURS = 8
-"""Colours of the style sheet, ``--c1`` and so on."""
+"""The number of colours in the style sheet: ``--c1`` and so on."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Plot:
-    """One plot; of one operator of a run, of one task of a suite, or of all.
+    """One plot, about an operator of a run, a task of a suite, or all of them.
 
     Attributes:
-        key: what it shows, as a part of a file name.
-        title: above it.
-        about: how it is read, in a sentence or two.
-        columns: its table by header, columns equally long.
-        traces: as plotly.js takes them. ``where``, a column and one of its words, selects the rows
-            of a trace, as does ``rows``. ``hover`` names columns that are shown at a point.
-        layout: as plotly.js takes it.
-        hidden: columns that are drawn and not saved.
-        subject: the operator or the task that it is of; empty for a plot of all of them.
-        height: in pixels.
+        key: The content of the plot, as a part of a file name.
+        title: The title above the plot.
+        about: A sentence or two that explain the plot.
+        columns: The table of the plot: columns of equal length, by header.
+        traces: Traces as plotly.js takes them, with three additions. ``where``, a column and one of
+            its words, selects rows of a trace, and so does ``rows``. ``hover`` lists columns to
+            show at a point.
+        layout: The layout as plotly.js takes it.
+        hidden: Columns that are drawn but not saved as CSV.
+        subject: The operator or the task of the plot; empty for all of them.
+        height: The height in pixels.
     """
 
     key: str
@@ -59,81 +60,81 @@ class Plot:
 
     @property
     def saved(self) -> list[str]:
-        """Headers of the columns that are saved."""
+        """The headers of the columns that are saved as CSV."""
         return [name for name in self.columns if name not in self.hidden]
 
     @property
     def length(self) -> int:
-        """Rows of the table."""
+        """The number of rows in the table."""
         column = next(iter(self.columns.values()))
         return len(column.codes if isinstance(column, Categories) else column)
 
 
 _CROWDED = 0.7
-"""Decades of a logarithmic axis from which on plotly writes a number at each digit."""
+"""The length of a logarithmic axis, in decades, above which only 1, 2 and 5 get ticks."""
 
 
 def of(column: str) -> dict[str, str]:
-    """A column in the place of an array of a trace."""
+    """A reference to a column, in place of an array of a trace."""
     return {"column": column}
 
 
 def titled(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with words beside it."""
+    """The description of an axis with a title."""
     return {"title": {"text": title}, **more}
 
 
 DOWNWARDS = {"type": "category", "autorange": "reversed"}
-"""An axis of words, the first at the top."""
+"""The description of an axis of words, the first at the top."""
 
 
 def points(x: str, y: str, hover: Sequence[str], **marker: Any) -> dict[str, Any]:
     """A trace of points.
 
     Args:
-        x: a column.
-        y: a column.
-        hover: columns that are shown at a point.
-        marker: colour, size and so on, as plotly.js has them.
+        x: The column of horizontal values.
+        y: The column of vertical values.
+        hover: The columns to show at a point.
+        marker: The colour, size and other properties, as plotly.js has them.
     """
     trace = {"type": "scatter", "mode": "markers", "x": of(x), "y": of(y), "hover": hover}
     return {**trace, "marker": marker} if marker else trace
 
 
 def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
-    """A trace of bars that lie.
+    """A trace of horizontal bars.
 
     Args:
-        x: a column of lengths.
-        y: a column of words.
-        shade: their colour.
-        more: whatever else plotly.js takes.
+        x: The column of lengths.
+        y: The column of words.
+        shade: The colour of the bars.
+        more: More properties of the trace for plotly.js.
     """
     trace = {"type": "bar", "orientation": "h", "x": of(x), "y": of(y)}
     return {**trace, "marker": {"color": shade}, **more}
 
 
 def at(value: float) -> dict[str, float]:
-    """One value for all points in the place of an array of a trace."""
+    """The same value for all points, in place of an array of a trace."""
     return {"constant": value}
 
 
 def colour(number: int) -> str:
-    """The colour at a place of a sequence; they repeat."""
+    """The colour with a number; colours repeat after the last one."""
     return f"--c{number % COLOURS + 1}"
 
 
 def seconds_axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis of seconds, with units that suit them."""
+    """The description of an axis of seconds, whose ticks have suitable units."""
     return titled(title, tickformat="~s", ticksuffix="s", **more)
 
 
 def logarithmic(title: str, seconds: Iterable[float]) -> dict[str, Any]:
-    """A logarithmic axis of seconds around some values, were they all the same.
+    """The description of a logarithmic axis of seconds that shows some values.
 
     Args:
-        title: beside it.
-        seconds: what is to be seen; those that are not positive and finite have no place on it.
+        title: The title beside the axis.
+        seconds: The values to show. Values that are not positive and finite are ignored.
     """
     logs = [math.log10(value) for value in seconds if 0.0 < value < math.inf]
     if not logs:
@@ -146,15 +147,15 @@ def logarithmic(title: str, seconds: Iterable[float]) -> dict[str, Any]:
 
 
 _PACKED = ("key", "subject", "saved", "traces", "layout")
-"""Attributes of a plot that the script on a page reads."""
+"""The attributes of a plot that a page's script reads."""
 
 
 def packed(plots: Sequence[Plot], name: str) -> Markup:
-    """All plots with their tables as text that a page's script unpacks: JSON, gzip, base64.
+    """Plots and their tables as a string that a page's script unpacks: JSON, gzip, base64.
 
     Args:
-        plots: of a page; tables that several of them share are written once.
-        name: what files that are saved of them begin with.
+        plots: The plots of a page. A table that several plots share is written once.
+        name: The beginning of the names of files that the page saves.
     """
     tables = {id(plot.columns): plot.columns for plot in plots}
     places = {key: index for index, key in enumerate(tables)}
@@ -174,24 +175,24 @@ def packed(plots: Sequence[Plot], name: str) -> Markup:
 
 
 def plotly_js() -> Markup:
-    """The bundle of plotly.js that comes with this package: JavaScript, gzip, base64."""
+    """The copy of plotly.js in this package: JavaScript, compressed with gzip, as base64."""
     packed_script = Path(__file__).with_name("vendored") / "plotly" / "plotly-basic.min.js.gz"
     return Markup(base64.b64encode(packed_script.read_bytes()).decode())  # noqa: S704 - as above
 
 
 def write_sheets(plots: Sequence[Plot], folder: Path, *, subject: str) -> list[Path]:
-    """Write ``KEY.csv`` for each key of the plots.
+    """Write the tables of plots to files named ``KEY.csv``, one file per key.
 
     Args:
-        plots: those with one key share a file.
-        folder: made if it is missing.
-        subject: header of the column of subjects, if plots have any.
+        plots: The plots. Plots with the same key share a file.
+        folder: The folder for the files; it is created if it is missing.
+        subject: The header of the column of subjects, if plots have subjects.
 
     Returns:
-        The files, in order of the keys.
+        The files, in the order of the keys.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: The files cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = []
@@ -222,7 +223,7 @@ def _cells(plot: Plot, header: str) -> Sequence[Any]:
 
 
 def _plain(column: Column) -> Any:
-    """A column as JSON values; six digits are more than a screen can show."""
+    """A column as JSON values with six digits, which are enough for a screen."""
     if isinstance(column, Categories):
         return {"labels": list(column.labels), "codes": column.codes.tolist()}
     values = column.tolist() if isinstance(column, np.ndarray) else column
@@ -237,11 +238,12 @@ def _gap(value: Any) -> bool:
 
 
 def stacked_seconds(parts: Sequence[str], along: str) -> dict[str, Any]:
-    """Traces and layout of bars that are stacked of seconds spent, as ``Plot`` takes them.
+    """The traces and the layout of a ``Plot`` with stacked bars of seconds.
 
     Args:
-        parts: what was spent on; the plot has a column ``"PART seconds"`` for each.
-        along: the column with a word for each bar.
+        parts: The parts of each bar. The plot's table has a column ``"PART seconds"`` for each
+            part.
+        along: The column with a word for each bar.
     """
     return {
         "traces": [

@@ -1,4 +1,4 @@
-"""Templates become pages here; there is one environment, in which every text is escaped."""
+"""Fills in templates of pages; every string in a template is escaped."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from chameleon_bench.pages.drawing import drawing
 from chameleon_bench.pages.plots import Plot, colour, packed, plotly_js
 
 Cell = str | Markup
-"""Plain text, or HTML such as a bar."""
+"""A cell of a table: plain text, or HTML such as a bar."""
 
 T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """A table; its first column is text, the others are numbers.
+    """A table of a page. Its first column is text, and the other columns are numbers.
 
     Attributes:
-        header: names of the columns.
-        rows: as many cells each.
+        header: The names of the columns.
+        rows: The rows, each with one cell per column.
     """
 
     header: Sequence[str]
@@ -36,18 +36,18 @@ class Table:
 
     @classmethod
     def of(cls, items: Iterable[T], *columns: tuple[str, Callable[[T], Cell]]) -> Self:
-        """A table with a row for each item.
+        """A table with one row per item.
 
         Args:
-            items: such as the operators of a run.
-            columns: the name of each, and how an item becomes its cell.
+            items: The items, such as the operators of a run.
+            columns: The name of each column, and a function that returns an item's cell.
         """
         rows = [tuple(cell(item) for _, cell in columns) for item in items]
         return cls(header=tuple(name for name, _ in columns), rows=rows)
 
     @property
     def filled(self) -> Table:
-        """The table without columns in which no row has anything."""
+        """The table without columns whose cells are all empty."""
         places = [
             index
             for index in range(len(self.header))
@@ -59,11 +59,11 @@ class Table:
         )
 
     def with_bars(self, after: str, bars: Iterable[Markup]) -> Table:
-        """The table with a column of bars behind one of its own.
+        """The table with an additional column of bars.
 
         Args:
-            after: name of that column.
-            bars: one for each row.
+            after: The name of the column before the bars.
+            bars: One bar per row.
         """
         at = self.header.index(after) + 1
         rows = [(*row[:at], bar, *row[at:]) for row, bar in zip(self.rows, bars, strict=True)]
@@ -71,12 +71,13 @@ class Table:
 
 
 def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
-    """A bar of coloured parts for a cell of a table, which needs no script.
+    """A bar of coloured parts for a table's cell, which needs no script.
 
     Args:
-        parts: lengths by name. A bar that is longer than its cell ends with an arrow.
-        whole: the length that fills the cell, positive.
-        first: of the first part's colour; the others have the next ones.
+        parts: The length of each part by name. If they exceed ``whole``, the bar ends with an
+            arrow.
+        whole: The positive length that fills the cell.
+        first: The number of the first part's colour. Other parts have the next colours.
     """
     shares = [part / whole if whole else 0.0 for part in parts.values()]
     beyond = sum(shares) > 1.0 + 1e-9
@@ -93,20 +94,20 @@ def rendered(template: str, **values: Any) -> Markup:
     """Fill in a template.
 
     Args:
-        template: its file in ``templates``.
-        values: by the names that it has; a name that is missing is an error.
+        template: The template's file in the folder ``templates``.
+        values: The values by name. A missing value is an error.
     """
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped
 
 
 def rendered_page(template: str, title: str, plots: Sequence[Plot], **values: Any) -> str:
-    """A page with the data of its plots and the script that draws them.
+    """A page with its plots, their data, and the script that draws them.
 
     Args:
-        template: as ``rendered`` has it.
-        title: of the page; files that are saved of its plots begin with it.
-        plots: in their order.
-        values: whatever else the template names.
+        template: The template's file in the folder ``templates``.
+        title: The title of the page, with which the names of saved files begin.
+        plots: The plots, in order.
+        values: The template's other values by name.
     """
     scripts = {"packed": packed(plots, title), "plotly": plotly_js()}
     return rendered(template, title=title, plots=plots, **scripts, **values)
@@ -115,13 +116,13 @@ def rendered_page(template: str, title: str, plots: Sequence[Plot], **values: An
 def plain_page(
     title: str, sentences: Sequence[str], plots: Sequence[Plot], tables: Mapping[str, Table]
 ) -> str:
-    """A page in the style of all others.
+    """A page of paragraphs, plots and tables, in the style of the other pages.
 
     Args:
-        title: as ``rendered_page`` has it.
-        sentences: a paragraph each, above everything.
-        plots: in their order.
-        tables: by caption.
+        title: The title of the page, with which the names of saved files begin.
+        sentences: The paragraphs at the top.
+        plots: The plots, in order.
+        tables: The tables by caption.
     """
     return rendered_page("plain.html", title, plots, sentences=sentences, tables=tables)
 

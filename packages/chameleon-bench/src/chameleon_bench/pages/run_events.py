@@ -1,4 +1,4 @@
-"""The log of a run's events tells what its store does not: batches, and processes."""
+"""Reads a run's log of events, which has facts that the run's store lacks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _KINDS = ("RunStarted", "BatchMeasured", "TaskFinished")
 
 @attrs.frozen(kw_only=True)
 class Round:
-    """One batch of the scheduler's.
+    """One batch that the scheduler gave to an operator.
 
     Attributes:
-        task: name of the operator that got it.
-        best_seconds: the operator's best afterwards, or None.
-        measured: the operator's measurements afterwards.
-        at: when it was complete, in seconds since 1970.
+        task: The name of the operator.
+        best_seconds: The operator's lowest time after the batch, or None.
+        measured: The operator's number of measurements after the batch.
+        at: The time when the batch was complete, in seconds since 1970.
     """
 
     task: str
@@ -34,12 +34,12 @@ class Round:
 
 @attrs.frozen(kw_only=True)
 class RunEvents:
-    """The log of a run; empty if it has none.
+    """The events of a run that pages use; empty if the run has no log.
 
     Attributes:
-        starts: when each process began, rising, in seconds since 1970.
-        rounds: in the order in which they were measured.
-        ended: why an operator got no further batch, by its name.
+        starts: The start time of each process of the run, rising, in seconds since 1970.
+        rounds: The batches in the order in which they were measured.
+        ended: Why an operator got no more batches, by the operator's name.
     """
 
     starts: Sequence[float] = ()
@@ -48,10 +48,10 @@ class RunEvents:
 
 
 def run_events(path: Path) -> RunEvents:
-    """Read a log, even while it is being written.
+    """Read a run's log of events, also while the run writes to it.
 
     Args:
-        path: the file; it need not be there.
+        path: The log file, which may be missing.
     """
     if not path.is_file():
         return RunEvents()
@@ -77,14 +77,14 @@ def run_events(path: Path) -> RunEvents:
 
 
 def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.float64]:
-    """Seconds of a run at each moment, without the time between its processes.
+    """Seconds from the start of a run to each time, without pauses between the run's processes.
 
-    Records that were taken over from an earlier run are older than this one: they stand at 0.
+    Records from an earlier run are older than this run; their result is 0.
 
     Args:
-        times: in seconds since 1970, shape (n,).
-        starts: when each process began, rising, in seconds since 1970; the first of the times
-            if there are none.
+        times: Times in seconds since 1970, shape (n,).
+        starts: The start time of each process, rising, in seconds since 1970. If it is empty, the
+            earliest of ``times`` is the start.
     """
     if not len(times):
         return times
@@ -98,7 +98,7 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
 
 
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The events that matter here; a line that was cut off is left out."""
+    """The events that pages use. Incomplete lines are skipped."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             # The results inside other kinds are long.

@@ -1,4 +1,4 @@
-"""The page about a run, its headline first, and its plots as sheets; ``templates/run.html``."""
+"""The HTML page about a run, from ``templates/run.html``, and its plots as CSV files."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class _Search:
     """The part of the page about one operator's search.
 
     Attributes:
-        record: the operator.
-        described: what it computes, in the words of a pipeline.
-        best: the ten fastest measurements; None if nothing has a time.
-        agreed: knobs that hold one value in all of these.
-        comparison: the final one; None if there was nothing to compare.
-        reasons: failures by kind and reason; None if nothing failed.
-        failing: values of knobs that fail more often than others; None if there are none.
-        winner: the winner's knobs; None if there is none.
-        listings: what the winner became: its scheduled program, its assembly.
+        record: The operator.
+        described: The operator's kind and arguments, as a pipeline has them.
+        best: The ten fastest measurements; None if nothing has a time.
+        agreed: Knobs that have the same value in all ten fastest measurements.
+        comparison: The final comparison; None if there was nothing to compare.
+        reasons: Failures by kind and reason; None if nothing failed.
+        failing: Knob values that fail more often than others; None if there are none.
+        winner: The winner's knob values; None if there is no winner.
+        listings: Listings of the winner, such as its scheduled program and its assembly.
     """
 
     record: TaskRecord
@@ -52,10 +52,10 @@ class _Search:
 
 
 def page_of(record: RunRecord) -> str:
-    """The page.
+    """The HTML page about a run.
 
     Args:
-        record: the run.
+        record: The run.
     """
     settled = None if record.network.layout else record.settled
     plots = plots_of(record)
@@ -90,7 +90,7 @@ def page_of(record: RunRecord) -> str:
 
 
 def _seconds(task: TaskRecord) -> float:
-    """The time of an operator in one inference: those that matter most come first."""
+    """The time of all an operator's occurrences in one inference, by which operators are sorted."""
     return (task.best_seconds or 0.0) * task.task.weight
 
 
@@ -133,7 +133,7 @@ def _search(task: TaskRecord, folder: Path) -> _Search:
 
 
 def _origins(record: RunRecord) -> Table | None:
-    """The origins of configurations; None of a run whose version did not record them."""
+    """The origins of configurations; None if the run's version did not record them."""
     if not any(task.operator.origins for task in record.tasks):
         return None
     rows = [
@@ -173,7 +173,7 @@ def _by_kind(failed: Mapping[str, int]) -> str:
 
 
 def _versions(record: RunRecord) -> list[tuple[str, str | None]]:
-    """Distributions of this machine, and those of workers and devices."""
+    """The versions of distributions on this machine, on workers and on devices."""
     elsewhere = record.runner.get("versions")
     return list({**(elsewhere if isinstance(elsewhere, dict) else {}), **record.versions}.items())
 
@@ -184,7 +184,7 @@ def _environment(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """Nested values as rows, names joined by a space."""
+    """Nested values as rows; nested names are joined by a space."""
     rows: list[tuple[str, str]] = []
     for name, value in values.items():
         full = f"{before}{name}".replace("_", " ")
@@ -198,7 +198,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 
 
 def _read(target: str) -> Any:
-    """A target that is written as JSON, as a mapping; any other one as it is."""
+    """A target as a mapping if it is JSON, otherwise unchanged."""
     try:
         value = json.loads(target)
     except json.JSONDecodeError:
@@ -211,9 +211,9 @@ class Fact:
     """A figure at the top of a page.
 
     Attributes:
-        name: what it is of.
-        value: with its unit.
-        note: beneath it; may be empty.
+        name: The name of the figure.
+        value: The figure with its unit.
+        note: A note below the figure; may be empty.
     """
 
     name: str
@@ -222,7 +222,7 @@ class Fact:
 
 
 def headline(record: RunRecord) -> list[str]:
-    """The gain in sentences; first the network, if there is one."""
+    """Sentences about the gain of the run: about the network if there is one, or the operators."""
     network = record.network
     if network.failure is not None:
         return ["No network was delivered."]
@@ -237,7 +237,7 @@ def headline(record: RunRecord) -> list[str]:
 
 
 def facts_of(record: RunRecord) -> list[Fact]:
-    """The few figures of a run."""
+    """The main figures of a run."""
     facts = []
     network = record.network
     if network.latency_seconds is not None:
@@ -278,7 +278,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
 
 
 def _of_kernels(record: RunRecord) -> list[str]:
-    """The sum of the kernels of a network that was not timed as a whole."""
+    """A sentence with the sum of kernel times, for a network that was not timed as a whole."""
     total = math.fsum(kernel.seconds for kernel in record.network.kernels)
     return [f"The delivered network's kernels take {in_seconds(total)} in all."] if total else []
 
@@ -322,7 +322,7 @@ def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
 def _times_as_fast(
     timed: list[TaskRecord], other: Callable[[TaskRecord], float | None]
 ) -> float | None:
-    """The geometric mean of how many times as fast tuned kernels are; None without any other."""
+    """The geometric mean of other times over tuned times; None if no operator has both."""
     pairs = [(other(task), task.best_seconds) for task in timed]
     return _mean([slow / best for slow, best in pairs if slow and best])
 
@@ -340,32 +340,32 @@ def _duration(seconds: float) -> str:
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
-    """Write the report of a run folder.
+    """Write the HTML page about a run.
 
     Args:
-        folder: the run's; it may be at work.
-        output: the file; the folder's ``report.html`` if None.
+        folder: The run folder. The run need not have ended.
+        output: The file to write; None for ``report.html`` in the run folder.
 
     Returns:
-        The file.
+        The file that was written.
 
     Raises:
-        RunFolderError: there is no run in the folder.
+        RunFolderError: The folder has no run.
     """
     return write_whole(output or folder / REPORT, page_of(run_record(folder)))
 
 
 def write_plots(folder: Path, output: Path) -> list[Path]:
-    """Write the tables of a report's plots as CSV, a file for each plot.
+    """Write the tables of a run's plots as CSV files, one file per kind of plot.
 
     Args:
-        folder: the run's; it may be at work.
-        output: a folder; made if it is missing.
+        folder: The run folder. The run need not have ended.
+        output: The folder for the files; it is created if it is missing.
 
     Returns:
-        The files.
+        The files that were written.
 
     Raises:
-        RunFolderError: there is no run in the folder.
+        RunFolderError: The folder has no run.
     """
     return write_sheets(plots_of(run_record(folder)), output, subject="operator")

@@ -1,4 +1,4 @@
-"""The plots of a whole run: before and after, the scheduler's turns, where tuning's time went."""
+"""The plots about a whole run: operators before and after, the scheduler, and durations."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seco
 from chameleon_bench.pages.search_plots import search_plots
 
 _ROWS = 20
-"""Operators whose bars are drawn; all of them are in the table."""
+"""The number of operators whose bars are drawn; the table has all operators."""
 
 _FAR = 4.0
-"""An untuned bar so many times as long as all others is cut off: they could not be told apart."""
+"""Untuned bars longer than the others by more than this factor are cut off.
+
+Next to such a bar, the other bars would be too short to compare.
+"""
 
 
 def plots_of(record: RunRecord) -> list[Plot]:
     """All plots of a run, in the order of the page.
 
     Args:
-        record: the run.
+        record: The run.
     """
     whole = [_before_and_after(record), *_progress(record), _spending(record)]
     searches = [plot for task in record.tasks for plot in search_plots(task)]
@@ -51,14 +54,14 @@ def plots_of(record: RunRecord) -> list[Plot]:
 
 @attrs.frozen(kw_only=True)
 class _Bar:
-    """The time that one contender takes for one operator, all its occurrences.
+    """The time of one contender for all occurrences of one operator in an inference.
 
     Attributes:
-        operator: its name.
-        contender: whose time it is.
-        seconds: of all occurrences in one inference.
-        delivered: the kernels that it is in the delivered network, in words; empty if that is
-            the tuned one alone, or not known.
+        operator: The operator's name.
+        contender: The contender's name, such as ``untuned`` or ``tuned``.
+        seconds: The time of all occurrences in one inference.
+        delivered: The kernels that compute the operator in the delivered network. Empty if that is
+            the tuned kernel alone, or if it is unknown.
     """
 
     operator: str
@@ -80,7 +83,7 @@ _BASELINES = " Untuned and vendor are the baselines of the final comparison."
 
 
 def _before_and_after(record: RunRecord) -> Plot | None:
-    """The time of each operator untuned, by the vendor, and as it was tuned."""
+    """Bars for each operator: untuned, the vendor's library, the first guess, and tuned."""
     contending = _bars(record)
     if not contending:
         return None
@@ -129,7 +132,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
 
 
 def _bars(record: RunRecord) -> list[_Bar]:
-    """Bars of all operators, the largest operator first."""
+    """The bars of all operators, the operator with the longest time first."""
     in_place = {kernel.name: kernel for kernel in record.network.kernels}
     tasks = {task.task.name: task for task in record.tasks if not task.task.alternative_of}
     replaced = {task.task.name: task.task.alternative_of for task in record.tasks}
@@ -178,7 +181,7 @@ def _times(seconds: float | None, calls: float) -> float | None:
 
 
 def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
-    """The table of the bars, and where the long ones are cut off; None if none is."""
+    """The table of the bars, and the time at which long bars are cut off, or None."""
     rest = [bar.seconds for bar in bars if bar.contender != "untuned"]
     longest = max(bar.seconds for bar in bars)
     limit = _FAR / 2 * max(rest, default=longest)
@@ -201,7 +204,7 @@ def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
 
 
 def _progress(record: RunRecord) -> list[Plot]:
-    """The sum of all operators' best times as the run went on, and who got each batch."""
+    """The sum of all operators' best times during the run, and the operator of each batch."""
     if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one has no scheduler
         return []
     times = np.array([turn.at for turn in record.rounds])
@@ -260,7 +263,7 @@ def _progress(record: RunRecord) -> list[Plot]:
 
 
 def _spending(record: RunRecord) -> Plot | None:
-    """Seconds of search, model and measuring, of each operator."""
+    """The seconds of search, model and measuring for each operator."""
     spent = [(task.task.name, task.operator.spending) for task in record.tasks]
     if not any(seconds.total for _, seconds in spent):
         return None

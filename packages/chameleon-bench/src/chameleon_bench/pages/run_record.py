@@ -1,4 +1,4 @@
-"""A run folder, finished or not, as its report shows it."""
+"""The contents of a run folder that a page shows; the run need not have ended."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class TaskRecord:
     """One operator of a run.
 
     Attributes:
-        task: what was tuned.
-        measured: its measurements.
-        operator: its result; of a run that has not ended, what is known so far.
-        ended: why it got no further batch, or empty.
+        task: The task.
+        measured: The task's measurements.
+        operator: The task's result so far.
+        ended: Why the task got no more batches; empty if it is not finished.
     """
 
     task: Task
@@ -37,34 +37,34 @@ class TaskRecord:
 
     @property
     def first_seconds(self) -> float | None:
-        """The first measurement that succeeded: what the space's first guess is worth."""
+        """The time of the first successful measurement, which is usually the first guess."""
         seconds = self.measured.seconds[self.measured.ok]
         return float(seconds[0]) if len(seconds) else None
 
     @property
     def best_seconds(self) -> float | None:
-        """The time in seconds from the final comparison; from the search if none was made."""
+        """The winner's time in the final comparison, or else in the search; None without any time."""
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class RunRecord:
-    """A run folder.
+    """The contents of a run folder.
 
     Attributes:
-        folder: where it is.
-        finished: whether the run has ended.
-        seconds: wall-clock of all its processes in seconds.
-        target: the resolved target, or empty.
-        runner: the runner's description of itself.
-        versions: of the distributions that took part, None of those that are not installed.
-        settled: what the frontend chose by measurement, or None.
-        pipeline: the resolved pipeline as YAML.
-        tasks: in the run's order.
-        rounds: in the order in which they were measured.
-        starts: when each of its processes began, in seconds since 1970, as far as the log says.
-        network: what became of the network; empty if there is none.
-        disturbance: what disturbed timing, as far as it is known.
+        folder: The run folder.
+        finished: Whether the run has ended.
+        seconds: The wall-clock time of all processes of the run, in seconds.
+        target: The resolved target; empty if unknown.
+        runner: The runner's description of itself.
+        versions: The version of each distribution that took part; None if it is not installed.
+        settled: The frontend's choice by measurements, or None.
+        pipeline: The resolved pipeline as YAML.
+        tasks: The operators, in the run's order.
+        rounds: The batches in the order in which they were measured.
+        starts: The start time of each process of the run in seconds since 1970, from the log.
+        network: The result of the network; empty if there is none.
+        disturbance: How much other programs disturbed the timing, as far as known.
     """
 
     folder: Path
@@ -83,10 +83,10 @@ class RunRecord:
 
 
 def run_record(folder: Path) -> RunRecord:
-    """Read a run folder, even while it is being written.
+    """Read a run folder, also while the run writes to it.
 
     Raises:
-        RunFolderError: there is no run in it.
+        RunFolderError: The folder has no run.
     """
     events = run_events(folder / EVENTS)
     pipeline = folder / PIPELINE
@@ -109,9 +109,10 @@ def run_record(folder: Path) -> RunRecord:
 
 
 def network_seconds(record: RunRecord) -> list[float]:
-    """After each round the sum of all operators' best times, as often as each occurs.
+    """The weighted sum of all operators' lowest times after each batch.
 
-    Infinite until every operator has a time.
+    An operator counts as often as it occurs in the network. The sum is infinity until every
+    operator has a time.
     """
     best = {task.task.name: float("inf") for task in record.tasks}
     weights = {task.task.name: task.task.weight for task in record.tasks}

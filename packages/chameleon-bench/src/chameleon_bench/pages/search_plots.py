@@ -1,4 +1,4 @@
-"""The plots of one operator's search: candidates, the best of them, and the knobs that matter."""
+"""The plots of one operator's search: candidates, the best time, and the importance of knobs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from chameleon_bench.pages.run_record import TaskRecord
 
 
 def search_plots(task: TaskRecord) -> list[Plot]:
-    """The plots of an operator; none if nothing has a time.
+    """The plots of an operator's search; none if no measurement has a time.
 
     Args:
-        task: an operator of a run.
+        task: An operator of a run.
     """
     if not task.measured.ok.any():
         return []
@@ -45,7 +45,7 @@ def search_plots(task: TaskRecord) -> list[Plot]:
 
 
 def _best(task: TaskRecord, table: Mapping[str, Column], *, over: str) -> Plot:
-    """The best so far; only the measurements that improved it are drawn, and the last."""
+    """A plot of the best time so far: measurements that improved it, and the last one."""
     best = task.measured.best_so_far
     better = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]]))
     rows = [*better.tolist(), len(best) - 1]
@@ -77,7 +77,7 @@ def _best(task: TaskRecord, table: Mapping[str, Column], *, over: str) -> Plot:
 
 
 def _importance(task: TaskRecord) -> Plot | None:
-    """The share of the variance that each knob explains."""
+    """A plot of the share of the variance that each knob explains."""
     shares = knob_shares(task.measured)
     if not shares:
         return None
@@ -115,7 +115,7 @@ def _importance(task: TaskRecord) -> Plot | None:
 
 
 def _predicted(task: TaskRecord) -> Plot | None:
-    """The promise of the cost model for each configuration, and the time measured."""
+    """A plot of the cost model's score against the measured time."""
     measured = task.measured
     rows = np.flatnonzero(measured.ok & np.isfinite(measured.scores))
     if len(rows) < 2:  # noqa: PLR2004 - a point is no relation
@@ -146,7 +146,7 @@ def _predicted(task: TaskRecord) -> Plot | None:
 
 
 def _agreement(measured: Measured, rows: NDArray[np.int64]) -> str:
-    """How well the scores rank the times, in words; nothing if one of them is constant."""
+    """A sentence about how well the scores rank the times; empty if either is constant."""
     scores, seconds = measured.scores[rows], measured.seconds[rows]
     if len(np.unique(scores)) < 2 or len(np.unique(seconds)) < 2:  # noqa: PLR2004 - no ranks
         return ""
@@ -155,31 +155,34 @@ def _agreement(measured: Measured, rows: NDArray[np.int64]) -> str:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks of values, equal ones sharing the mean of theirs; SciPy takes half a second to load."""
+    """Ranks of values; equal values share their mean rank.
+
+    SciPy has this function, but it takes half a second to load.
+    """
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2.0)[places]
     return ranks
 
 
 LEAST = 8
-"""Measurements below which shares would say nothing."""
+"""The fewest measurements for which shares are computed."""
 
 
 def knob_shares(measured: Measured) -> dict[str, float]:
-    """The share of the variance of log time that each knob explains alone, the largest first.
+    """The share of the variance of log time that each knob explains alone, largest first.
 
-    A one-way analysis of variance for each knob, among the measurements that have a time. It is the
-    first-order effect of Sobol' (1993), in the unbiased form of Kelley's epsilon squared (1935),
-    ``1 - within-group mean square / total mean square``. A knob with many values explains much by
-    chance alone, which the mean squares allow for. A knob that does not apply counts as one more
-    value of it. Shares need not add up to 1: knobs act together, and a search does not visit their
-    values evenly.
+    This is a one-way analysis of variance per knob, over the measurements that have a time. It
+    estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935), ``1 -
+    within-group mean square / total mean square``. The mean squares allow for the fact that a knob
+    with many values explains much by chance. A knob without effect in a configuration has one more
+    value there. Shares need not add up to 1, because knobs act together, and because a search does
+    not visit their values evenly.
 
     Args:
-        measured: of one operator.
+        measured: The measurements of one operator.
 
     Returns:
-        Shares from 0 to 1 by knob; empty if too little has a time, or all is equally fast.
+        Shares from 0 to 1 by knob name. Empty if there are too few times, or if all are equal.
     """
     ok = measured.ok
     logs = np.log(measured.seconds[ok])
@@ -196,9 +199,9 @@ def _share(logs: NDArray[np.float64], groups: NDArray[np.int64], total: float) -
     """Epsilon squared of one grouping.
 
     Args:
-        logs: shape (n,).
-        groups: the group of each, from 0, shape (n,).
-        total: variance of ``logs``.
+        logs: The logarithms of the times, shape (n,).
+        groups: The number of each time's group, from 0, shape (n,).
+        total: The variance of ``logs``.
     """
     counts = np.bincount(groups)
     free = len(logs) - int(np.count_nonzero(counts))
@@ -212,18 +215,20 @@ def _share(logs: NDArray[np.float64], groups: NDArray[np.int64], total: float) -
 # ----- a point for each measurement ----------------------------------------------------------
 
 _SLOW = 30.0
-"""How many times as long as the best a candidate is drawn at most: with longer ones in sight the
-contenders could not be told apart."""
+"""Candidates slower than the best by more than this factor are drawn at the edge of the plot.
+
+With such times in the plot, the fast candidates could not be told apart.
+"""
 
 _ABOVE = 1.25
-"""Failures are drawn this many times above the slowest time that is in sight."""
+"""Failures are drawn above the slowest drawn time by this factor."""
 
 _FAILED = "failed"
 _MUTED = "--muted"
 
 
 def _point_plots(task: TaskRecord) -> list[Plot | None]:
-    """Candidates over measurements, and in the plane; they share one table."""
+    """The plots with one point per measurement, which share a table: candidates, and a map."""
     slow = float(task.measured.seconds.min()) * _SLOW
     groups = _groups(task.measured, slow)
     table = {**_table(task, slow), "group": groups}
@@ -231,11 +236,11 @@ def _point_plots(task: TaskRecord) -> list[Plot | None]:
 
 
 def _table(task: TaskRecord, slow: float) -> dict[str, Column]:
-    """A row for each measurement; several plots share it.
+    """The table with one row per measurement, for several plots.
 
     Args:
-        task: the operator.
-        slow: seconds beyond which a measurement is drawn as a triangle at the edge.
+        task: The operator.
+        slow: The seconds above which a measurement is drawn as a triangle at the edge.
     """
     measured = task.measured
     places, _ = projected(measured.configs)
@@ -260,7 +265,7 @@ _PLACES = frozenset({"component 1", "component 2"})
 
 
 def _groups(measured: Measured, slow: float) -> Categories:
-    """The group of each measurement: its origin, or that it is slow, or that it failed."""
+    """The group of each measurement: its origin, or "slow", or "failed"."""
     labels = [*measured.origins.labels, f"over {in_seconds(slow, '.3g')}", _FAILED]
     codes = np.where(measured.seconds > slow, len(labels) - 2, measured.origins.codes)
     return Categories(labels=labels, codes=np.where(measured.ok, codes, len(labels) - 1))
@@ -274,7 +279,7 @@ def _hover(task: TaskRecord) -> list[str]:
 def _candidates(
     task: TaskRecord, table: Mapping[str, Column], groups: Categories, slow: float
 ) -> Plot:
-    """Every measurement, by what put it into its batch."""
+    """A plot of all measurements, coloured by origin."""
     timed = task.measured.seconds[task.measured.ok]
     edge = min(slow, float(timed.max()))
     last = len(groups.labels) - 1
@@ -323,7 +328,7 @@ def _candidates(
 
 
 def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
-    """Dashed lines at what the final comparison found for everything but the tuned kernel."""
+    """Dashed lines at the times of the final comparison, except for tuned kernels."""
     fastest: dict[str, float] = {}
     for variant in task.operator.variants:
         if variant.name != TUNED and variant.seconds is not None:
@@ -348,7 +353,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
 
 
 def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
-    """A map of the measurements in the space; None if they do not differ in any knob."""
+    """A map of the measured configurations; None if they do not differ in any knob."""
     measured = task.measured
     _, rows = projected(measured.configs)
     if not rows:
@@ -397,19 +402,19 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
 
 
 def _upper(seconds: NDArray[np.float64]) -> float:
-    """The end of the scale of colours: nine in ten have a colour of their own."""
+    """The upper end of the colour scale: the 90 % quantile of the times over the best time."""
     times = seconds[np.isfinite(seconds)] / seconds.min()
     return max(1.1, float(np.quantile(times, 0.9)))
 
 
 def projected(configs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-    """The first two principal components of knob indices, each knob scaled to run from 0 to 1.
+    """The first two principal components of knob indices, after each knob is scaled to 0 to 1.
 
-    Scaled by its range and not by its deviation, a value that was hardly ever measured does not
-    take the map for itself.
+    Knobs are scaled by range and not by deviation. Otherwise a rarely measured value of a knob
+    would dominate the map.
 
     Args:
-        configs: knob indices, shape (n, knobs).
+        configs: Knob indices, shape (n, knobs).
 
     Returns:
         Coordinates of shape (n, 2), and the share of the variance that they keep, from 0 to 1.

@@ -1,4 +1,4 @@
-"""The tables of one operator's search, and the listings of its winner: whole if they are short."""
+"""The tables of one operator's search, and the listings of its winner."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from chameleon_bench.pages.run_record import TaskRecord
 
 _TEN = 10
 _MANY = 10.0
-"""A bar of a comparison this many times as long as the shortest one is cut off."""
+"""Bars of a comparison longer than the shortest bar by more than this factor are cut off."""
 
 _REASONS = 12
-"""Reasons that are listed; what is left out is counted."""
+"""The number of reasons to list; other failures are only counted."""
 
 _LEAST = 5
-"""Measurements of a knob's value below which its share of failures says nothing."""
+"""The fewest measurements of a knob value for which its share of failures is shown."""
 
 
 def comparison(task: TaskRecord) -> Table | None:
-    """The findings of the final comparison; None if there was nothing to compare."""
+    """The results of the final comparison; None if there was nothing to compare."""
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
         for variant in task.operator.variants
@@ -53,7 +53,7 @@ def comparison(task: TaskRecord) -> Table | None:
 
 
 def ten_best(measured: Measured) -> Table | None:
-    """The fastest measurements as columns, with their knobs; None if nothing has a time."""
+    """The ten fastest measurements as columns, with their knob values; None without any time."""
     rows = measured.fastest(_TEN).tolist()
     if not rows:
         return None
@@ -81,7 +81,7 @@ def ten_best(measured: Measured) -> Table | None:
 
 
 def agreed(measured: Measured) -> dict[str, str]:
-    """The knobs that hold one value in all of the ten best."""
+    """The knobs that have the same value in all ten fastest measurements."""
     rows = measured.fastest(_TEN).tolist()
     if len(rows) < 2:  # noqa: PLR2004 - one agrees with itself
         return {}
@@ -93,7 +93,7 @@ def agreed(measured: Measured) -> dict[str, str]:
 
 
 def winner(task: TaskRecord) -> Table | None:
-    """The winner's knobs; None if nothing succeeded."""
+    """The winner's knob values; None if nothing succeeded."""
     best = task.operator.best
     if best is None:
         return None
@@ -121,7 +121,7 @@ def reasons(measured: Measured) -> Table | None:
 
 
 def failing_values(measured: Measured) -> Table | None:
-    """The knobs' values that fail more often than the others; None if nothing failed."""
+    """The knob values that fail more often than others; None if there are none."""
     failed = ~measured.ok
     if not failed.any():
         return None
@@ -149,7 +149,7 @@ def failing_values(measured: Measured) -> Table | None:
 
 
 LINES, CHARACTERS, WIDTH = 400, 40_000, 400
-"""A page shows at most so much of a listing: lines, characters, and characters of a line."""
+"""The largest part of a listing on a page: lines, characters, and characters per line."""
 
 _ASSEMBLY = ".s"
 _COMMENT = "#"
@@ -157,12 +157,12 @@ _COMMENT = "#"
 
 @attrs.frozen(kw_only=True)
 class Listing:
-    """A listing.
+    """A listing of a winner, such as its assembly.
 
     Attributes:
-        name: of its file.
-        told: how long it is, and what of it is shown, in words.
-        text: what is shown.
+        name: The name of the listing's file.
+        told: The length of the listing, and which part is shown, as a phrase.
+        text: The part that is shown.
     """
 
     name: str
@@ -171,11 +171,11 @@ class Listing:
 
 
 def listings_of(folder: Path, task: Task) -> list[Listing]:
-    """The listings of a task's winner; none if the run folder has none.
+    """The listings of a task's winner; empty if the run folder has none.
 
     Args:
-        folder: the run's.
-        task: one of its tasks.
+        folder: The run folder.
+        task: A task of the run.
     """
     below = Path(LISTINGS, listing_folder(task))
     files = sorted((folder / below).glob("[!.]*"))
@@ -197,7 +197,7 @@ def _listing(file: Path, path: Path) -> Listing:
 
 
 def _fitting(lines: Sequence[str]) -> int:
-    """How many of the first lines may be shown."""
+    """The number of first lines that a page may show."""
     characters = 0
     for count, line in enumerate(lines[:LINES]):
         characters += len(line) + 1
@@ -207,9 +207,9 @@ def _fitting(lines: Sequence[str]) -> int:
 
 
 def _of_loops(lines: Sequence[str], loops: Sequence[Loop]) -> list[str]:
-    """The loops that are nested deepest, the longest of these first, as many as there is room for.
+    """The most deeply nested loops that fit a page; among these, the longest come first.
 
-    They stand in their order, and what is left out between them is counted.
+    They are shown in their order in the listing, with the number of lines left out between them.
     """
     room, spans = LINES, []
     characters = CHARACTERS
@@ -234,23 +234,23 @@ def _left_out(count: int) -> list[str]:
 
 
 _LABEL = re.compile(r"^(\.?\$?L[\w$.]*):")
-"""A label inside a function, as compilers name it: ``.LBB0_3``, ``$L__BB0_2``."""
+"""A label inside a function, as compilers write it: ``.LBB0_3``, ``$L__BB0_2``."""
 
 _TARGET = re.compile(r"^\s+[a-zA-Z@%][^#]*?([.$]?\$?L[\w$.]*)\s*;?\s*(?:#.*|//.*)?$")
-"""An instruction whose last operand is such a label: it jumps there."""
+"""A jump: an instruction whose last operand is a label inside a function."""
 
 _RETURN = re.compile(r"^\s+ret\w*\b")
-"""Code that ends the function; what jumps back to it shares an end and repeats nothing."""
+"""An instruction that ends the function. A backward jump across it makes no loop."""
 
 
 @attrs.frozen(kw_only=True)
 class Loop:
-    """Lines that end with a jump back to the first of them.
+    """A loop in assembly: lines that end with a jump back to the first line.
 
     Attributes:
-        first: place of its first line.
-        last: place of its last line.
-        depth: how many loops it is in, itself included.
+        first: The index of the first line.
+        last: The index of the last line.
+        depth: The number of loops around these lines, this loop included.
     """
 
     first: int
@@ -259,10 +259,10 @@ class Loop:
 
 
 def innermost_loops(lines: Sequence[str]) -> list[Loop]:
-    """The loops that have no other one inside, in their order.
+    """The loops that contain no other loop, in order.
 
     Args:
-        lines: assembly of any target whose labels and jumps look as compilers write them.
+        lines: Assembly of any target, with labels and jumps as compilers write them.
     """
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}

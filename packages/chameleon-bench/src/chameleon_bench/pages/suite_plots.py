@@ -1,4 +1,4 @@
-"""The plots of a suite: how good searches are as they go on, and where their seconds go."""
+"""The plots of a suite: the quality of searches over time, and where their seconds go."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from chameleon_bench.statistics.summary import CHECKPOINTS
 Row = Mapping[str, Any]
 
 PARTS = ("search", "model", "build", "run")
-"""The parts that seconds go to; those of workers are summed."""
+"""The activities that take seconds. Seconds of several workers are added up."""
 
 _BAND = "/26"
-"""Opacity of a band, as two hexadecimal digits."""
+"""The opacity of a band, as a suffix of two hexadecimal digits."""
 
 _HIGHEST = 1.03
-"""Axes of shares of the best known speed end here."""
+"""The upper end of axes that show shares of the best known speed."""
 
 
 def suite_plots(report: Row) -> list[Plot]:
-    """The plots of all tasks, in the order of the page.
+    """The plots of all tasks of a suite, in the order of the page.
 
     Args:
-        report: as ``report_of`` makes it.
+        report: The report that ``report_of`` made.
     """
     colours = {name: colour(index) for index, name in enumerate(report["pipelines"])}
     plots: list[Plot] = []
@@ -47,7 +47,7 @@ _ACROSS = {"measurements": "measurements", "seconds": "seconds on the run's cloc
 def _curves(
     task: str, curves: Sequence[Row], best: float, colours: Mapping[str, str], *, over: str
 ) -> Plot:
-    """Best-so-far as a share of the best known speed: the median over seeds and its quartiles."""
+    """A plot of the share of the best known speed over time: median and quartiles over seeds."""
     columns: dict[str, list[Any]] = {name: [] for name in ("pipeline", over, *_SHARES)}
     traces: list[dict[str, Any]] = []
     for curve in curves:
@@ -81,7 +81,7 @@ _SHARES = {"median": "median_seconds", "lower": "high_seconds", "upper": "low_se
 
 
 def _line(name: str, rows: list[int], over: str, shade: str) -> list[dict[str, Any]]:
-    """A band and the line in it."""
+    """The traces of a band and the line in it."""
     steps = {"type": "scatter", "mode": "lines", "rows": rows, "x": of(over), "hoverinfo": "skip"}
     edge = {**steps, "showlegend": False, "line": {"width": 0, "shape": "hv", "color": shade}}
     return [
@@ -99,7 +99,7 @@ def _line(name: str, rows: list[int], over: str, shade: str) -> list[dict[str, A
 
 
 def budgets(rows: Sequence[Row]) -> list[int]:
-    """The numbers of measurements after which some pipeline's quality is known."""
+    """The numbers of measurements after which the quality of any pipeline is known."""
     return [
         count
         for count in CHECKPOINTS
@@ -108,7 +108,7 @@ def budgets(rows: Sequence[Row]) -> list[int]:
 
 
 def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot | None:
-    """Quality at the budgets that were run, with intervals."""
+    """A plot of the quality after several numbers of measurements, with intervals."""
     entries = [
         (row["pipeline"], at, value)
         for row in rows
@@ -172,7 +172,7 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
 
 
 def _near(values: Sequence[Row]) -> list[float]:
-    """An axis on which good pipelines can be told apart; its ticks say what it begins with."""
+    """The range of an axis on which good pipelines can be told apart."""
     ends = [end for value in values for end in (value["median"], value["low"])]
     lowest = min(end for end in ends if end is not None)
     return [max(0.0, lowest - 0.3 * (1.0 - lowest) - 0.02), _HIGHEST]
@@ -183,7 +183,7 @@ def _distance(high: float | None, low: float | None) -> float:
 
 
 def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
-    """Median seconds of each part, a bar for each pipeline."""
+    """A plot of the median seconds of each activity, with one bar per pipeline."""
     columns: dict[str, list[Any]] = {"pipeline": [row["pipeline"] for row in rows]}
     for part in PARTS:
         columns[f"{part} seconds"] = [_middle(row["seconds"][part]) for row in rows]
@@ -201,5 +201,5 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
 
 
 def _middle(value: Row | None) -> float:
-    """A median for a bar, which has no length if it is not known."""
+    """The median as the length of a bar; 0 if it is unknown."""
     return 0.0 if value is None else value["median"] or 0.0

@@ -1,6 +1,6 @@
 """Writes a suite's report: report.json, cells.csv, summary.csv and report.html.
 
-The page is what ``templates/suite.html`` shows.
+The page report.html is made from ``templates/suite.html``.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ DISTRIBUTIONS = (
     "scikit-learn",
     "torch",
 )
-"""Libraries whose versions results may depend on, beside the plugins that take part."""
+"""Libraries whose versions the report shows, beside those of plugins that take part."""
 
 
 def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any]:
-    """Everything that is known of a suite, as JSON values.
+    """The report of a suite as JSON values.
 
     Args:
-        suite: the suite.
-        results: of the cells that have ended; the report says how many have not.
+        suite: The suite.
+        results: The results of the cells that have ended. The report also has the number of cells
+            without a result.
     """
     groups = groups_of(suite, results)
     ends = grid_ends(groups)
@@ -82,14 +83,23 @@ def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any
 
 
 def printed(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report without curves and texts, as ``bench --json`` prints it."""
+    """The report without curves and file texts, as ``bench --json`` prints it."""
     return {key: value for key, value in report.items() if key not in {"curves", "text"}}
 
 
 def write_report(
     suite: Suite, results: Mapping[Cell, CellResult], report: Mapping[str, Any]
 ) -> list[Path]:
-    """Write the report's files into the suite's folder; which ones."""
+    """Write the files of a report into the suite's folder.
+
+    Args:
+        suite: The suite.
+        results: The results of the cells that have ended.
+        report: The report that ``report_of`` made.
+
+    Returns:
+        The files that were written.
+    """
     groups = groups_of(suite, results)
     texts = {
         "report.json": json.dumps(report, indent=1) + "\n",
@@ -102,7 +112,7 @@ def write_report(
 
 
 def environment(suite: Suite) -> dict[str, Any]:
-    """The environment of results: machine, versions, the commit of the suite's folder if known."""
+    """The machine, the versions, and the commit of the suite's folder if it is in Git."""
     taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
@@ -126,7 +136,7 @@ def _commit(source: Path | None) -> str | None:
 
 
 def _runners(results: Mapping[Cell, CellResult]) -> list[Any]:
-    """The runners, each description once; a rival's details are in its cells."""
+    """The descriptions of all runners, each once, without rivals."""
     described = {
         json.dumps(dict(result.environment), sort_keys=True): dict(result.environment)
         for cell, result in results.items()
@@ -157,7 +167,7 @@ def _cell_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping as one level, keys joined by dots."""
+    """A nested mapping as a flat mapping, with keys joined by dots."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         name = f"{prefix}{key}"
@@ -188,14 +198,16 @@ class _Task:
     """The part of the page about one task.
 
     Attributes:
-        name: the task's.
-        best_known_seconds: or None if nothing has a time.
-        exhaustive: whether nothing better exists.
-        plots: quality over measurements and seconds and at budgets, and where seconds went, by key.
-        goals: measurements, and seconds, to shares of the best known, by unit.
-        quality: after so many measurements, and at the end.
-        spending: search steps, invalid measurements and seconds.
-        failed: cells that failed; None if none did.
+        name: The task's name.
+        best_known_seconds: The lowest known time in seconds; None if nothing has a time.
+        exhaustive: Whether the best known time is the best possible, since all configurations are
+            recorded.
+        plots: The task's plots, by key.
+        goals: Tables of the measurements and the seconds until shares of the best known speed were
+            reached, by the unit ``measurements`` or ``seconds``.
+        quality: The quality after several numbers of measurements, and at the end.
+        spending: The numbers of search steps, the share of invalid measurements, and seconds.
+        failed: The cells that failed; None if none did.
     """
 
     name: str
@@ -209,10 +221,10 @@ class _Task:
 
 
 def page_of(report: Row) -> str:
-    """The page.
+    """The HTML page of a suite.
 
     Args:
-        report: as ``report_of`` makes it.
+        report: The report that ``report_of`` made.
     """
     plots = suite_plots(report)
     ranked = rankings(report)
@@ -274,7 +286,7 @@ _PIPELINE = ("pipeline", itemgetter("pipeline"))
 
 
 def _estimate(unit: Unit, *keys: str) -> Callable[[Row], str]:
-    """The cell of a row's estimate below some keys."""
+    """A function that returns the cell for the estimate below some keys of a row."""
     return lambda row: _cell(functools.reduce(operator.getitem, keys, row), unit)
 
 
@@ -336,7 +348,7 @@ def _cell(value: Row | None, unit: Unit, missing: str = "∞") -> str:
 
 
 def _number(form: str, missing: str = "-") -> Unit:
-    """Numbers in words; ``missing`` stands for None."""
+    """A function that formats numbers; ``missing`` stands for None."""
     return lambda value: missing if value is None else format(value, form)
 
 
@@ -347,30 +359,31 @@ _ratio = _number(".3g", missing="∞")
 # ----- ranking -------------------------------------------------------------------------------
 
 SIGNIFICANT = 0.05
-"""An adjusted p below this is called significant."""
+"""The adjusted p-value below which a difference is called significant."""
 
 _LEVEL = 1.0005
-"""Pipelines whose ratios would all be written as 1.000 are level."""
+"""The ratio below which pipelines count as equal: it would be printed as 1.000."""
 
 WORDS = {
     "measurements_to_95": "measurements to 95 % of the best known speed",
     "seconds_to_95": "seconds to 95 % of the best known speed",
     "cost": "time of the best kernel found",
 }
-"""Pipelines are compared by these, in words; less is better."""
+"""The metrics by which pipelines are compared, as phrases; smaller is better."""
 
 
 @attrs.frozen(kw_only=True)
 class Ranking:
-    """The pipelines by one metric, the best first.
+    """A ranking of the pipelines by one metric.
 
     Attributes:
-        metric: one of ``METRICS``.
-        order: pipelines that can be compared, the best first.
-        times: by pipeline, how many times as much as the first one it needs.
-        won: by pipeline and task, whom it beats significantly.
-        tasks: tasks on which anything was tested.
-        left_out: pipelines without a ratio, because most of their searches never got there.
+        metric: One of ``METRICS``.
+        order: The pipelines that can be compared, best first.
+        times: The metric of each pipeline over that of the first one, by pipeline.
+        won: For each pipeline, the pairs (other pipeline, task) in which it is significantly
+            better.
+        tasks: The number of tasks with a test.
+        left_out: Pipelines without a ratio, because most of their searches did not reach the goal.
     """
 
     metric: str
@@ -382,13 +395,13 @@ class Ranking:
 
 
 def rankings(report: Row) -> list[Ranking]:
-    """A ranking by each metric; none if there is nothing to compare.
+    """A ranking of the pipelines by each metric; empty if there is only one pipeline.
 
-    Pipelines are ordered by the geometric mean of their ratios to all others, each of which is a
-    geometric mean over tasks.
+    Pipelines are ordered by the geometric mean of their ratios to all other pipelines. Each ratio
+    is a geometric mean over tasks.
 
     Args:
-        report: as ``report_of`` makes it.
+        report: The report that ``report_of`` made.
     """
     if len(report["pipelines"]) < 2:  # noqa: PLR2004 - nothing to compare
         return []
@@ -438,7 +451,7 @@ def _or_infinite(value: float | None) -> float:
 
 
 def sentences(ranked: Sequence[Ranking]) -> list[str]:
-    """The rankings in a sentence or two for each metric."""
+    """A sentence about each ranking."""
     return [_sentence(ranking, WORDS[ranking.metric]) for ranking in ranked]
 
 
@@ -460,7 +473,7 @@ def _sentence(ranking: Ranking, words: str) -> str:
 
 
 def ranking_table(ranking: Ranking) -> Table:
-    """A ranking as a table."""
+    """The table of a ranking."""
     rows = [
         (
             name,

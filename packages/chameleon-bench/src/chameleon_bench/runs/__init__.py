@@ -1,1 +1,1 @@
-"""Run folders: listed, compared with each other, and followed while they are written."""
+"""Compares run folders, and serves the page of a run while it goes on."""

@@ -1,4 +1,4 @@
-"""Runs compared with each other, as JSON values: their times, and what else differs."""
+"""Compares runs: their times, and the differences of their pipelines and machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chameleon_bench.statistics.contrasts import geometric_ratio, holm, paired_p
 from chameleon_bench.statistics.estimates import estimate, finite, interval, resampled_medians
 
 _DIGITS = 24
-"""Characters of the digest: as many as a task's key has."""
+"""The number of characters of a digest, the same as in a task's key."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -31,14 +31,14 @@ class ComparedOperator:
     """One operator of a run.
 
     Attributes:
-        name: its name there.
-        weight: how often it occurs in the network.
-        time: of its best configuration, with what took it; None if nothing has a time.
-        costs: of every measurement in seconds, infinity for failures, in order of arrival,
+        name: The operator's name in the run.
+        weight: The number of times that the operator occurs in the network.
+        time: The time of its best configuration and the source of this time; None if it has none.
+        costs: The cost of every measurement in seconds, infinity for failures, in order of arrival,
             shape (n,).
-        seconds: wall-clock that tuning it took.
-        kind: the operator's.
-        arguments: what else it computes; with the kind, as its task has them.
+        seconds: The wall-clock seconds that tuning it took.
+        kind: The kind of operator (``Task.operator``).
+        arguments: The arguments of the operator (``Task.arguments``).
     """
 
     name: str
@@ -51,36 +51,36 @@ class ComparedOperator:
 
     @property
     def repeats(self) -> tuple[float, ...]:
-        """The repeats that its time is the median of, in seconds; empty if it has none."""
+        """The repeats whose median is the operator's time, in seconds; empty if it has no time."""
         return () if self.time is None else self.time.measurement.seconds
 
     @property
     def median(self) -> float:
-        """Its time in seconds; infinity if it has none."""
+        """The operator's time in seconds; infinity if it has none."""
         return math.inf if self.time is None else self.time.seconds
 
     def measurements_to(self, seconds: float) -> int | None:
-        """Measurements until one was as fast; None if none was."""
+        """The number of measurements until one was as fast as ``seconds``; None if none was."""
         there = np.flatnonzero(self.costs <= seconds)
         return int(there[0]) + 1 if len(there) and math.isfinite(seconds) else None
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ComparedRun:
-    """One run.
+    """One of the runs that are compared.
 
     Attributes:
-        folder: where it is, absolute.
-        name: what it is called beside the others.
-        state: how far it is.
-        operators: by what they compute, whatever the target; see ``computed``.
-        network: what is known of its network, or None if the model is none.
-        measurements: configurations measured, failures included.
-        seconds: wall-clock of all its processes.
-        document: the pipeline with every default written out; empty if the folder has none.
-        target: the resolved target, or empty.
-        environment: what the runner says of itself, without versions.
-        versions: of the distributions that took part.
+        folder: The run folder, absolute.
+        name: The run's name in the comparison.
+        state: The state of the run.
+        operators: The operators by ``computed``, which is the same for all targets.
+        network: A summary of the network, or None if the model is no network.
+        measurements: The number of measured configurations, failures included.
+        seconds: The wall-clock seconds of all processes of the run.
+        document: The pipeline with all defaults; empty if the folder has none.
+        target: The resolved target; empty if unknown.
+        environment: The runner's description of itself, without versions.
+        versions: The version of each distribution that took part.
     """
 
     folder: Path
@@ -97,19 +97,19 @@ class ComparedRun:
 
     @property
     def latency(self) -> float | None:
-        """One inference of the delivered network in seconds; None if it was not timed."""
+        """Seconds of one inference of the delivered network; None if it was not timed."""
         return None if self.network is None else self.network.result.latency_seconds
 
 
 def read_run(folder: Path, name: str) -> ComparedRun:
-    """Read what is compared of a run folder, even while it is being written.
+    """Read a run folder for a comparison, also while the run writes to it.
 
     Args:
-        folder: the run's.
-        name: what to call it.
+        folder: The run folder.
+        name: The run's name in the comparison.
 
     Raises:
-        RunFolderError: there is no run in it, or its records cannot be read.
+        RunFolderError: The folder has no run, or its records cannot be read.
     """
     with RunView(folder) as run:
         environment = run.runner
@@ -131,7 +131,7 @@ def read_run(folder: Path, name: str) -> ComparedRun:
 
 
 def computed(task: Task) -> str:
-    """Identity of what an operator computes: a digest of its kind and arguments, of no target."""
+    """A digest of an operator's kind and arguments, the same for all targets."""
     text = json.dumps([task.operator, task.arguments], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
@@ -150,11 +150,11 @@ def _operator(operator: ViewedOperator) -> ComparedOperator:
 
 
 _NAMED = 4
-"""Operators of each run that are named if two runs have none in common."""
+"""The number of operators to name of two runs that have no operator in common."""
 
 
 class NoTimesError(ChameleonError):
-    """A run has no time that could be compared."""
+    """A run has no time to compare."""
 
     exit_code = ExitCode.NO_VALID_RESULT
 
@@ -163,17 +163,18 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
     """Compare runs.
 
     Args:
-        folders: of two runs or more, finished or not.
+        folders: At least two run folders. The runs need not have ended.
 
     Returns:
-        ``runs``; ``operators`` that several of them tune, with the time in each; ``sum`` of those
-        that all tune; ``pairs`` of runs with ratios and tests. The differences are in ``pipeline``,
-        ``versions``, ``environment`` and ``machines_differ``.
+        JSON values. ``runs`` describes the runs. ``operators`` has the times of operators that at
+        least two runs tune, and ``sum`` the sum over operators that all runs tune. ``pairs`` has
+        ratios and tests for every two runs. ``pipeline``, ``versions``, ``environment`` and
+        ``machines_differ`` have the differences.
 
     Raises:
-        ConfigError: one run is named twice, or two have nothing in common.
-        NoTimesError: a run has no time.
-        RunFolderError: a folder is no run.
+        ConfigError: A run is named twice, or two runs have no operator and no network in common.
+        NoTimesError: A run has no time.
+        RunFolderError: A folder has no run.
     """
     _all_different(folders)
     runs = [read_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
@@ -200,10 +201,10 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """The names of folders beside each other: their last parts, as many as tell them apart.
+    """Short distinct names of folders: as many last parts of each path as needed.
 
     Args:
-        folders: all different.
+        folders: The folders, all different.
     """
     paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - links stay
     for count in range(1, max(len(path.parts) for path in paths) + 1):
@@ -251,7 +252,7 @@ def _have_something_in_common(first: ComparedRun, other: ComparedRun) -> None:
 
 
 def _same_names(ours: ComparedRun, other: ComparedRun) -> str:
-    """Differences of the first operators that have one name in both runs, as a further clause."""
+    """A clause about how the first operators with the same name in both runs differ."""
     first, second = ({each.name: each for each in run.operators.values()} for run in (ours, other))
     name = next((name for name in first if name in second), None)
     if name is None:
@@ -266,7 +267,7 @@ def _same_names(ours: ComparedRun, other: ComparedRun) -> str:
 
 
 def _same_network(first: ComparedRun, other: ComparedRun) -> bool:
-    """Whether both timed a network made of the same section ``model``."""
+    """Whether both runs timed a network with the same ``model`` section."""
     models = [run.document.get("model") for run in (first, other)]
     return None not in {first.latency, other.latency} and models[0] == models[1]
 
@@ -292,7 +293,7 @@ def _run(run: ComparedRun) -> dict[str, Any]:
 
 
 def _operators(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
-    """Operators that two runs or more tune, in the order of the first that does."""
+    """Operators that at least two runs tune, in the order of the first of these runs."""
     by_key: dict[str, dict[str, ComparedOperator]] = {}
     for run in runs:
         for key, operator in run.operators.items():
@@ -313,13 +314,13 @@ def _by_run(runs: Sequence[ComparedRun], rows: dict[str, list[Any]]) -> dict[str
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[str]:
-    """The operators that all runs tune, in the order of the first."""
+    """The keys of operators that all runs tune, in the order of the first run."""
     first, *others = runs
     return [key for key in first.operators if all(key in other.operators for other in others)]
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
-    """The time of one operator in one run, and what it took to find it."""
+    """The time of an operator in one run, with the measurements and seconds of its search."""
     repeats = operator.repeats
     ends = estimate(repeats).to_json() if repeats else {"low": None, "high": None}
     return {
@@ -335,13 +336,13 @@ def time_json(operator: ComparedOperator) -> dict[str, Any]:
 
 
 def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
-    """Every two runs over what both tune; p values are adjusted for the number of pairs by Holm.
+    """The comparison of every two runs over the operators that both tune.
 
-    The test is Wilcoxon's signed-rank test over operators, of the logarithms of their times: one
-    operator counts as much as another, however long it takes.
+    The test is Wilcoxon's signed-rank test of the logarithms of the operators' times, so that all
+    operators count the same. Holm's method adjusts the p-values for the number of pairs.
 
     Args:
-        runs: the runs.
+        runs: The runs.
     """
     rows = [_pair(first, other) for first, other in itertools.combinations(runs, 2)]
     for row, adjusted in zip(rows, holm([row["p"] for row in rows]), strict=True):
@@ -350,11 +351,11 @@ def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 
 def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
-    """The sum of a run's times over some operators with its interval.
+    """The sum of a run's times over some operators, with its 95 % interval.
 
     Args:
-        run: the run.
-        weights: how often each operator counts, by what it computes.
+        run: The run.
+        weights: The number of times that each operator counts, by the operator's key.
     """
     operators = [run.operators[key] for key in weights]
     counts = list(weights.values())
@@ -393,19 +394,19 @@ def _pair(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
 
 
 def _mixed(operator: ComparedOperator, other: ComparedOperator) -> bool:
-    """Whether one time is of a search and the other of a comparison."""
+    """Whether one time comes from a search and the other from a final comparison."""
     sources = {side.time.source for side in (operator, other) if side.time is not None}
     return len(sources) > 1
 
 
 def _ratio(pairs: dict[str, tuple[ComparedOperator, ComparedOperator]]) -> dict[str, Any]:
-    """First over second, so that more than 1 says that the second run is faster."""
+    """The first run's times over the second run's: above 1, the second run is faster."""
     repeats = {name: (first.repeats, other.repeats) for name, (first, other) in pairs.items()}
     return geometric_ratio(repeats, paired=False).to_json()
 
 
 def _needed(first: ComparedOperator, second: ComparedOperator) -> dict[str, Any]:
-    """Measurements until each was as fast as the slower of the two searches ended."""
+    """The measurements of both searches until each reached the slower search's final time."""
     ends = [float(sample.costs.min(initial=math.inf)) for sample in (first, second)]
     goal = max(ends)
     return {
@@ -416,28 +417,28 @@ def _needed(first: ComparedOperator, second: ComparedOperator) -> dict[str, Any]
 
 
 NOT_SET = None
-"""Value of a key that a run's pipeline does not have."""
+"""The value of a key that a run's pipeline does not have."""
 
 _OWN = ("output",)
-"""Keys of a pipeline that say where a run is, which is no difference between two."""
+"""Keys of a pipeline that are no differences, such as the run's folder."""
 
 _HARDWARE = ("device", "devices", "cores", "threads")
-"""Facts that runners tell of the hardware that kernels are timed on."""
+"""Facts in a runner's description about the hardware that times kernels."""
 
 _PASSING = ("state", "pace", "reason")
-"""Facts of one of several devices that hold for the moment only."""
+"""Facts about a device that may change during a run."""
 
 
 def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """The keys of pipelines whose values differ, each with one value a run.
+    """The keys of pipelines whose values differ, with one value per run.
 
-    Pipelines are compared as they are kept, with every default written out.
+    Pipelines are compared with all defaults.
 
     Args:
-        runs: the runs.
+        runs: The runs.
 
     Returns:
-        By key, as in ``explorer.chains``, JSON text of each run's value, or ``NOT_SET``.
+        The value of each run, or ``NOT_SET``, by key such as ``explorer.chains``.
     """
     return _differing(
         [{key: value for key, value in run.document.items() if key not in _OWN} for run in runs]
@@ -445,10 +446,13 @@ def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
 
 
 def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """The distributions whose versions differ among the runs that they took part in.
+    """The versions of distributions that differ between the runs in which they took part.
 
     Args:
-        runs: the runs.
+        runs: The runs.
+
+    Returns:
+        The version of each run, or ``NOT_SET``, by distribution.
     """
     names = sorted({name for run in runs for name in run.versions})
     differences = {}
@@ -460,21 +464,24 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
 
 
 def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """Facts of the runners that differ, the resolved target among them.
+    """The facts in the runners' descriptions that differ, the resolved target included.
 
     Args:
-        runs: the runs.
+        runs: The runs.
+
+    Returns:
+        The value of each run, or ``NOT_SET``, by fact.
     """
     return _differing([{"target": run.target, **run.environment} for run in runs])
 
 
 def machines_differ(runs: Sequence[ComparedRun]) -> bool:
-    """Whether times were taken on different hardware, or with different threads.
+    """Whether the runs used different hardware or different numbers of threads.
 
-    Two machines that say the same of themselves cannot be told apart.
+    Machines with equal descriptions count as the same.
 
     Args:
-        runs: the runs.
+        runs: The runs.
     """
     said = [
         (run.target, *(_lasting(run.environment.get(key)) for key in _HARDWARE)) for run in runs
@@ -483,7 +490,7 @@ def machines_differ(runs: Sequence[ComparedRun]) -> bool:
 
 
 def _lasting(value: Any) -> Any:
-    """The lasting facts of a device, or of several in whatever order."""
+    """The lasting facts of a device; those of several devices in a fixed order."""
     if isinstance(value, list):
         return sorted(json.dumps(_lasting(item), sort_keys=True, default=str) for item in value)
     if isinstance(value, Mapping):
@@ -499,7 +506,7 @@ def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _opened(value: Any) -> Any:
-    """JSON values with the place as the key of each mapping in a list, such as an operator."""
+    """JSON values whose lists of mappings become mappings with the index as key."""
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         value = {str(index): item for index, item in enumerate(value)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The page of a run as it is served while the run goes on: made anew as its records change."""
+"""Serves the page of a run while the run goes on, and updates the page as records change."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from chameleon_bench.pages.run_record import run_record
 log = structlog.get_logger()
 
 _SHARE = 0.05
-"""The share of one core that making pages may take: kernels are timed on the same machine."""
+"""The share of one core that making pages may take, since kernels may be timed on this machine."""
 
 _LOOK_SECONDS = 0.5
-"""The folder is looked at no more often, however many pages are open."""
+"""The least number of seconds between two looks at the folder."""
 
 _FOLLOW = string.Template(Path(__file__).with_name("follow.html").read_text(encoding="utf-8"))
 
@@ -39,18 +39,18 @@ _PAGE = string.Template(
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>$title</title></head>\n'
     "<body><main><p>$said</p></main></body></html>\n"
 )
-"""Takes the place of a page that cannot be made."""
+"""The page that is served if the run's page cannot be made."""
 
 
 @attrs.frozen(kw_only=True)
 class Look:
-    """A look at a run folder.
+    """The state of a run folder at one moment.
 
     Attributes:
-        version: of what a page would show; another one if that has changed.
-        state: how far the run is; ``unreadable`` if its records cannot be read.
-        ended: whether no process works on it.
-        because: why it failed, or cannot be read; else empty.
+        version: Changes whenever the contents of the page change.
+        state: The state of the run; ``unreadable`` if its records cannot be read.
+        ended: Whether no process works on the run.
+        because: Why the run failed or cannot be read; otherwise empty.
     """
 
     version: str
@@ -60,7 +60,7 @@ class Look:
 
     @property
     def sentence(self) -> str:
-        """The state of the run in words."""
+        """The state of the run as a sentence."""
         because = f": {self.because}" if self.because else ""
         return f"the run {'has ended:' if self.ended else 'is'} {self.state}{because}"
 
@@ -70,10 +70,10 @@ class LivePage:
     """A page that was made.
 
     Attributes:
-        version: of what it shows.
-        text: the page.
-        made_at: when it was made, on the monotonic clock, in seconds.
-        cost: seconds that making it took.
+        version: The version of the run folder that the page shows.
+        text: The HTML of the page.
+        made_at: The time when it was made, in seconds of a monotonic clock.
+        cost: The seconds that making it took.
     """
 
     version: str
@@ -83,15 +83,14 @@ class LivePage:
 
 
 class LiveRun:
-    """A run folder that is looked at, and never written to.
+    """A run folder whose page is served. The folder is only read.
 
-    Each look opens the records for reading alone and closes them again, so that no lock outlives
-    it. A reader of a write-ahead log never waits for its writer nor makes it wait. Safe for several
-    threads.
+    Each look opens the records read-only and closes them, so that no lock stays. The run never
+    waits for a reader. Several threads may use one object.
 
     Args:
-        folder: the run's.
-        clock: seconds that only grow.
+        folder: The run folder.
+        clock: A monotonic clock in seconds.
     """
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -103,7 +102,7 @@ class LiveRun:
         self._page: LivePage | None = None
 
     def look(self) -> Look:
-        """How far the run is now."""
+        """The current state of the run folder."""
         with self._looking:
             now = self._clock()
             if self._looked is None or now - self._looked[0] >= _LOOK_SECONDS:
@@ -111,12 +110,15 @@ class LiveRun:
             return self._looked[1]
 
     def version(self) -> str:
-        """The current version of the page; the last version until another may be made."""
+        """The version of the page that a reload would show.
+
+        It stays the same until a new page may be made.
+        """
         page, look = self._page, self.look()
         return page.version if page is not None and not self._due(page, look) else look.version
 
     def page(self) -> str:
-        """The page, made anew if the run has changed and enough time has passed."""
+        """The HTML of the page, made anew if the run has changed and enough time has passed."""
         with self._making:
             look = self.look()
             if self._page is None or self._due(self._page, look):
@@ -153,7 +155,7 @@ def _look(folder: Path) -> Look:
 
 
 def _written(folder: Path) -> tuple[int, int]:
-    """Tell one state of the event log, or another run in the same folder."""
+    """Numbers that change if the event log grows or if another run replaces the run."""
     try:
         return (folder / EVENTS).stat().st_size, (folder / RECORDS).stat().st_ino
     except OSError:
@@ -182,8 +184,11 @@ log = structlog.get_logger()
 LOOPBACK = "127.0.0.1"
 
 _NAMES = (LOOPBACK, "localhost")
-"""Hosts that a browser on this machine asks for. With any other name in the header ``Host``, a
-page of somebody else's has had its own name point here (DNS rebinding), to read what is served."""
+"""The host names that the server accepts in the header ``Host``.
+
+Any other name may belong to another web page that points its own name to this machine, to read the
+run's page (DNS rebinding).
+"""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -195,14 +200,14 @@ _HEADERS = {
 
 
 class PageServer:
-    """Serves a run's page on loopback while this context lasts.
+    """Serves a run's page on this machine's loopback address, as a context manager.
 
     Args:
-        run: what is served.
-        port: 0 for any that is free.
+        run: The run.
+        port: The port; 0 for any free port.
 
     Raises:
-        TargetError: nothing can listen on the port.
+        TargetError: The port cannot be listened on.
     """
 
     def __init__(self, run: LiveRun, *, port: int = 0) -> None:
@@ -220,7 +225,7 @@ class PageServer:
 
     @property
     def port(self) -> int:
-        """The port."""
+        """The port of the server."""
         return int(self._server.server_address[1])
 
     @property
@@ -246,7 +251,7 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_port = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its
-        """Log what went wrong; a browser that closes its connection is nothing to tell."""
+        """Log an error of a request, except a connection that the browser closed."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
             log.warning("a request failed", error=f"{type(error).__name__}: {error}")
@@ -257,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "chameleon"
     sys_version = ""
     timeout = 30
-    """Seconds after which a connection that says nothing is closed."""
+    """Seconds after which a silent connection is closed."""
 
     def do_GET(self) -> None:
         if not self._asked_by_name():
@@ -285,9 +290,10 @@ class _Handler(BaseHTTPRequestHandler):
         return len(host) == 1 and host[0].lower() in {f"{name}:{port}" for name in _NAMES}
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse in one line of text.
+        """Answer an error with one line of text.
 
-        ``http.server`` answers 501 to a method that has no function here; 405 says which have.
+        ``http.server`` answers 501 to unknown methods. This server answers 405, which also lists
+        the methods that it knows.
         """
         del explain
         if code == HTTPStatus.NOT_IMPLEMENTED:
@@ -309,5 +315,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Log requests for who debugs; stderr belongs to what the command says."""
+        """Log requests for debugging; stderr is only for the command's own messages."""
         log.debug("request", what=format % args)

@@ -1,1 +1,1 @@
-"""Numbers out of trajectories: what each pipeline needed, and how pipelines compare."""
+"""Statistics of trajectories: the effort of each pipeline, and comparisons of pipelines."""

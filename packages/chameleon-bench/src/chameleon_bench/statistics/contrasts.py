@@ -1,7 +1,7 @@
-"""Pipelines against each other: paired tests by seed, ratios over tasks, catching up.
+"""Compares pipelines: paired tests over seeds, ratios over tasks, and catching up.
 
-A search that never reached its goal has the value infinity. It counts as slower than every one
-that did, and nothing is invented about when it would have got there.
+A search that did not reach its goal has the value infinity (it is censored). It counts as slower
+than every search that reached the goal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from chameleon_bench.statistics.estimates import RESAMPLES, estimate, estimated,
 from chameleon_bench.statistics.summary import Group
 
 METRICS = ("measurements_to_95", "seconds_to_95", "cost")
-"""Pipelines are compared by these; less is better in all of them."""
+"""The metrics by which pipelines are compared; smaller is better."""
 
 
 def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Wilcoxon's test for every pair of pipelines on every task, adjusted by Holm's method.
+    """Wilcoxon's test for every pair of pipelines on every task.
 
-    The adjustment is over all pairs and tasks of one metric.
+    Holm's method adjusts the p-values over all pairs and tasks of one metric.
     """
     rows: list[dict[str, Any]] = []
     for metric in METRICS:
@@ -67,10 +67,11 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The effort that each pipeline needed to reach the other's final result with the same seed.
+    """The effort of each pipeline until it reached another pipeline's final result.
 
-    As the paper compares optimization times (section 4.3): shares are of what the other spent
-    in all, so 0.25 says a quarter. Seeds in which the result was never reached count as infinite.
+    Both searches have the same seed. The effort is a share of the other search's total measurements
+    or seconds, so 0.25 means a quarter. The paper's section 4.3 compares times in this way. A seed
+    in which the result was not reached counts as infinity.
     """
     rows = []
     for pair in _pairs(groups):
@@ -104,10 +105,10 @@ def _matched(first: Group, second: Group, metric: str) -> tuple[list[float], lis
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Two-sided p of Wilcoxon's signed-rank test between values paired by seed.
+    """Two-sided p-value of Wilcoxon's signed-rank test between values paired by seed.
 
-    Two censored values are a tie; a censored and an uncensored one differ by more than any
-    others. None if fewer than two pairs can be compared.
+    Two censored values (infinity) are a tie. A censored and an uncensored value differ by more than
+    any two others. None if there are fewer than two pairs.
     """
     left, other = np.asarray(first, float), np.asarray(second, float)
     if len(left) < 2:  # noqa: PLR2004 - a pair of pairs
@@ -125,7 +126,7 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p-values adjusted for their number by Holm's step-down method; None stays None."""
+    """The p-values adjusted for their number by Holm's step-down method; None stays None."""
     order = sorted(
         (index for index, value in enumerate(values) if value is not None),
         key=lambda index: values[index] or 0.0,
@@ -140,14 +141,14 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 
 @attrs.frozen(kw_only=True)
 class Ratio:
-    """A geometric mean over tasks of how two pipelines' medians relate.
+    """The ratio of two pipelines' medians, as a geometric mean over tasks.
 
     Attributes:
-        mean: first over second; NaN if no task has both medians.
-        low: lower end of the 95 % bootstrap interval over seeds, NaN if there is none.
-        high: upper end.
-        tasks: over how many tasks.
-        left_out: tasks in which a median is censored, which has no ratio.
+        mean: The first pipeline over the second; NaN if no task has both medians.
+        low: The lower end of the 95 % bootstrap interval over seeds; NaN if there is none.
+        high: The upper end of this interval.
+        tasks: The number of tasks in the mean.
+        left_out: The tasks without a ratio, because a median is censored (infinite).
     """
 
     mean: float
@@ -157,7 +158,7 @@ class Ratio:
     left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, null for infinity and NaN."""
+        """The attributes as JSON values, null for infinity and NaN."""
         ends = {"ratio": finite(self.mean), "low": finite(self.low), "high": finite(self.high)}
         return {**ends, "tasks": self.tasks, "left_out": list(self.left_out)}
 
@@ -165,12 +166,12 @@ class Ratio:
 def geometric_ratio(
     pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, paired: bool = True
 ) -> Ratio:
-    """The geometric mean over tasks of first median over second median.
+    """The geometric mean over tasks of the first median over the second median.
 
     Args:
-        pairs: for each task the values of both pipelines, paired by seed.
-        paired: False if the values of a task do not belong together in twos, as those of two runs
-            that were timed apart. There may then be more of one than of the other.
+        pairs: The values of both pipelines for each task, paired by seed.
+        paired: Whether the values of a task are paired. If not, such as for two runs that were
+            timed separately, the numbers of values may differ.
     """
     rng = np.random.default_rng(0)
     logs: list[float] = []

@@ -1,4 +1,4 @@
-"""Medians with bootstrap intervals, of values some of which may be censored (infinite)."""
+"""Medians with bootstrap intervals, for values that may be censored (infinite)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 RESAMPLES = 2000
-"""Bootstrap resamples; with these the ends of a 95 % interval are stable to about a percent."""
+"""The number of bootstrap resamples.
+
+With this number, the ends of a 95 % interval are stable to about a percent.
+"""
 
 CONFIDENCE = 0.95
 
 
 @attrs.frozen(kw_only=True)
 class Estimate:
-    """A median over seeds, or turns, with its bootstrap interval.
+    """A median over seeds or repeats, with its bootstrap interval.
 
     Attributes:
-        median: infinity if at least half of the values are censored.
-        low: lower end of the 95 % interval; NaN if there are fewer than two values.
-        high: upper end.
-        reached: values that are not censored.
-        of: all values.
+        median: The median; infinity if at least half of the values are censored.
+        low: The lower end of the 95 % interval; NaN if there are fewer than two values.
+        high: The upper end of this interval.
+        reached: The number of values that are not censored.
+        of: The number of all values.
     """
 
     median: float
@@ -37,7 +40,7 @@ class Estimate:
     of: int
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, null for infinity and NaN."""
+        """The attributes as JSON values, null for infinity and NaN."""
         return {name: finite(value) for name, value in attrs.asdict(self).items()}
 
 
@@ -45,7 +48,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     """The median and its 95 % percentile-bootstrap interval.
 
     Args:
-        values: one per seed or turn, infinity if censored; not empty.
+        values: At least one value, one per seed or repeat; infinity if it is censored.
     """
     array = np.asarray(values, float)
     drawn = resampled_medians(array, np.random.default_rng(0)) if len(array) > 1 else None
@@ -61,7 +64,11 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def estimated(values: Iterable[float]) -> dict[str, Any] | None:
-    """The median as JSON values; None if every search failed, or nobody knows."""
+    """The estimate of the known values as JSON values; None if no value is known.
+
+    Args:
+        values: One value per search. NaN means unknown, and infinity means censored.
+    """
     known = [value for value in values if not math.isnan(value)]
     return estimate(known).to_json() if known else None
 
@@ -74,12 +81,15 @@ def resampled_medians(values: Floats, rng: np.random.Generator) -> Floats:
 
 
 def interval(drawn: Floats) -> tuple[float, float]:
-    """The ends of the central 95 %; drawn values themselves, so that infinity is allowed."""
+    """The ends of the central 95 % of some values.
+
+    The ends are values themselves, without interpolation, so that infinity is allowed.
+    """
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)
 
 
 def finite(value: float) -> float | None:
-    """The number, or None for infinity and NaN, which JSON has not."""
+    """The number, or None for infinity and NaN, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Figures of one trajectory: when it reached a goal, how good it was, where its time went."""
+"""Figures of one trajectory: when it reached a goal, its quality, and its durations."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from chameleon_core.loop.round.batch import Origin
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Floats, Trajectory
 
 SECONDS = ("search", "model", "build", "run", "total")
-"""The keys of what ``seconds`` returns."""
+"""The keys of the mapping that ``seconds`` returns."""
 
 STEPS = ("total", "converged", "converged_per_round")
-"""The keys of what ``steps`` returns."""
+"""The keys of the mapping that ``steps`` returns."""
 
 _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 
 
 def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
-    """Measurements and seconds until a cost was reached; infinity if it never was.
+    """The measurements and the seconds until a cost was reached; infinity if it never was.
 
     Args:
-        trajectory: the search.
-        cost: in seconds.
+        trajectory: The search.
+        cost: The cost to reach, in seconds.
     """
     # Costs are kept to nine digits: equal ones must stay equal.
     # Where nothing is known to be valid the goal is infinite, as the cost of a failure is.
@@ -37,9 +37,14 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
 
 
 def quality(trajectory: Trajectory, measurements: int, best_known: float) -> float:
-    """Best known cost over the lowest cost after so many measurements, 0 if there was none.
+    """The best known cost divided by the lowest cost after some measurements; 0 without a cost.
 
-    A search that ended earlier keeps what it had.
+    If the search ended earlier, its final lowest cost counts.
+
+    Args:
+        trajectory: The search.
+        measurements: The number of measurements.
+        best_known: The best known cost in seconds.
     """
     until = int(np.searchsorted(trajectory.count, measurements, side="right"))
     best = float(np.min(trajectory.costs[:until], initial=np.inf))
@@ -47,21 +52,21 @@ def quality(trajectory: Trajectory, measurements: int, best_known: float) -> flo
 
 
 def invalid_share(trajectory: Trajectory) -> float:
-    """The share of measurements that gave no time; NaN if nothing was measured."""
+    """The share of measurements that failed; NaN if nothing was measured."""
     failed = sum(bool(kind) for kind in trajectory.failures)
     return failed / len(trajectory.failures) if trajectory.failures else math.nan
 
 
 def fallback_share(trajectory: Trajectory) -> float:
-    """The share of measurements that no stage proposed; NaN if nobody recorded it."""
+    """The share of configurations that no stage proposed; NaN if origins were not recorded."""
     known = sum(trajectory.origins.values())
     return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
 
 
 def seconds(trajectory: Trajectory) -> dict[str, float]:
-    """The seconds of search, model, build and run, and all of them; NaN if nobody knows.
+    """The seconds of search, model, build and run, and the total; NaN if unknown.
 
-    Workers build in parallel, so the parts can be more than the whole.
+    Workers build in parallel, so the parts may add up to more than the total.
     """
     total = float(trajectory.at[-1]) if len(trajectory.at) else 0.0
     parts = SECONDS[:-1]
@@ -76,10 +81,11 @@ def seconds(trajectory: Trajectory) -> dict[str, float]:
 
 
 def steps(trajectory: Trajectory) -> dict[str, float]:
-    """Search steps: in all, until convergence in all, and until convergence in a round (median).
+    """Search steps: the total, the steps to convergence in total, and their median per round.
 
-    Convergence as in figures 2 and 7(a) of the paper: the step after which the surrogate score
-    of the best candidate rises no more. Rounds without a trained model have none.
+    A round has converged at the step after which the score of the best candidate no longer rises.
+    The paper's figures 2 and 7(a) count in this way. Rounds without a trained cost model do not
+    count.
     """
     rounds = trajectory.rounds
     guided = rounds[np.isfinite(rounds[:, _COLUMN["score"]])]
@@ -94,12 +100,12 @@ def steps(trajectory: Trajectory) -> dict[str, float]:
 
 
 def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
-    """The lowest cost at points of a grid of measurements or seconds, infinity before the first.
+    """The lowest cost at each point of a grid, infinity before the first measurement.
 
     Args:
-        trajectory: the search.
-        grid: rising, shape (g,).
-        over: ``count`` or ``at``.
+        trajectory: The search.
+        grid: Rising numbers of measurements or seconds, shape (g,).
+        over: ``count`` for measurements, or ``at`` for seconds.
     """
     until = np.searchsorted(getattr(trajectory, over), grid, side="right")
     best = np.concatenate([[np.inf], trajectory.best_so_far])
@@ -108,9 +114,9 @@ def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
 
 
 def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
-    """Lower quartile, median and upper quartile over seeds at every point; each shape (g,).
+    """The lower quartile, median and upper quartile over seeds at every point, each of shape (g,).
 
-    The median is that of ``estimate``: the mean of the middle two if their number is even.
+    As in ``estimate``, the median of an even number of values is the mean of the middle two.
     """
     costs = np.array(curves)
     low, high = np.quantile(costs, [0.25, 0.75], axis=0, method="inverted_cdf")

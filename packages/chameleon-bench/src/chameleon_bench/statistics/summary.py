@@ -1,4 +1,4 @@
-"""A suite's results as numbers: what each pipeline needed on each task, and how they compare."""
+"""Summarizes the results of a suite: the effort and the quality of each pipeline per task."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from chameleon_bench.statistics.estimates import estimated, finite
 from chameleon_bench.suites.suite import Cell, Suite
 
 LEVELS = (90, 95, 99)
-"""Per cent of the best known speed that a search is to reach."""
+"""The goals of a search, in percent of the best known speed."""
 
 CHECKPOINTS = (64, 128, 256, 512)
-"""Measurements after which the quality is reported."""
+"""The numbers of measurements after which the quality is reported."""
 
 POINTS = 200
-"""Points of a curve."""
+"""The number of points of a curve."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Group:
-    """One pipeline on one operator, over all seeds.
+    """The results of one pipeline on one operator, over all seeds.
 
     Attributes:
-        pipeline: the pipeline's name.
-        task: the task's name, with the operator's if the task has several.
-        budget: measurements that the pipeline may make, or None for any number.
-        best_known: the lowest cost known of the operator, in seconds.
-        exhaustive: whether nothing better exists, because every configuration was recorded.
-        runs: the trajectories by seed.
-        failures: by seed why there is none.
+        pipeline: The pipeline's name.
+        task: The task's name; with the operator's name if the task has several.
+        budget: The largest number of measurements of the pipeline; None for no limit.
+        best_known: The lowest known cost of the operator in seconds.
+        exhaustive: Whether no lower cost exists, because all configurations were recorded.
+        runs: The trajectories by seed.
+        failures: The reasons of failed cells by seed.
     """
 
     pipeline: str
@@ -48,7 +48,11 @@ class Group:
     failures: Mapping[int, str]
 
     def values(self, metric: str) -> dict[int, float]:
-        """A metric by seed: ``measurements_to_95``, ``seconds_to_95`` and so on, or ``cost``."""
+        """The values of a metric by seed.
+
+        Args:
+            metric: ``cost``, or for example ``measurements_to_95`` or ``seconds_to_95``.
+        """
         if metric == "cost":
             return {seed: run.best for seed, run in self.runs.items()}
         kind, _, level = metric.partition("_to_")
@@ -93,10 +97,10 @@ class Group:
         }
 
     def curves(self, ends: tuple[float, float]) -> dict[str, Any]:
-        """Best-so-far over measurements and over seconds: median and quartiles over seeds.
+        """The lowest cost over measurements and over seconds: median and quartiles over seeds.
 
         Args:
-            ends: where the two grids end: the task's most measurements and most seconds.
+            ends: The last points of the two grids: a number of measurements, and seconds.
         """
         drawn: dict[str, Any] = {"pipeline": self.pipeline, "task": self.task}
         if not self.runs:
@@ -118,7 +122,7 @@ class Group:
 
 
 def groups_of(suite: Suite, results: Mapping[Cell, CellResult]) -> list[Group]:
-    """The results by pipeline and operator, tasks in the suite's order."""
+    """The results grouped by pipeline and operator, tasks in the suite's order."""
     groups = []
     for task in suite.tasks:
         mine = [(cell, result) for cell, result in results.items() if cell.task == task]
@@ -159,9 +163,10 @@ def _groups_of_operator(
 
 
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """The end of each task's figures: the most measurements of a search, and seconds.
+    """The last points of each task's curves: the most measurements of a search, and seconds.
 
-    Seconds end when three quarters of the searches have ended: a straggler would squeeze the rest.
+    The seconds are those after which three quarters of the searches have ended. With the slowest
+    searches, the curves of the others would be too narrow.
     """
     ends = {}
     for task in dict.fromkeys(group.task for group in groups):

@@ -1,1 +1,1 @@
-"""Suites, and how their files are read."""
+"""Suites, and how suite files are read."""

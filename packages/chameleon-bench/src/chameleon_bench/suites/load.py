@@ -1,6 +1,6 @@
-"""Reads a suite file: every pairing of pipeline and task checked, or everything that is wrong.
+"""Reads a suite file, checks every pairing of pipeline and task, and reports all errors.
 
-A cell's result depends on code, too: versions of distributions, and sources under work.
+Also determines the versions and source digests of distributions that affect a cell's result.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from chameleon_core.words import did_you_mean, listing
 from chameleon_bench.suites.suite import Pairing, Suite
 
 SHARED = ("target", *STAGES, "budget", "baselines")
-"""Keys of a pipeline that a suite may give once for all cells; what a pipeline says wins."""
+"""Keys of a pipeline that a suite may set for all cells; a pipeline's own keys override them."""
 
 KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "data", *SHARED, "output")
-"""Every key of a suite file."""
+"""All keys of a suite file."""
 
 
 def load_suite(
@@ -43,13 +43,13 @@ def load_suite(
     """Read a suite file.
 
     Args:
-        path: the file; errors call it as it is given here.
-        overrides: assignments such as ``seeds=3``, stronger than the file.
-        registry: where names are looked up; the installed plugins if None.
+        path: The suite file; error messages show it as given.
+        overrides: Assignments such as ``seeds=3``, which override the file.
+        registry: The registry of plugins; None for the installed plugins.
 
     Raises:
-        PipelineError: with everything that is wrong, one line each.
-        ConfigError: the file cannot be read.
+        PipelineError: The suite is wrong; the message lists all problems, one per line.
+        ConfigError: The file cannot be read.
     """
     source, overrides = Path(path).resolve(), tuple(overrides)
     wanted = "a suite must be a mapping with 'pipelines:' and 'tasks:'"
@@ -58,7 +58,7 @@ def load_suite(
 
 
 class _SuiteReader(DocumentReader):
-    """Checks one suite and collects the problems of all of its parts."""
+    """Checks a suite, and collects the problems of all its parts."""
 
     def suite(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
         title = self.value(self.root, "title", str, source.stem)
@@ -140,20 +140,20 @@ class _SuiteReader(DocumentReader):
 
 
 ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
-"""These distributions take part in every run; each with its package."""
+"""The distributions that take part in every run, each with its import package."""
 
 _DIGITS = 12
-"""A digest of sources has so many digits: two states of a package never share one by chance."""
+"""The number of digits of a source digest, enough to avoid collisions."""
 
 
 def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
-    """The distributions whose plugins take part in a run, each with its version.
+    """The versions of the distributions whose plugins take part in a run.
 
     Args:
-        documents: JSON values, such as the expanded pipeline. Every plugin's name in them counts,
-            as of a portfolio's members: a distribution too many costs a repetition, one too few a
-            wrong result.
-        registry: knows who registers which name.
+        documents: JSON values, such as the expanded pipeline. Every plugin whose name occurs in
+            them counts, such as the members of a portfolio. One distribution too many only repeats
+            cells; one too few would keep outdated results.
+        registry: The registry of plugins.
 
     Returns:
         The version of each distribution by name, with a digest of its sources if it is editable.
@@ -172,11 +172,11 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
-    """Tell one state of a distribution from another.
+    """The version of a distribution, with a digest of its sources if it is editable.
 
     Args:
-        distribution: its name.
-        packages: the import packages of it that matter, hashable.
+        distribution: The distribution's name.
+        packages: Its import packages, as a hashable collection.
     """
     if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given_plugins()):
         return f"given, sources {_digest(packages)}"
@@ -214,7 +214,7 @@ def _sources(packages: Collection[str]) -> Iterator[tuple[Path, str]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in JSON values, keys included."""
+    """All strings in JSON values, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -232,8 +232,7 @@ SOURCES = ("table", "operator", "model")
 """The kinds of tasks of a suite: a recorded table, one operator, or a whole ``model`` section."""
 
 RECORDED: dict[str, str] = {"space": "table", "runner": "replay", "target": "llvm"}
-"""A recorded table is searched and measured with these. It was recorded on a target of its own;
-the one named here only has to exist."""
+"""The stages for recorded tables. The target has no influence, but must exist."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _OURS = frozenset({"model", "seed", "output", "require"})
@@ -244,10 +243,10 @@ class SuiteEntry:
     """One pipeline or one task of a suite.
 
     Attributes:
-        name: what reports call it; also a folder's name.
-        sections: keys of a pipeline file.
-        mark: where it was written.
-        rival: for a pipeline that is another tuner, ``{"name": ..., options}``.
+        name: The name in reports, and of folders.
+        sections: The keys of a pipeline file that the entry sets.
+        mark: The entry's place in the suite file.
+        rival: For a pipeline that is another tuner: ``{"name": ..., options}``; otherwise None.
     """
 
     name: str
@@ -257,7 +256,7 @@ class SuiteEntry:
 
 
 def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
-    """The suite's pipelines: each the name of a preset, stages, or a rival."""
+    """The suite's pipelines: each is the name of a preset, a mapping of stages, or a rival."""
     node = reader.root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
         mark = (node or reader.root).mark
@@ -315,8 +314,8 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
     """The suite's tasks.
 
     Args:
-        reader: of the suite.
-        data: the folder that tables are in, absolute; the suite's own if None.
+        reader: The reader of the suite.
+        data: The absolute folder of recorded tables; None for the suite file's folder.
     """
     node = reader.root.get("tasks")
     if node is None or not node.is_sequence or not node.value:
@@ -363,7 +362,7 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
 
 
 Sections = tuple[dict[str, Item], str]
-"""Keys of a pipeline file, and the name of a task if nobody gives it one."""
+"""The keys of a pipeline file that a task sets, and the task's default name."""
 
 
 def _table(source: Item, root: Node, data: Node | None) -> Sections:

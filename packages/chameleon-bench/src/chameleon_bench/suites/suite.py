@@ -1,4 +1,4 @@
-"""A suite that has been read: pipelines, tasks, seeds, and the cells they make."""
+"""A suite: its pipelines, tasks and seeds, and the cells that they make."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 import attrs
 
 CELLS = "cells"
-"""Folder of the cells below a suite's output."""
+"""The name of the folder of cells in a suite's folder."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Pairing:
-    """One pipeline on one task, before seeds are dealt.
+    """One pipeline on one task, without a seed.
 
     Attributes:
-        pipeline: the pipeline's name in the suite.
-        task: the task's name in the suite; a model may hold several operators.
-        document: the expanded pipeline as JSON values.
-        rival: another tuner instead of the pipeline's stages, ``{"name": ..., options}``, or None.
-        measures_hardware: whether it times real hardware, so that nothing may run beside it.
-        versions: of the distributions that take part, as ``versions_of`` tells them.
+        pipeline: The pipeline's name in the suite.
+        task: The task's name in the suite. A task may have several operators.
+        document: The expanded pipeline as JSON values.
+        rival: Another tuner in place of the pipeline's stages, ``{"name": ..., options}``, or None.
+        measures_hardware: Whether it times real hardware, so that nothing else may run meanwhile.
+        versions: The versions of the distributions that take part, from ``versions_of``.
     """
 
     pipeline: str
@@ -36,18 +36,18 @@ class Pairing:
 
     @property
     def measurements(self) -> int | None:
-        """Configurations that the budget lets it measure; None if it limits the time alone."""
+        """The largest number of measurements in the budget; None if only the time is limited."""
         measurements: int | None = self.document["budget"]["measurements"]
         return measurements
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Cell(Pairing):
-    """A pairing with one seed: an ordinary run in a folder of its own.
+    """A pairing with one seed, which is run in its own run folder.
 
     Attributes:
-        seed: the run's seed, which its document has as well.
-        folder: its run folder, which its document has as well; the result lies beside it.
+        seed: The seed of the run, also in ``document``.
+        folder: The run folder, also in ``document``. The result's file is beside it.
     """
 
     seed: int
@@ -55,17 +55,17 @@ class Cell(Pairing):
 
     @property
     def name(self) -> str:
-        """Pipeline, task and seed for people."""
+        """The pipeline, task and seed, for messages."""
         return f"{self.pipeline} / {self.task} / seed {self.seed}"
 
     @property
     def result(self) -> Path:
-        """The file that holds the result once the cell has ended."""
+        """The file with the result after the cell has ended."""
         return self.folder.with_name(f"{self.folder.name}.json")
 
     @property
     def identity(self) -> str:
-        """Digest of everything but the folder: a result of another identity does not count."""
+        """A digest of everything except the folder. A result with another digest is not used."""
         document = {key: value for key, value in self.document.items() if key != "output"}
         # Results of before versions were kept have the digest of a cell without any.
         parts = [document, self.rival, *([self.versions] if self.versions else [])]
@@ -73,7 +73,7 @@ class Cell(Pairing):
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, for worker processes."""
+        """The cell as JSON values, for worker processes."""
         return {**attrs.asdict(self, recurse=False), "folder": str(self.folder)}
 
     @classmethod
@@ -87,13 +87,13 @@ class Suite:
     """A suite that can be run.
 
     Attributes:
-        title: what it is called.
-        pairings: every pipeline with every task, pipelines in the file's order within each task.
-        seeds: one cell of every pairing for each.
-        output: the suite's folder, absolute.
-        text: the file as it was written.
-        source: the file.
-        overrides: what ``--set`` changed.
+        title: The suite's title.
+        pairings: Every pipeline with every task; within each task, pipelines in the file's order.
+        seeds: The seeds; each pairing has one cell per seed.
+        output: The suite's folder, absolute.
+        text: The contents of the suite file.
+        source: The suite file, or None.
+        overrides: The assignments of ``--set``.
     """
 
     title: str
@@ -106,16 +106,19 @@ class Suite:
 
     @property
     def pipelines(self) -> list[str]:
-        """Names of the pipelines in the file's order."""
+        """The names of the pipelines in the file's order."""
         return list(dict.fromkeys(pairing.pipeline for pairing in self.pairings))
 
     @property
     def tasks(self) -> list[str]:
-        """Names of the tasks in the file's order."""
+        """The names of the tasks in the file's order."""
         return list(dict.fromkeys(pairing.task for pairing in self.pairings))
 
     def cells(self) -> Iterator[Cell]:
-        """Every cell. Seeds come outermost: an interrupted suite has compared all pipelines."""
+        """All cells, seed by seed.
+
+        An interrupted suite has thus run all pipelines on the first seeds.
+        """
         for seed in self.seeds:
             for pairing in self.pairings:
                 folder = self.output / CELLS / pairing.task / pairing.pipeline / f"seed-{seed}"

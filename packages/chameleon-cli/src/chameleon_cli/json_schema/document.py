@@ -285,7 +285,7 @@ class StageSchemas:
         return {**reference, "required": ["name", *self._required[key]]} if required else reference
 
     def opened(self, entry: Registration) -> Schema:
-        """The schema of the value below a plugin's name that is a key, such as a frontend's."""
+        """The schema of the value of a key that is a plugin's name, as for frontends."""
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
         if key not in self.definitions:
             options = entry.record.options

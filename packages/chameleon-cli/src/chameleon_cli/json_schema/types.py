@@ -162,7 +162,7 @@ class TypeSchemas:
         return {"enum": [*choices]}
 
     def union(self, kinds: tuple[Any, ...]) -> Schema:
-        """A value of one of several types."""
+        """The schema of a value of one of several types."""
         return _any_of([self.of(member) for member in kinds])
 
     def mapping(self, inner: Any) -> Schema:

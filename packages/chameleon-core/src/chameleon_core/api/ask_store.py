@@ -63,7 +63,7 @@ def expect_told(last: Asked | None) -> None:
     """Raise an error if the last batch has no reported values yet.
 
     Raises:
-        ConfigError: ``last`` is a batch, so its values were not reported.
+        ConfigError: ``last`` is not None: the values of this batch were not reported.
     """
     if last is not None:
         raise ConfigError(
@@ -220,7 +220,7 @@ class Rounds:
         store: stores the rounds and the records of the task.
 
     Attributes:
-        other: further quantities that the user reported: configuration to name to value.
+        other: for each configuration, further quantities that the user reported, by name.
     """
 
     def __init__(self, run: TaskRun, store: AskStore) -> None:

@@ -53,7 +53,7 @@ class Rows:
         origins: the stage that proposed each configuration, an ``Origin``, or None if no record
             names the stage.
         measured_at: time of each measurement in seconds since 1970.
-        other: further quantities that the user reported: configuration to name to value.
+        other: for each configuration, further quantities that the user reported, by name.
     """
 
     measurements: Sequence[Measurement]
@@ -83,7 +83,7 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Further quantities that the user reported: configuration to name to value."""
+    """For each configuration, further quantities that the user reported, by name."""
     quantities: dict[tuple[int, ...], dict[str, float]] = {}
     for asked in rounds(store, task_id):
         for name, numbers in asked["other"].items():
@@ -175,7 +175,7 @@ class Measurements:
 
     @property
     def failures(self) -> tuple[FailureKind | None, ...]:
-        """The kind of failure of each configuration, or None if it succeeded."""
+        """The kind of failure of each configuration, or None if the configuration succeeded."""
         return tuple(measurement.failure for measurement in self._rows.measurements)
 
     @property
@@ -195,7 +195,10 @@ class Measurements:
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Names that ``quantity`` accepts: those of every run, then the user's own."""
+        """Names of the quantities that ``quantity`` accepts.
+
+        First come the quantities that every run has, then those that the user reported.
+        """
         names = dict.fromkeys(name for numbers in self._rows.other.values() for name in numbers)
         return (*_QUANTITIES, *names)
 

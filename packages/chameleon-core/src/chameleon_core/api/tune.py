@@ -187,7 +187,7 @@ class Minimum:
 
     Attributes:
         best: the configuration with the smallest value, or None if every evaluation failed.
-        measurements: all evaluations.
+        measurements: the measurements of all evaluations.
     """
 
     best: Trial | None

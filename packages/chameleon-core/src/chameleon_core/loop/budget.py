@@ -273,8 +273,8 @@ class Allowances:
     def share_is_up(self, batch_size: int) -> bool:
         """Whether another batch would exceed the alternatives' share of the wall-clock time.
 
-        Alternatives may use the share ``ALTERNATIVES`` of the other tasks' seconds. The share of
-        measurements is not enough, because the first measurement of a task takes longer, and
+        Alternatives may use the share ``ALTERNATIVES`` of the other tasks' seconds. A limit for
+        their measurements is not enough, because the first measurement of a task takes longer, and
         alternatives have many first measurements.
 
         Args:

@@ -72,7 +72,7 @@ class RunContext:
         folder: the run folder.
         runner: the runner.
         records: the record databases of other runs that this run uses.
-        totals: sums over all processes of the run.
+        totals: the run's wall-clock time and disturbance, summed over all its processes.
         publish: a function that sends an event to all listeners.
         interruption: the user's request to stop the run, if any.
     """

@@ -1,4 +1,4 @@
-"""Stopping in two steps: the first signal ends the run in order, the second kills it."""
+"""Stops a run in two steps: the first signal ends it in order, the second kills the process."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ class Tuning:
         """Tune until every task has ended.
 
         Args:
-            in_flight: a function that returns a context which measures batches, for a number of
-                tasks.
+            in_flight: a function of a number of tasks, which returns a context that measures their
+                batches.
             guesses_at_once: the largest number of first guesses in flight at the same time.
             tasks_at_once: the largest number of tasks with a batch in flight at the same time.
 
@@ -350,7 +350,7 @@ class CheckedScheduler:
         batch_size: the number of configurations per batch.
 
     Attributes:
-        runs: the tasks.
+        runs: the searches of the tasks.
 
     Raises:
         PluginError: the scheduler fails to start.

@@ -266,8 +266,8 @@ def node_of(
 def first_field(node: Node, kind: type) -> Node:
     """The section for an options class. A value that is no mapping becomes the value of one option.
 
-    It is the first required option, because the section would be invalid without it; if no option
-    is required, it is the first option.
+    This option is the first required one, because the section would be invalid without it. If no
+    option is required, it is the first option.
     """
     if node.is_mapping:
         return node

@@ -128,45 +128,45 @@ class Budget:
     """
 
     wall_time: float | None = option(
-        None, "wall-clock limit, such as 20m", above=0.0, duration=True
+        None, "largest wall-clock time, such as 20m; null for no limit", above=0.0, duration=True
     )
     measurements: int | None = attrs.field(
         default=attrs.Factory(
             lambda self: _MEASUREMENTS if self.wall_time is None else None, takes_self=True
         ),
         validator=attrs.validators.optional(attrs.validators.ge(0)),
-        metadata={"help": "configurations measured at most; null for no limit"},
+        metadata={"help": "largest number of measured configurations; null for no limit"},
     )
     unpredicted: int | None = option(
         None,
-        "the same for tasks about which the cost model knows nothing beforehand; as many as for "
-        "the others by default",
+        "the limit 'measurements' for tasks that the trained cost model does not know; by default "
+        "the same as for other tasks",
         at_least=0,
     )
     batch_size: int | None = option(
-        None, "configurations measured per round; what suits the runner by default", at_least=1
+        None, "configurations measured per round; the runner chooses by default", at_least=1
     )
     plan_size: int | None = option(
-        None, "candidates asked of the explorer per round; 8 batches by default", at_least=1
+        None, "candidates that the explorer proposes per round; 8 batches by default", at_least=1
     )
     tasks_at_once: AtOnce = option(
-        "auto", "tasks that have a batch in flight at the same time, or auto", _auto_or_positive
+        "auto", "tasks that are measured at the same time, or auto", _auto_or_positive
     )
     patience: int | None = option(
-        None, "measurements after which a task ends unless one is better by 1 %", at_least=1
+        None, "a task ends after this many measurements without a gain of 1 %", at_least=1
     )
     latency: float | None = option(
         None,
-        "the run ends when all operators together take no longer, such as 9ms",
+        "the run ends when the operators together take at most this time, such as 9ms",
         above=0.0,
         duration=True,
     )
     same_failure: SameFailure | None = option(
         "auto",
-        "measurements that all fail alike after which a run ends, auto, or null",
+        "a task or run ends after this many measurements if all failed alike; auto or null",
         attrs.validators.optional(_auto_or_positive),
     )
-    scope: Scope = option(Scope.TASK, "what the limits hold for: task or network")
+    scope: Scope = option(Scope.TASK, "whether limits are per task or for all: task or network")
 
     def __attrs_post_init__(self) -> None:
         if self.measurements is None and self.wall_time is None and self.patience is None:
@@ -192,12 +192,12 @@ class Requirement:
     """
 
     network_ratio: float | None = option(
-        None, "smallest accepted speed of the network relative to the fastest rival", above=0.0
+        None, "smallest accepted speed of the network relative to the fastest rival's", above=0.0
     )
     min_ratio: float | None = option(
-        None, "smallest accepted speed relative to the baseline", above=0.0
+        None, "smallest accepted speed of every operator relative to the baseline's", above=0.0
     )
-    against: str | None = option(None, "name of the baseline")
+    against: str | None = option(None, "name of the baseline for min_ratio")
 
     def __attrs_post_init__(self) -> None:
         if (self.min_ratio is None) != (self.against is None):

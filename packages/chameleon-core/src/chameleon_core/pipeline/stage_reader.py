@@ -81,8 +81,8 @@ class StageReader:
         problems: the list of faults, to which this object adds faults.
 
     Attributes:
-        registry: where names are looked up.
-        problems: what is wrong.
+        registry: the registry in which names are looked up.
+        problems: the list of faults.
         structurer: makes options of stages, and other sections of a pipeline.
         hints: the next steps for the user about unknown names.
     """
@@ -197,20 +197,25 @@ class StageReader:
         self.problems.append(Problem(mark=mark, message=message))
 
     def expect_keys(self, node: Node, keys: Collection[str]) -> None:
-        """Add the problem of every key of a mapping that is none of these."""
+        """Record a fault for every key of a mapping that is not one of the given keys."""
         for key, item in node.items():
             if key not in keys:
                 self.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
 
     def collecting(self) -> Collecting:
-        """Remember what is wrong in a ``with`` block, so that the next part is read too."""
+        """A context that records the errors of its block as faults.
+
+        The caller can then read the next part of the file.
+        """
         return Collecting(self.problems, self.hints)
 
     def check(self) -> None:
-        """Raise everything that was wrong.
+        """Raise one error with all faults that were recorded.
+
+        If there are none, do nothing.
 
         Raises:
-            PipelineError: something was.
+            PipelineError: at least one fault was recorded.
         """
         if self.problems:
             hints = dict.fromkeys(filter(None, self.hints))

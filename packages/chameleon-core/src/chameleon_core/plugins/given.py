@@ -1,7 +1,7 @@
 """Plugins that are used without being installed: ``chameleon --plugin PATH``.
 
-An environment variable holds their paths, so that child processes find them too. Worker processes
-need them to build candidates whose operators come from plugins.
+An environment variable holds the paths of these plugins, so that child processes find them too.
+Worker processes need them to build candidates whose operators come from plugins.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GivenPlugin:
         """Import the module, and return it.
 
         Raises:
-            Exception: whatever the module raises.
+            Exception: any exception that the module raises.
         """
         enter_path(self.root)
         return importlib.import_module(self.module)

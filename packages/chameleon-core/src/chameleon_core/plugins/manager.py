@@ -213,7 +213,10 @@ class _Plugin:
     def implementations(
         self, hook: str, refused: Callable[[pluggy.HookImpl], str]
     ) -> list[pluggy.HookImpl]:
-        """The plugin's implementations of a hook; refused options of pluggy become faults."""
+        """The plugin's implementations of a hook.
+
+        If one uses an option of pluggy that is refused, this is recorded as a fault.
+        """
         caller: pluggy.HookCaller = getattr(self.loaded.manager.hook, hook)
         own = [each for each in caller.get_hookimpls() if each.plugin is self.hooks]
         for reason in filter(None, map(refused, own)):
@@ -221,7 +224,7 @@ class _Plugin:
         return own
 
     def note_unknown_hooks(self) -> None:
-        """Record functions that are marked as hooks, but have the name of no hook."""
+        """Record as faults the functions that are marked as hooks, but match no known hook."""
         manager = self.loaded.manager
         hooks = {name: caller for name, caller in vars(manager.hook).items() if name[0] != "_"}
         known = [name for name, caller in hooks.items() if caller.has_spec()]

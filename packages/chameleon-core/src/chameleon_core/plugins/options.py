@@ -65,6 +65,6 @@ def former_names(options: type) -> dict[str, str]:
 
 
 def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
-    """A mapping with present names; a present name wins over its former name."""
+    """The section with its present key names; a value under a present name wins."""
     today = {key: value for key, value in section.items() if key not in former}
     return {former[key]: value for key, value in section.items() if key in former} | today

@@ -26,8 +26,8 @@ class PluginRecord:
             ``Class(options, context)``, all others by ``Class(options)``.
         api_version: the version of the contracts (``API_VERSION``) that the stage was written for.
         operators: for a space provider, the kinds of operators (``Task.operator``) that no other
-            provider knows. A provider that chooses among providers, such as ``auto``, leaves these
-            operators to this one.
+            provider knows. A provider that chooses among providers, such as ``auto``, leaves such
+            an operator to the provider that names it.
         precisions: for a frontend, the dtypes other than float32 in which it can have a network
             computed, as in a pipeline's ``precision`` (``Frontend.compute_in``).
         place_option: for a record database, the option that a pipeline sets by writing only a path
@@ -195,7 +195,7 @@ class SectionRecord:
 class Section:
     """Base class for the options of a section that a plugin adds to the pipeline file.
 
-    If a subclass has ``to_json`` and it returns None, the section counts as absent.
+    If a subclass has ``to_json`` and this method returns None, the section counts as absent.
     """
 
     def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional

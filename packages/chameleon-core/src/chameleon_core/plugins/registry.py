@@ -148,7 +148,7 @@ class Registry:
         return entries[0]
 
     def record(self, kind: str, name: str, *, author: str | None = None) -> Any:
-        """The record of the plugin that ``find`` returns. Raises the same errors."""
+        """The record of the plugin that ``find`` returns. Raises the errors of ``find``."""
         return self.find(kind, name, author=author).record
 
     def full_name(self, entry: Registration) -> str:

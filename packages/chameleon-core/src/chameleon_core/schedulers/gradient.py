@@ -35,7 +35,8 @@ class Gradient(Scheduler):
 
     In contrast to Ansor, a task is skipped if its last batches saved next to nothing. The run ends
     if this holds for all tasks. An alternative saves only the time by which it is faster than the
-    task that it would replace. It is skipped if it is not expected to reach that task's time.
+    task that it would replace. An alternative that is not expected to reach that task's time is
+    skipped.
 
     Args:
         options: the options of the scheduler.

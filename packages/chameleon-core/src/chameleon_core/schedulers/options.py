@@ -12,23 +12,23 @@ class GradientOptions:
     """Options of the scheduler ``gradient``."""
 
     window: int = option(
-        2, "a task's last batches, which tell what a further one may bring", at_least=1
+        2, "number of a task's last batches from which its next gain is estimated", at_least=1
     )
     stop_gain: float = option(
         0.002,
-        "a task is left alone when the window's batches saved less than this share of the "
-        "network's latency each; 0 spends the whole budget",
+        "a task is skipped if its last batches saved less than this share of the network's "
+        "latency per batch; 0 for no such limit",
         at_least=0.0,
     )
     trust: float = option(
         0.2,
-        "weight of what was saved lately against what might still be saved",
+        "weight of the last batches' gain, from 0 to 1; the gain still possible has the rest",
         at_least=0.0,
         at_most=1.0,
     )
     headroom: float = option(
         1.0,
-        "nothing is hoped for from tasks that reach one part in so many of the operations per "
-        "second of the fastest one",
+        "the operations per second of the fastest task, divided by those that any task is "
+        "expected to reach",
         at_least=1.0,
     )

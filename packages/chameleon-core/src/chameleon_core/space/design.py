@@ -51,7 +51,10 @@ class MixedRadix:
             start = stop
 
     def words(self, configs: NDArray[np.integer[Any]]) -> list[NDArray[np.int64]]:
-        """The words of each configuration's number, most significant first, each of shape (n,)."""
+        """The int64 words that encode each configuration's number.
+
+        The most significant word comes first. Each has shape (n,).
+        """
         return [configs[:, columns] @ weights for columns, weights, _ in self._words]
 
     def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
@@ -429,7 +432,7 @@ class DesignSpace:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the feature columns: the knobs' own, then the analytical ones."""
+        """Names of the feature columns: first those of the knobs, then the analytical ones."""
         names = tuple(name for knob in self.knobs for name in knob.feature_names)
         return names + (self.features_block.names if self.features_block else ())
 

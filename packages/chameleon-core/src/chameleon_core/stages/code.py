@@ -61,7 +61,7 @@ class Kernel(ABC):
                 caches stay warm.
 
         Raises:
-            Exception: an exception of ``time``.
+            Exception: ``time`` raised an exception, which is handled as for ``time``.
         """
         return tuple(self.time(number, cold_bytes=cold_bytes) for _ in range(count))
 

@@ -37,7 +37,7 @@ class Arrival:
 
 
 class MeasureStream(ABC):
-    """Measures jobs for one target, which may overlap. A context manager.
+    """Measures jobs for one target. The jobs may overlap. A context manager.
 
     All methods except ``wake`` must be called in the thread that uses the runner. Every
     configuration of every job gets exactly one measurement. The stream may choose the order of

@@ -68,7 +68,10 @@ class Observations:
 
     @property
     def relative_throughput(self) -> NDArray[np.float64]:
-        """Lowest cost divided by cost, in (0, 1], and 0 for failures; shape (n,) (AutoTVM)."""
+        """The lowest cost divided by each cost, shape (n,).
+
+        The values are in (0, 1], and 0 for failures. AutoTVM trains its cost model on them.
+        """
         best = self.best_cost
         if not np.isfinite(best):
             return np.zeros(len(self))
@@ -122,7 +125,8 @@ class Archive:
         """An object that all tasks of the run share. The first call makes the object.
 
         Args:
-            name: a name of the owner and the object, such as ``"ppo/policy"``.
+            name: a name that no other object has: the owner and the object, such as
+                ``"ppo/policy"``.
             make: a function that makes the object.
         """
         if name not in self._shared:

@@ -130,7 +130,7 @@ class Database(SQLiteFile):
     def columns(self) -> set[str]:
         """The columns of the table ``measurements``.
 
-        A file of an earlier version that is open for reading only lacks some columns.
+        A file of an earlier version lacks some columns if it is open for reading only.
         """
         with self._sentences("read"):
             return _columns(self._connection)
@@ -318,7 +318,7 @@ class RecordStore:
     # -- measurements -------------------------------------------------------------------------
 
     def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """A context whose writes are committed together at its end, also after an exception.
+        """A context whose writes are committed together at its end, even if it raises.
 
         Raises:
             RunFolderError: the writes cannot be committed; the file is then unchanged.
@@ -405,7 +405,10 @@ class RecordStore:
 
     @property
     def last_measured_at(self) -> float | None:
-        """The time of the last measurement of any task, in seconds since 1970, or None."""
+        """The time of the last measurement of any task, in seconds since 1970.
+
+        The value is None if the store has no measurement.
+        """
         [(at,)] = self._database.read("SELECT MAX(measured_at) FROM measurements")
         return None if at is None else float(at)
 

@@ -30,7 +30,7 @@ class SQLiteFile:
 
     Attributes:
         path: the file.
-        read_only: whether it is only looked at.
+        read_only: whether the file is only read.
     """
 
     version: ClassVar[int]

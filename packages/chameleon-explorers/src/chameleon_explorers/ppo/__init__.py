@@ -1,10 +1,10 @@
-"""Adaptive exploration: an actor-critic that learns to walk a design space (CHAMELEON, 3.2).
+"""Adaptive exploration: an actor-critic learns to walk a design space (Chameleon, section 3.2).
 
-``explorer`` is the algorithm in the order in which it runs; the other modules are its pieces:
+The module ``explorer`` has the algorithm from start to end. The other modules have its parts:
 
-* ``options``: what a pipeline file may say; imports no numerical library.
-* ``states``: configurations as what a network sees.
-* ``episodes``: all episodes as one batch: moves, legality, rewards. No torch.
-* ``networks``: the actor-critics.
-* ``learning``: advantages, the clipped objective, and the agent that descends it.
+* ``options``: the explorer's options; imports no numerical library.
+* ``states``: arrays that describe configurations to a neural network.
+* ``episodes``: all walks (episodes) as one batch, with their moves and rewards; imports no torch.
+* ``networks``: the actor-critic networks.
+* ``learning``: advantages, the clipped objective, and the agent that learns.
 """

@@ -1,4 +1,7 @@
-"""All episodes of a walk as one batch: moves, legality and rewards, as arrays. No torch."""
+"""All walks (episodes) of a round as one batch of arrays: moves, legality and rewards.
+
+This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,28 @@ from numpy.typing import NDArray
 from chameleon_explorers.ppo.states import States
 
 DOWN, STAY, UP, JUMP = range(4)
-"""Actions of a knob: one index less, none, one index more, any other choice."""
+"""Actions of a knob: the index below, the same index, the index above, any other index."""
 
 Reward = Callable[[Scores, Scores, Scores], Scores]
-"""Scores after the step, before it, and the best of the episode before it, to rewards."""
+"""Computes rewards from the scores after the step, before the step, and the best before it."""
 
 REWARDS: dict[str, Reward] = {
     "score": lambda after, before, best: after,  # noqa: ARG005
     "improvement": lambda after, before, best: after - before,  # noqa: ARG005
     "record": lambda after, before, best: np.maximum(after - best, 0.0),  # noqa: ARG005
 }
-"""Rewards by the name a pipeline gives them."""
+"""Reward functions by the name in the pipeline's option ``reward``."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Step:
-    """The outcome of one step of all episodes.
+    """The result of one step of all episodes.
 
     Attributes:
-        rewards: shape (episodes,).
-        goes_on: whether each episode goes on, shape (episodes,).
-        tried: the legal configurations that the actions led to, shape (n, knobs).
-        scores: their scores, shape (n,).
+        rewards: The reward of each episode, shape (episodes,).
+        goes_on: Whether each episode continues after the step, shape (episodes,).
+        tried: The legal configurations that the actions proposed, shape (n, knobs).
+        scores: The scores of these configurations, shape (n,).
     """
 
     rewards: NDArray[np.float32]
@@ -44,29 +47,30 @@ class Step:
 
 
 class EpisodeBatch:
-    """Episodes that walk a design space together.
+    """Episodes that walk a design space together, as the paper's section 3.2 describes.
 
-    The environment of the paper's section 3.2. An action moves every knob by one index down or up,
-    or not at all, or (beyond the paper) to any other choice. A knob at a bound stays there. If the
-    configuration as a whole is not legal, the episode stays where it was.
+    An action moves every knob one index down or up, or leaves the knob as it is. Beyond the paper,
+    a jump moves a knob to any other index. Steps beyond a knob's bounds are clamped. If the new
+    configuration is illegal, the episode does not move.
 
     Args:
-        space: the design space.
-        score: the surrogate.
-        starts: where the episodes begin, shape (episodes, knobs), legal.
-        rng: draws where jumps lead.
-        reward: a key of ``REWARDS``.
-        illegal_penalty: taken from the reward of a move that is not legal.
-        keep_best: whether an episode stays where it was if a step leads to a lower score. It is
-            then always at its best; to an equal score it goes.
-        end_share: an episode ends when this share of knobs stays or sits at a bound; None: never.
+        space: The design space.
+        score: The cost model's function that scores configurations.
+        starts: The legal configurations where the episodes begin, shape (episodes, knobs).
+        rng: Draws the indices that jumps lead to.
+        reward: A key of ``REWARDS``.
+        illegal_penalty: A number that is subtracted from the reward of an illegal move.
+        keep_best: Whether an episode ignores steps to a lower score. Steps to an equal score are
+            still taken.
+        end_share: The share of knobs that must stay or be at a bound to end an episode. With None,
+            episodes never end.
 
     Attributes:
-        configs: where the episodes are, shape (episodes, knobs).
-        scores: their scores, shape (episodes,).
-        best: the best score of each episode, shape (episodes,).
-        moves: the step each knob tried last: -1, 0 or 1; shape (episodes, knobs).
-        alive: which episodes have not ended, shape (episodes,).
+        configs: The current configuration of each episode, shape (episodes, knobs).
+        scores: The scores of the current configurations, shape (episodes,).
+        best: The best score that each episode has met, shape (episodes,).
+        moves: The direction of each knob's last step: -1, 0 or 1, shape (episodes, knobs).
+        alive: Whether each episode continues, shape (episodes,).
     """
 
     def __init__(
@@ -108,9 +112,11 @@ class EpisodeBatch:
 
     @property
     def summary(self) -> States:
-        """How each episode stands, in standard deviations of the starting points' scores.
+        """The progress of each episode as network inputs, shape (episodes, 4).
 
-        Columns: score; distance to the episode's best; gain of the last step; whether it was legal.
+        The columns are the score, the distance to the episode's best score, the gain of the last
+        step, and whether the last step was legal. The first three are in standard deviations of the
+        scores of the starting points.
         """
         return np.column_stack(
             [
@@ -122,7 +128,10 @@ class EpisodeBatch:
         ).astype(np.float32)
 
     def movable(self) -> NDArray[np.bool_]:
-        """Which actions change something, shape (episodes, knobs, 4); to stay is always one."""
+        """Whether each action would change its knob, shape (episodes, knobs, 4).
+
+        ``STAY`` always counts as possible. The last axis is in the order DOWN, STAY, UP, JUMP.
+        """
         allowed = np.empty((*self.configs.shape, 4), np.bool_)
         np.greater(self.configs, 0, out=allowed[:, :, DOWN])
         np.less(self.configs, self._last, out=allowed[:, :, UP])
@@ -132,10 +141,10 @@ class EpisodeBatch:
         return allowed
 
     def step(self, actions: NDArray[np.int64]) -> Step:
-        """Move all episodes that are alive.
+        """Move every episode that has not ended.
 
         Args:
-            actions: one of ``DOWN``, ``STAY``, ``UP`` and ``JUMP``, shape (episodes, knobs).
+            actions: ``DOWN``, ``STAY``, ``UP`` or ``JUMP`` for each knob, shape (episodes, knobs).
         """
         proposed = self._proposed(actions)
         moved = (proposed != self.configs).any(axis=1) & self.alive
@@ -159,12 +168,12 @@ class EpisodeBatch:
         return Step(rewards=rewards, goes_on=goes_on, tried=tried, scores=scores)
 
     def restart(self, rows: NDArray[np.intp], configs: Configs, scores: Scores) -> None:
-        """Let episodes go on from elsewhere, as new ones.
+        """Continue some episodes from other configurations, as if they were new.
 
         Args:
-            rows: which episodes.
-            configs: where they begin, shape (len(rows), knobs).
-            scores: the scores there, shape (len(rows),).
+            rows: The indices of the episodes.
+            configs: The new configurations of these episodes, shape (len(rows), knobs).
+            scores: The scores of the new configurations, shape (len(rows),).
         """
         self.configs[rows] = configs
         self.scores[rows] = self.best[rows] = scores
@@ -174,7 +183,7 @@ class EpisodeBatch:
         self.alive[rows] = True
 
     def _proposed(self, actions: NDArray[np.int64]) -> Configs:
-        """The rows to which the actions lead, clamped at the bounds of every knob."""
+        """The configurations that the actions lead to, clamped at the bounds of every knob."""
         shift = actions.astype(np.int32) - STAY
         jumping = np.nonzero(actions == JUMP)
         shift[jumping] = 0
@@ -191,7 +200,7 @@ class EpisodeBatch:
         return (rewards if self._raw else rewards / self._spread).astype(np.float32)
 
     def _advance(self, tried: Configs, rows: NDArray[np.intp], reached: Scores) -> None:
-        """Go to the legal configurations that were tried, or to those that are no worse."""
+        """Move episodes to the legal configurations tried; with ``keep_best``, only if no worse."""
         self.moves[:] = 0
         self.moves[rows] = np.sign(tried - self.configs[rows])
         self._gain = reached - self.scores

@@ -33,10 +33,10 @@ from chameleon_explorers.ppo.states import StateEncoder, TokenStates, VectorStat
 
 
 class PPOExplorer(Explorer):
-    """An agent that learns, from the cost model's scores, which way to turn every knob.
+    """An agent that learns from the cost model's scores how to change knobs.
 
-    All episodes walk as one batch. After every ``horizon`` steps the agent learns from what they
-    met; it is kept from round to round, and with ``transfer`` from task to task.
+    All episodes (walks) move as one batch. The agent learns after every ``horizon`` steps. It is
+    kept from round to round, and with the option ``transfer`` from task to task.
     """
 
     def __init__(self, options: PPOOptions, context: StageContext) -> None:
@@ -55,7 +55,7 @@ class PPOExplorer(Explorer):
         self._bias[STAY] = stay_bias(max(movable, 1), self._actions, options.moves)
 
     def observe(self, observations: Observations) -> None:
-        """Remember the best configurations measured, if episodes are to start from them."""
+        """Remember the fastest measured configurations, as starting points of episodes."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         self._elites = observations.configs[order[: self._options.elites]]
@@ -80,7 +80,7 @@ class PPOExplorer(Explorer):
     # -- the walk -----------------------------------------------------------------------------
 
     def _walk(self, score: ScoreFunction, starts: Configs, best: BestSet) -> int:
-        """Let all episodes walk and the agent learn; returns the steps taken."""
+        """Walk all episodes while the agent learns, and return the number of steps."""
         options = self._options
         episodes = EpisodeBatch(
             self._space,
@@ -109,7 +109,7 @@ class PPOExplorer(Explorer):
         return step
 
     def _step(self, episodes: EpisodeBatch, best: BestSet) -> tuple[list[Tensor], bool]:
-        """One step of all episodes: the transition, and whether the best set changed."""
+        """Take one step in all episodes; return the transition, and whether ``best`` changed."""
         states = self._states(episodes)
         shifts = self._shifts(episodes)
         actions, log_probabilities, values = self._agent.act(states, shifts)
@@ -121,7 +121,7 @@ class PPOExplorer(Explorer):
         return [states, shifts, actions, log_probabilities, values, rewards, *flags], improved
 
     def _learn(self, episodes: EpisodeBatch, transitions: list[list[Tensor]], step: int) -> None:
-        """Let the agent learn from the steps since it last did."""
+        """Train the agent with the steps since its last update."""
         columns = [torch.stack(column) for column in zip(*transitions, strict=True)]
         states, shifts, actions, log_probabilities, values, rewards, alive, goes_on = columns
         after = self._agent.values(self._states(episodes))
@@ -142,7 +142,7 @@ class PPOExplorer(Explorer):
         self._agent.learn(rollout, entropy)
 
     def _restart(self, episodes: EpisodeBatch, best: BestSet) -> None:
-        """Let the worst episodes go on from some of the best candidates found so far."""
+        """Continue the worst episodes from some of the best candidates found so far."""
         count = int(self._options.restarts * len(episodes))
         if not count or not len(best.scores):
             return
@@ -165,7 +165,10 @@ class PPOExplorer(Explorer):
     # -- where it begins ----------------------------------------------------------------------
 
     def _starting_points(self) -> Configs:
-        """The best measured, the space's own guesses, and random ones, for every episode."""
+        """The first configuration of every episode, shape (episodes, knobs).
+
+        The best measured ones come first, then the space's first guesses, then random ones.
+        """
         wanted = self._options.episodes
         drawn = self._space.sample(wanted, self._rng)
         starts = np.concatenate([self._elites, self._space.first_guesses, drawn])
@@ -177,7 +180,7 @@ class PPOExplorer(Explorer):
         return starts
 
     def _made(self) -> Agent:
-        """A new agent; everything random in it comes from this stage's generator."""
+        """A new agent, whose random numbers all come from this explorer's generator."""
         options = self._options
         generator = torch.Generator().manual_seed(int(self._rng.integers(2**63)))
         network: ActorCritic
@@ -192,7 +195,7 @@ class PPOExplorer(Explorer):
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Compute on one thread: handing matrices this small to another takes longer than they do."""
+    """A context in which torch uses one thread, which is faster for such small matrices."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

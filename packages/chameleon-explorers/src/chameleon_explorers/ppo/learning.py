@@ -1,4 +1,4 @@
-"""The agent: a policy that acts, and the clipped objective by which it learns."""
+"""The agent of the PPO explorer, and the clipped objective by which the agent learns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from chameleon_explorers.ppo.networks import ActorCritic
 from chameleon_explorers.ppo.options import PPOOptions
 
 _NEVER = -1e9
-"""The logit of an action that is masked."""
+"""The logit of an action that is not allowed."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Rollout:
-    """Transitions of all episodes between two updates, in the order they were made.
+    """The transitions of all episodes between two updates of the agent, in order of time.
 
     Attributes:
-        states: shape (steps, episodes, ...).
-        shifts: what is added to the logits: masks and the prior, (steps, episodes, knobs, actions).
-        actions: shape (steps, episodes, knobs).
-        log_probabilities: of the joint actions when they were taken, shape (steps, episodes).
-        values: of the states, and of those after the last step, shape (steps + 1, episodes).
-        rewards: shape (steps, episodes).
+        states: The states before each step, shape (steps, episodes, ...).
+        shifts: Numbers that are added to the logits, for masks and the bias on staying, shape
+            (steps, episodes, knobs, actions).
+        actions: The chosen action of each knob, shape (steps, episodes, knobs).
+        log_probabilities: The log-probability of all actions of a step together, when they were
+            chosen, shape (steps, episodes).
+        values: The critic's estimates before each step and after the last step, shape (steps + 1,
+            episodes).
+        rewards: The reward of each step, shape (steps, episodes).
         alive: 1 if the episode had not ended before the step, shape (steps, episodes).
-        goes_on: 1 if it had not ended after it either, shape (steps, episodes).
+        goes_on: 1 if the episode had not ended after the step either, shape (steps, episodes).
     """
 
     states: Tensor
@@ -39,24 +42,25 @@ class Rollout:
 
 
 def clipped_objective(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """The surrogate objective, to be maximised (Schulman et al., 2017, equation 7).
+    """The surrogate objective of PPO, to be maximised (Schulman et al., 2017, equation 7).
 
     Args:
-        ratio: probability of each action now, over that when it was taken, shape (n,).
-        advantage: of each action, shape (n,).
-        clip: how far from 1 a ratio is of use.
+        ratio: The current probability of each action over its probability when it was chosen, shape
+            (n,).
+        advantage: The advantage of each action, shape (n,).
+        clip: The distance from 1 beyond which a ratio brings no further gain.
     """
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
     return torch.minimum(ratio * advantage, clipped * advantage).mean()
 
 
 class Agent:
-    """An actor-critic with its optimizer and its generator; kept as long as it is to learn.
+    """An actor-critic network with its optimizer and random generator.
 
     Args:
-        network: the actor-critic.
-        options: the hyper-parameters.
-        generator: draws actions and minibatches.
+        network: The actor-critic network.
+        options: The hyper-parameters.
+        generator: Draws the actions and the minibatches.
     """
 
     def __init__(
@@ -68,15 +72,15 @@ class Agent:
         self._optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
 
     def act(self, states: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw actions.
+        """Draw actions at random from the policy.
 
         Args:
-            states: shape (n, ...).
-            shifts: added to the logits, shape (n, knobs, actions).
+            states: The states, shape (n, ...).
+            shifts: Numbers that are added to the logits, shape (n, knobs, actions).
 
         Returns:
-            Actions of shape (n, knobs), log-probabilities of the joint actions and values, both
-            of shape (n,).
+            The actions, shape (n, knobs); the log-probability of all actions of a state together,
+            shape (n,); and the critic's values, shape (n,).
         """
         with torch.no_grad():
             logits, values = self.network(states)
@@ -87,17 +91,17 @@ class Agent:
             return actions, _joint(every, actions), values
 
     def values(self, states: Tensor) -> Tensor:
-        """The critic's estimates, shape (n,)."""
+        """The critic's estimates of the states' values, shape (n,)."""
         with torch.no_grad():
             values: Tensor = self.network(states)[1]
         return values
 
     def learn(self, rollout: Rollout, entropy: float) -> None:
-        """Some epochs of gradient steps on a rollout.
+        """Train the network on a rollout, for the number of epochs in the options.
 
         Args:
-            rollout: what happened.
-            entropy: weight of the entropy bonus.
+            rollout: The transitions since the last update.
+            entropy: The weight of the entropy bonus.
         """
         options = self._options
         advantage = advantages(
@@ -153,19 +157,19 @@ class Agent:
 
 
 def _joint(every: Tensor, actions: Tensor) -> Tensor:
-    """Log-probability that all knobs act as they did, shape (n,)."""
+    """The log-probability of all knobs' chosen actions together, shape (n,)."""
     chosen = every.gather(-1, actions.unsqueeze(-1))
     joint: Tensor = chosen.squeeze(-1).sum(dim=-1)
     return joint
 
 
 def masked(allowed: Tensor, bias: Tensor) -> Tensor:
-    """The numbers to add to logits: the bias if an action is allowed, else never."""
+    """The numbers to add to logits: the bias of allowed actions, and -1e9 for all others."""
     return torch.where(allowed, bias, _NEVER)
 
 
 _LAST_PLACES = 8
-"""By so many last places numbers may differ and be equal."""
+"""Numbers that differ by at most this many units in the last place count as equal."""
 
 
 def advantages(
@@ -174,17 +178,17 @@ def advantages(
     """Generalised advantage estimation (Schulman et al., 2016, equation 16).
 
     Args:
-        rewards: of every step, shape (steps, episodes).
-        values: the critic's estimates of the states before every step and after the last one,
-            shape (steps + 1, episodes).
-        goes_on: 1 if an episode goes on after the step and 0 if the step ended it, shape (steps,
-            episodes). Steps after an end count for nothing.
-        discount: of the rewards (gamma).
-        decay: of the temporal differences (lambda).
+        rewards: The reward of every step, shape (steps, episodes).
+        values: The critic's estimates of the states before every step and after the last one, shape
+            (steps + 1, episodes).
+        goes_on: 1 if an episode continues after the step and 0 if the step ended it, shape (steps,
+            episodes). Steps after the end of an episode do not affect earlier advantages.
+        discount: The discount factor of the rewards (gamma).
+        decay: The decay factor of the temporal differences (lambda).
 
     Returns:
-        Advantage of every step, shape (steps, episodes). Added to the values of the states
-        before the steps they are the returns that the critic is to learn.
+        The advantage of every step, shape (steps, episodes). An advantage plus the value of the
+        state before the step is the return that the critic learns.
     """
     differences = rewards + discount * goes_on * values[1:] - values[:-1]
     fading = discount * decay * goes_on
@@ -197,7 +201,7 @@ def advantages(
 
 
 def standardised(advantage: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1; zeros if all are equal (or there is only one)."""
+    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal."""
     centred = advantage - advantage.mean()
     deviation = centred.square().mean().sqrt()
     # The mean of equal numbers may be a few last places off; that is no difference between them.

@@ -1,4 +1,4 @@
-"""The actor-critics. Their weights are drawn from a generator, never from torch's global one."""
+"""The actor-critic networks. A generator of the caller draws the weights."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 
 class ActorCritic(nn.Module, ABC):
-    """A policy and a value of states.
+    """A network that computes a policy and a value for each state.
 
-    Calling it with states of shape (n, ...) gives logits of shape (n, knobs, actions) and values
+    A call takes states of shape (n, ...). It returns logits of shape (n, knobs, actions) and values
     of shape (n,).
     """
 
     @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and values."""
+        """The logits, shape (n, knobs, actions), and the values, shape (n,), of n states."""
 
 
 class SharedActorCritic(ActorCritic):
-    """The paper's network: one first layer under a policy head and a value head (section 3.2)."""
+    """The paper's network: policy and value each have a head on one shared layer (section 3.2)."""
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -37,7 +37,10 @@ class SharedActorCritic(ActorCritic):
 
 
 class SeparateActorCritic(ActorCritic):
-    """The released code's networks: a policy of two layers and heads of one, a value of three."""
+    """The networks of the released code: one for the policy and one for the value.
+
+    The policy has three layers, then one head of one layer per knob. The value has four layers.
+    """
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -71,16 +74,17 @@ class SeparateActorCritic(ActorCritic):
 
 
 class TokenActorCritic(ActorCritic):
-    """A network over knob tokens: its weights are shared by all knobs, so it fits any space.
+    """A network with one input token per knob, which fits any design space.
 
-    Every token is embedded. A second layer sees the token beside the mean of all, and so knows the
-    rest of the configuration. Heads give the token's logits, and the mean's value.
+    All knobs share the weights. A first layer embeds every token. A second layer sees each token
+    and the mean of all tokens. The logits are computed from each token, and the value from the
+    mean.
 
     Args:
-        features: width of a token.
-        actions: actions per knob.
-        width: units of a hidden layer.
-        generator: draws the weights.
+        features: The width of a token.
+        actions: The number of actions per knob.
+        width: The number of units of a hidden layer.
+        generator: Draws the weights.
     """
 
     def __init__(self, features: int, actions: int, width: int, generator: torch.Generator) -> None:
@@ -100,9 +104,12 @@ class TokenActorCritic(ActorCritic):
 
 
 def stay_bias(knobs: int, actions: int, moves: float) -> float:
-    """The bias on staying with which a uniform policy moves ``moves`` knobs a step.
+    """The logit of staying with which an untrained policy moves ``moves`` knobs per step.
 
-    0 if ``moves`` is 0, which leaves every action equally likely.
+    Args:
+        knobs: The number of knobs that have more than one choice.
+        actions: The number of actions per knob, staying included.
+        moves: The mean number of knobs to move in a step. 0 makes all actions equally likely.
     """
     if not moves:
         return 0.0
@@ -113,7 +120,7 @@ def stay_bias(knobs: int, actions: int, moves: float) -> float:
 def _linear(
     inputs: int, outputs: int, generator: torch.Generator, *, gain: float = 1.0
 ) -> nn.Linear:
-    """A layer with orthogonal weights and no bias to begin with."""
+    """A linear layer with random orthogonal weights and a bias of zero."""
     layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
     with torch.no_grad():
         nn.init.orthogonal_(layer.weight, gain=gain, generator=generator)

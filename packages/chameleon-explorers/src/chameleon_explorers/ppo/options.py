@@ -1,4 +1,4 @@
-"""Options of ``ppo``. Importing them imports no numerical library."""
+"""Options of the explorer ``ppo``. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class PPOOptions:
-    """Options of ``ppo``.
+    """Options of the explorer ``ppo``.
 
-    The defaults are those of ``benchmarks/search_steps.py``'s "ppo default"; the presets ``paper``
-    and ``release`` hold the published numbers and those of the code published with them. Keeping
-    the best and restarting at the best candidates shorten the walk far more than learning does.
+    The defaults equal "ppo default" in ``benchmarks/search_steps.py``. The preset ``paper`` has the
+    published numbers, and the preset ``release`` those of the published code. The options
+    ``keep_best`` and ``restarts`` shorten the walk far more than learning does.
     """
 
     episodes: int = option(128, "episodes that walk at once", at_least=1)

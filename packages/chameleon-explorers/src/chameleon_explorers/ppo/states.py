@@ -1,4 +1,4 @@
-"""Configurations as what a network sees. Only numpy: networks turn the arrays into tensors."""
+"""Arrays that describe configurations to a neural network. This module imports no torch."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from numpy.typing import NDArray
 States = NDArray[np.float32]
 
 _CHOICE_FEATURES = 4
-"""Columns of a knob's own features that a token shows; a tile has one per part."""
+"""The number of token columns for a knob's features; a tile has one feature per part."""
 
 _NAME_WIDTH = 8
-"""Numbers that tell a knob from the others by its name."""
+"""The number of token columns that encode a knob's name."""
 
 SUMMARY_WIDTH = 4
-"""Numbers that describe how an episode stands, see ``EpisodeBatch.summary``."""
+"""The number of columns of ``EpisodeBatch.summary``, the progress of an episode."""
 
 
 class StateEncoder(Protocol):
-    """Turns the configurations of all episodes into states."""
+    """Encodes the current configurations of all episodes as states for a neural network."""
 
     shape: tuple[int, ...]
-    """Shape of one state."""
+    """The shape of one state."""
 
     def encode(self, configs: Configs, moves: NDArray[np.int8], summary: States) -> States:
-        """States of n episodes, shape (n, *shape).
+        """The states of n episodes, shape (n, *shape).
 
         Args:
-            configs: where the episodes are, shape (n, knobs).
-            moves: the step each knob took last: -1, 0 or 1; shape (n, knobs).
-            summary: how the episodes stand, shape (n, SUMMARY_WIDTH).
+            configs: The current configuration of each episode, shape (n, knobs).
+            moves: The direction of each knob's last step: -1, 0 or 1, shape (n, knobs).
+            summary: ``EpisodeBatch.summary``, the progress of each episode, shape (n,
+                SUMMARY_WIDTH).
         """
 
 
 class VectorStates:
-    """The paper's state: the configuration, one number per knob, index over cardinality."""
+    """The paper's state: each knob's index divided by the number of its choices."""
 
     def __init__(self, space: DesignSpace) -> None:
         self.shape: tuple[int, ...] = (len(space.knobs),)
@@ -54,12 +55,12 @@ class VectorStates:
 
 
 class TokenStates:
-    """One token per knob, of a width that no space changes.
+    """A state with one token per knob, whose width is the same for every design space.
 
-    A token says where the knob stands (its normalised index, whether at a bound, whether it
-    applies). It says what the knob is (kind, cardinality, a code of its name) and what its choice
-    means (its own features). It has the knob's last step and the episode's state. So a policy with
-    weights shared by all tokens can walk any space, and meets ``tile_h`` again in the next task.
+    A token describes the knob's position: its scaled index, whether it is at a bound, and whether
+    the knob has an effect. It also has the knob's kind, number of choices, hashed name, features of
+    the choice and last step, and the episode's progress. A policy that shares its weights between
+    tokens can thus use in the next task what it learnt about a knob such as ``tile_h``.
     """
 
     def __init__(self, space: DesignSpace) -> None:
@@ -83,7 +84,7 @@ class TokenStates:
 
 
 def _choices(knob: Knob) -> States:
-    """The columns of a token for every choice of a knob, shape (cardinality, columns)."""
+    """The token columns of every choice of a knob, shape (cardinality, columns)."""
     cardinality = knob.cardinality
     index = np.arange(cardinality, dtype=np.float32)
     position = 2.0 * index / max(cardinality - 1, 1) - 1.0
@@ -102,6 +103,6 @@ def _choices(knob: Knob) -> States:
 
 
 def _code(name: str) -> list[float]:
-    """A few fixed numbers in [-1, 1] that depend on the name alone, in every process."""
+    """Numbers in [-1, 1] from a hash of a name, the same in every process."""
     digest = hashlib.sha256(name.encode()).digest()[:_NAME_WIDTH]
     return [byte / 127.5 - 1.0 for byte in digest]

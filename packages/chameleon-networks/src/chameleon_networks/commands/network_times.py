@@ -42,7 +42,7 @@ class Timing:
     Attributes:
         rivals: Names of the frameworks to compare with. None means all that are installed.
         precisions: Reduced precisions in which frameworks run the network as well.
-        calibrate: The source of calibration inputs. None means that of the run.
+        calibrate: The source of calibration inputs. None means the source that the run used.
         streams: The numbers of concurrent clients to measure. Empty to time single inferences.
         neighbours: Number of busy processes that run beside each timed network.
         rounds: Number of turns of each network. None means the default.

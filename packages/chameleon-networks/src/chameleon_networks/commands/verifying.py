@@ -198,7 +198,7 @@ class Comparison:
     threads: int
 
     def of(self, samples: Sequence[Sample]) -> Verification:
-        """Compare the outputs of the delivered network with its framework's for some samples."""
+        """Compare the delivered network's outputs with its framework's outputs for some samples."""
         reference = self.network.frameworks[0]
         inputs = [sample.inputs for sample in samples]
         with framework_process(self.network, reference, threads=self.threads) as process:
@@ -262,7 +262,9 @@ class Comparison:
         return "max_relative_error" in self.manifest.get("precision", {})
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
-        """Find the operator at which the errors of an output begin. Returns a sentence about it.
+        """Find the operator at which the errors of an output begin.
+
+        Returns a sentence that names the operator.
 
         Args:
             inputs: Inputs for which the output of the delivered network is wrong.

@@ -299,4 +299,4 @@ def _infinite(number: Any) -> Any:
 
 
 _LEAST_LARGEST = 6e4
-"""No type's largest number is smaller."""
+"""A lower bound of the largest number of each floating-point dtype."""

@@ -19,11 +19,11 @@ TUNED = "tuned_"
 """The prefix of the names of tuned kernels' functions; see ``symbol_of``."""
 
 OURS = "chameleon.task"
-"""Attribute of functions that are scheduled already: the task they were tuned as."""
+"""An attribute of functions that are already scheduled: the task that they were tuned as."""
 
 
 LOOPS = "chameleon.loops"
-"""Attribute of functions that are loops already, in vectors and dealt to the threads."""
+"""An attribute of functions that are already vectorized and parallel loops."""
 
 
 def symbol_of(task: str) -> str:
@@ -36,7 +36,7 @@ def symbol_of(task: str) -> str:
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether a function has a schedule of Chameleon, and not TVM's loops on one thread."""
+    """Whether Chameleon has scheduled a function. If not, TVM runs its loops on one thread."""
     return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
 
 

@@ -81,7 +81,7 @@ class Kernels:
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
     def task_of(self, chain: FusedOperator) -> Task:
-        """The task that a fused operator is an occurrence of, with the winner's task name."""
+        """The tuning task of a fused operator: the winner's task if there is a winner."""
         tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
         known = (self._winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)

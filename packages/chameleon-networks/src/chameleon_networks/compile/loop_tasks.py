@@ -29,12 +29,12 @@ from chameleon_networks.compile.defaults import OURS
 log = structlog.get_logger()
 
 SHARE = 0.02
-"""A function that takes this share of an inference's time is worth measurements: a kernel twice as
-fast then saves 1 % of it."""
+"""The least share of an inference's time that makes a function worth measurements. A kernel that is
+twice as fast then saves 1 % of the time."""
 
 
 LARGE = 0.1
-"""A share of an inference's time that is worth a sentence if nothing makes it smaller."""
+"""The share of an inference's time above which a kernel without a schedule is reported."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -91,8 +91,8 @@ def costly_functions(
     """Find the functions of a network that are worth tuning, the slowest first.
 
     Args:
-        functions: The functions of the network, by the names of their kernels. Functions without a
-            default schedule are left out.
+        functions: The functions of the network, by the names of their kernels. Functions that were
+            tuned already are left out.
         kernels: The result of ``profile.kernel_seconds`` for the network.
         seconds: Seconds of one inference, to which shares are related.
     """

@@ -12,7 +12,7 @@ from chameleon_networks.graph.relaxed import tvm
 
 PIPELINE = "chameleon-network"
 PLAIN = "chameleon.plain_loops"
-"""Attribute of a function that is loops already, in a block of its own."""
+"""An attribute of a function that consists of loops inside a block of its own."""
 
 
 def _as_loops(function: Any) -> Any:

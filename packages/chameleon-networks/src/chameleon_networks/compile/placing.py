@@ -16,7 +16,7 @@ from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
 _OPAQUE = 8
-"""``OpPatternKind``: nothing may be fused with it."""
+"""TVM's ``OpPatternKind`` of functions that are never fused."""
 
 
 def with_kernels(

@@ -12,7 +12,7 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.imported_network import ImportedNetwork
 
 Prepared = tuple[Any, list[FusedOperator]]
-"""A Relax module, and the chains in it."""
+"""A Relax module, and its fused operators."""
 
 _KNOWN: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
 

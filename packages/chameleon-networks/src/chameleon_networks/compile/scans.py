@@ -12,10 +12,11 @@ from chameleon_networks.compile.defaults import LOOPS
 from chameleon_networks.graph.relaxed import relax, tvm
 
 AT_ONCE = 64
-"""Scans that one thread computes side by side if they lie next to each other."""
+"""Number of scans that one thread computes side by side if they lie next to each other."""
 
 ROWS = 8
-"""The same if each is a row: as many chains of additions hide how long one addition takes."""
+"""Number of scans that one thread computes side by side if each scan is a row. So many independent
+chains of additions hide the latency of an addition."""
 
 SCANS = {"relax.cumsum": (tirx.Add, 0), "relax.cumprod": (tirx.Mul, 1)}
 

@@ -1,4 +1,4 @@
-"""Finds the operator of a network that cannot be compiled, by compiling each one alone."""
+"""Finds the operator of a network that cannot be compiled, by compiling each operator alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other ways to run a delivered network: frameworks, its reference, and TVM without tuning."""
+"""Runs a network in other ways, to compare: with frameworks, and with TVM without tuning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from chameleon_networks.running.verify import nudged
 log = structlog.get_logger()
 
 UNTUNED = "untuned"
-"""Name of the network as TVM compiles it without a tuner."""
+"""The name of the network that TVM compiles without a tuner."""
 
 
 class Baselines:
@@ -112,8 +112,8 @@ class Baselines:
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
         """The reference's outputs in float64. None if nothing can compute them.
 
-        For a quantized network, they are the reference's outputs for nudged samples: inputs changed
-        by about a rounding.
+        For a quantized network, the result is the reference's outputs in float32 for nudged
+        samples: inputs changed by about a rounding.
 
         Args:
             samples: The inputs of several inferences.
@@ -141,7 +141,7 @@ class Baselines:
         inputs: Arrays,
         reduced: ReducedRequest | None = None,
     ) -> NetworkResult:
-        """Time the delivered network, TVM without tuning, and other frameworks in turns.
+        """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns.
 
         Args:
             result: The result of the delivery so far.

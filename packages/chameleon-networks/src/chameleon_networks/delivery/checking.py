@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 _MODULE = "chameleon_networks.delivery.examine"
 _LIMIT_SECONDS = 600.0
-"""The check may take so long: a network may have gigabytes, and the machine may be busy."""
+"""Limit for the check. The network may have gigabytes, and the machine may be busy."""
 
 
 class _CrashedError(Exception):
@@ -38,8 +38,8 @@ def tried(
 
     Args:
         network: The imported network.
-        layouts: The layouts to try, in order. If the compiler crashes, the first layout counts as
-            failed and the others are tried again.
+        layouts: The layouts to try, in order. If the compiler crashes, the first of them counts as
+            failed, and the layouts after it are tried in a new process.
         target: The resolved target.
         threads: Number of threads that the framework computes with.
 
@@ -101,7 +101,7 @@ def _asked(
 
 
 def _repeat(network: ImportedNetwork, answer: Mapping[str, Any]) -> None:
-    """Do a step that the child process did without a crash, while the child does the next one."""
+    """Repeat a step that the child process did without a crash, while the child goes on."""
     if answer["done"] == "import":
         _ = network.imported
     else:

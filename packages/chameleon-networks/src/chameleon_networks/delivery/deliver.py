@@ -29,8 +29,8 @@ from chameleon_networks.running.verify import SAMPLES, OutputCheck
 log = structlog.get_logger()
 
 TURNS = 3
-"""Guesses that are blamed and replaced one by one. After that all are given up: to find the next
-one, the network would be compiled several times."""
+"""Number of turns that replace only the guesses that cause wrong outputs. The next turn gives up
+all guesses, because each search for the cause compiles the network several times."""
 
 
 def mended(

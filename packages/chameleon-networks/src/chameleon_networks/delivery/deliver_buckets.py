@@ -88,7 +88,7 @@ def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
 
 
 Results = Mapping[str, NetworkResult]
-"""By the name of each bucket."""
+"""The result of each bucket, by the name of the bucket."""
 
 
 def summed(

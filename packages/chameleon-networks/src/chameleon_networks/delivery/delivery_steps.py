@@ -49,11 +49,11 @@ from chameleon_networks.step_seconds import StepSeconds
 log = structlog.get_logger()
 
 COMPILING = "compiling and verifying"
-"""The step of a delivery in which the network becomes one of the types that it has anyway."""
+"""The step of a delivery that compiles the network in the dtypes of its source."""
 
 FIRST, PREDICTED = "first guess", "configuration predicted to be best"
 ANOTHER, DEFAULT = "another guess", "default schedule"
-"""An operator without a time is delivered with one of these."""
+"""Phrases that say what an operator without a measured time is delivered with."""
 
 _UNBLAMED = (
     "it fails without any tuned kernel too, as if the model had other weights each time it is built"
@@ -63,7 +63,7 @@ _UNBLAMED = (
 def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
     """The kernels among ``suspects`` that make the network fail.
 
-    Empty if it fails without them too.
+    Empty if the network fails without these kernels too.
     """
 
     def fails(keys: frozenset[str]) -> bool:

@@ -128,7 +128,7 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
 
 @attrs.frozen(kw_only=True)
 class PaddingProbe:
-    """Extents between those of buckets, with which padding is tested.
+    """Extents between the extents of two buckets, to test padding with.
 
     Attributes:
         asked: One extent for each dimension, as a caller would have it.
@@ -142,7 +142,10 @@ class PaddingProbe:
 
 
 def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
-    """One probe for each padded dimension, and one for all together if there are several."""
+    """Make a probe of padding for each padded dimension.
+
+    If there are several, one more probe pads them all.
+    """
     least = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}
     for index, dimension in enumerate(dimensions):

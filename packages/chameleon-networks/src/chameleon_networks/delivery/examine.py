@@ -1,7 +1,7 @@
 """Checks whether a network can be delivered: ``python -m chameleon_networks.delivery.examine``.
 
 Compiles the network as it would be delivered, but without tuned kernels, and compares one inference
-with the framework. This happens in a separate process, since a failing compiler may crash its
+with the framework. The check runs in a separate process, since a failing compiler may crash its
 process. The request is a line of JSON on standard input, the answer the last line on standard
 output. The lines before the answer name the steps that are done. The arguments name modules to
 import first.
@@ -55,7 +55,8 @@ log = structlog.get_logger()
 class Reference:
     """The outputs of a network in its first framework, which a thread computes in the background.
 
-    TVM compiles in the meantime. Both release Python's lock while they compute.
+    TVM compiles in the meantime. TVM and the framework both release Python's lock while they
+    compute.
 
     Args:
         network: A network whose program has been read.
@@ -91,8 +92,8 @@ class Reference:
         """Wait for the outputs, and time another inference.
 
         Raises:
-            ConfigError: The framework cannot run the network, its outputs are not finite, or they
-                depend on earlier calls.
+            ConfigError: The framework cannot run the network, its outputs are not finite, or the
+                outputs depend on earlier calls.
         """
         if self.expected is not None:
             return
@@ -169,8 +170,8 @@ def _known(answer: NDArray[Any]) -> bool:
 
 
 _RUNS, _SLOW_SECONDS = 3, 0.5
-"""Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
-that takes longer is timed once: a disturbance is short beside it."""
+"""Number of timed inferences of the network without tuned kernels. If one takes longer than
+``_SLOW_SECONDS``, there is only one, because disturbances are short beside it."""
 
 Tell = Callable[[Message], None]
 

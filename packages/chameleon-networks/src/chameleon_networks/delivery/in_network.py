@@ -1,8 +1,9 @@
 """Times nearly equal kernels inside the network, as the last round of a search.
 
 A kernel that runs alone has the caches and the memory to itself, and its last run left the
-activations in the caches. In a network, the kernel before it wrote its input on other cores, and
-its weights are in no cache. Only the network shows which of two nearly equal kernels is faster.
+activations in the caches. In a network, the previous kernel wrote the activations, perhaps on other
+cores, and the weights are in no cache. Only the network shows which of two nearly equal kernels is
+faster.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ log = structlog.get_logger()
 
 ROUNDS = 4
 QUANTILE = 0.1
-"""Of the inferences of a round, near the fastest few, which count for kernels alone as well:
-disturbances make kernels slower, never faster, and on a busy machine most inferences meet one."""
+"""The quantile of the inferences of a round that counts, near the fastest ones. Disturbances only
+make kernels slower, and most inferences on a busy machine are disturbed."""
 
 LEAST_GAIN = 0.015
-"""A kernel that was slower alone has to be this much faster in the network: less is noise."""
+"""How much faster in the network a kernel must be that was slower alone. Less is noise."""
 
 Seconds = Mapping[str, float]
 
@@ -80,7 +81,7 @@ def seconds_in_network(
 
     Args:
         variants: The networks. They are timed in turns, so that a disturbance of the machine slows
-            all alike.
+            all networks alike.
         inputs: The inputs of one inference.
         threads: Number of threads that the networks compute with.
 

@@ -1,7 +1,7 @@
 """Chooses the layout of a network's images by the time of a few convolutions.
 
 Convolutions are measured, or estimated if the run must not measure. The permutations that a layout
-needs are always estimated. In a small network, they can take longer than the layout saves.
+needs are always estimated. In a small network, permutations can take longer than the layout saves.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from chameleon_networks.importers.options import DEFAULT
 log = structlog.get_logger()
 
 OTHER = "NCHW"
-"""The layout beside ``DEFAULT``: channels first."""
+"""The layout that is compared with ``DEFAULT``: channels first."""
 
 GUESSES = 2
-"""First guesses measured of a convolution in each layout: one of each of two algorithms."""
+"""Number of first guesses that are measured for a convolution in each layout, one for each of two
+algorithms."""
 
 ENOUGH, MOST = 0.6, 4
-"""Convolutions are measured, those with the most work first, until they do this share of all
-convolutions' work, and at most so many."""
+"""Convolutions are measured in the order of their work, until they do the share ``ENOUGH`` of all
+convolutions' work. At most ``MOST`` convolutions are measured."""
 
 CLEAR, LEAST = 1.3, 2
-"""Fewer are measured, but at least so many, if one layout takes this many times as long."""
+"""Measuring ends after ``LEAST`` convolutions if one layout takes ``CLEAR`` times as long."""
 
 MARGIN = 0.05
-"""How much faster the other layout has to be: first guesses tell no smaller differences."""
+"""How much faster the other layout must be. First guesses do not show smaller differences."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,8 +87,7 @@ def choose(
 ) -> LayoutChoice:
     """Choose the faster layout for a network.
 
-    The convolution with the most work is always measured. Other convolutions are measured if the
-    budget leaves time.
+    The convolution with the most work is measured first, and others if the budget leaves time.
 
     Args:
         specs: The network's distinct operators in the default layout, with their weights.

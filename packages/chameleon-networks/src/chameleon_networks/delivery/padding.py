@@ -1,8 +1,8 @@
 """Checks that a network has the same outputs for padded inputs as for unpadded ones.
 
 A mean or a softmax over a padded axis changes, unless a mask among the inputs excludes the padding.
-So outputs for padded inputs are compared with the framework's outputs for the length itself. This
-happens before tuning with the framework alone, and again with the delivered network.
+So the outputs for padded inputs are compared with the framework's outputs for unpadded inputs. The
+comparison runs before tuning, with the framework alone, and again with the delivered network.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
     Args:
         bucketed: The network.
         threads: Number of threads that the framework computes with.
-        run_of: A function that returns the network to test, which pads its inputs. It gets a probe,
-            inputs with the probe's extents, the framework's outputs for them, and a list. It adds
-            the processes that it opens to the list, so that they are closed.
+        run_of: A function that returns the network to test, which pads its inputs. Its arguments
+            are a probe, inputs with the probe's extents, the framework's outputs for these inputs,
+            and a list. The function adds each process that it opens to the list, to have it closed.
 
     Returns:
         A sentence that says how padding changes the outputs. None if it does not.

@@ -123,7 +123,8 @@ class ComputedIn:
 class ReducedRivals:
     """Frameworks that run a network in reduced precision, each in a separate process.
 
-    They are opened one at a time, because quantizing a network takes several times its memory.
+    The processes are opened one at a time, because quantizing a network takes several times its
+    memory.
 
     Args:
         network: The imported network.
@@ -199,7 +200,7 @@ class ReducedRivals:
         """The precision, seconds and error of each framework that was timed, by name.
 
         Args:
-            seconds: The seconds of one inference of each network, by name. None for one that
+            seconds: The seconds of one inference of each network, by name. None for a network that
                 failed.
         """
         times = {}

@@ -117,7 +117,7 @@ def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
 
     Args:
         folder: The folder of the network, or of one of its buckets.
-        network: The imported network, which has the precision if no dtypes were chosen.
+        network: The imported network. Its own precision is the result if no dtypes were chosen.
     """
     said = read_manifest(folder).get("precision")
     if said is not None:

@@ -81,7 +81,8 @@ DATABASE = ("database_workload.json", "database_tuning_record.json")
 
 
 NETWORK_MODULE = "network.json"
-"""The network, as ``tvm.ir.save_json`` writes it, with calls of the database's workloads."""
+"""The file of the network, which ``tvm.ir.save_json`` writes. The network calls the workloads of
+the database."""
 
 
 def to_metaschedule(
@@ -95,9 +96,9 @@ def to_metaschedule(
     """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
 
     A workload is an operator's unscheduled function, as ``ms.tune_tir`` takes it. An operator with
-    constant inputs has two workloads: with and without the attribute that allows to pack them. If a
-    network is given, its module is written too. The functions that this module calls are workloads
-    as well.
+    constant inputs has two workloads: with and without the attribute that allows these inputs to be
+    packed. If a network is given, its module is written too. The functions that this module calls
+    are workloads as well.
 
     Args:
         winners: The winners of a run.

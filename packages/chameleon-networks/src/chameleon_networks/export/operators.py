@@ -68,7 +68,7 @@ class Recording:
     def of(cls, inputs: Sequence[Array]) -> tuple[Recording, list[Array]]:
         """Start a recording.
 
-        Returns it with the inputs as arrays that record what is done to them.
+        Returns the recording, and the inputs as arrays that record operations.
         """
         recording = cls(inputs=[np.ascontiguousarray(array) for array in inputs])
         wrapped: list[Array] = []
@@ -83,7 +83,7 @@ class Recording:
         return array.number if known else None  # type: ignore[attr-defined]
 
     def decided(self, array: Recorded) -> None:
-        """Note that code depends on the values of an array, instead of only moving them."""
+        """Note that code has read the values of an array, instead of only moving the values."""
         self.fixed |= self._sources[_number(array)]
 
     def step(
@@ -283,7 +283,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     """Write the folder of an operator.
 
     Its ``weights.bin`` holds the random weights that the operator was measured with. Users replace
-    them with the result of ``pack_weights``.
+    this file with the result of ``pack_weights``.
 
     Args:
         winner: A winner of a run.
@@ -320,7 +320,9 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
 
 
 def _check_target(target: str) -> None:
-    """Check that this machine can link for a target. Its CPU may lack features of the target.
+    """Check that this machine can link for a target.
+
+    The CPU of this machine may lack features of the target.
 
     Raises:
         TargetError: The target is no CPU, or a CPU of another architecture.

@@ -3,7 +3,7 @@
 from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 
 AS_IT_COMES = "as-it-comes"
-"""Asks a framework for no precision, so that it computes in the one that it chooses."""
+"""The precision that a framework itself chooses if it is asked for none."""
 
 PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
 """Precisions other than float32 that frameworks can be asked for, for comparisons.

@@ -1,9 +1,9 @@
 """Converts torch networks to another floating-point precision.
 
 Networks in half precision are compiled in float32, since no kernel of Chameleon computes in half
-precision for them. They are checked in both precisions. Each number of float16 and bfloat16 is also
-a number of float32, so that the weights stay exactly the same. The results can only be closer to
-the exact ones than the framework's own.
+precision on a CPU. The compiled network is checked against both precisions. Each number of float16
+and bfloat16 is also a number of float32, so that the weights stay exactly the same. The results can
+only be closer to the exact results than those of the framework are.
 
 Networks in float32 are run in float64 to find out how much of a difference is rounding.
 """

@@ -73,8 +73,8 @@ class Reduced:
     Attributes:
         framework: The name of the framework.
         precision: One of ``frameworks.PRECISIONS``.
-        factory: ``module:function`` of a function that opens a network: it takes a ``Reduction``
-            and returns a ``ReducedNetwork``.
+        factory: ``module:function`` of a function that opens a network. The function gets a
+            ``Reduction`` and returns a ``ReducedNetwork``.
         needs: Modules that must be installed.
         converts: Modules that must be installed in addition if the network is a torch network.
         of_torch: Whether the framework runs only torch networks.
@@ -147,9 +147,9 @@ REDUCED_FRAMEWORKS = (
 
 
 def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
-    """The ``Reduced`` that can run a network in some precisions, in the order of the precisions.
+    """The frameworks that can run a network in some precisions, in the order of the precisions.
 
-    They are included whether or not their modules are installed.
+    A framework is included even if its modules are not installed.
 
     Args:
         forms: The network.
@@ -164,7 +164,7 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
-    """The reason why each framework cannot run on this machine, by name, for those that cannot."""
+    """For each chosen framework that cannot run on this machine, the reason, by name."""
     return not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 

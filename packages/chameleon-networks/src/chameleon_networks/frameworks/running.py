@@ -98,7 +98,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
 
 def limit_torch(threads: int) -> None:
-    """Limit the number of threads that torch computes with, unless all usable ones are wanted."""
+    """Limit the threads that torch computes with, unless all usable threads are wanted."""
     asked = asked_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)

@@ -1,1 +1,1 @@
-"""Graph passes: turn imported networks into ones to compile, and find the operators to tune."""
+"""Graph passes: prepare imported networks for compilation, and find the operators to tune."""

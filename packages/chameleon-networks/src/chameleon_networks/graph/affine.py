@@ -1,8 +1,8 @@
 """Folds scales and shifts of channels, as batch normalization leaves them, into the weights.
 
 Examples are a normalization after a convolution with bias, and a layer scale after a matrix
-product. Networks of other frameworks also multiply by constant factors. Each is a pass over the
-activations that different weights make unnecessary.
+product. Networks of other frameworks also multiply by constant factors. Each such operator reads
+and writes all activations. With changed weights, the network does not need it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from chameleon_networks.graph.relaxed import (
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _SEVERAL = 2
-"""Chains of so many steps or more are replaced: a scale and a shift are fewer."""
+"""Chains with more steps than a scale and a shift are replaced."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

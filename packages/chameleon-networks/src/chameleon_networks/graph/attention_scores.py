@@ -21,10 +21,10 @@ _NEUTRAL = frozenset(
     for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
 )
 _HIDES = -1e4
-"""Networks put at most this number in the places of hidden scores."""
+"""Networks replace hidden scores by this number or a lower one."""
 _LEAST = float(np.finfo(np.float32).min)
 _GUARD = {"logical_not", "astype", "max", "reshape", "any"}
-"""Operators between the scores and whether all of a row are minus infinity."""
+"""Operators of the test whether all scores of a row are minus infinity."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -220,9 +220,9 @@ def _masked(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
 
 
 _SURELY_HIDES = -1e9
-"""A mask of at most this hides a key, whatever its score."""
+"""A mask with this value or a lower one hides a key, whatever its score is."""
 RANK = 4
-"""Axes of scores: batch, heads, queries, keys."""
+"""Number of the axes of scores: batch, heads, queries, keys."""
 
 
 def four_axes(shape: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -26,13 +26,14 @@ def chains_of(module: Any) -> list[FusedOperator]:
     """Find the fused operators of a prepared network, in order.
 
     A fused operator is a convolution or matrix product in float32. The bias, the residual and the
-    activation that follow it belong to it, if nothing else uses them. It can also be an attention,
-    from the product of queries and keys to the weighted sum of values.
+    activation that follow it are part of the fused operator, if nothing else uses them. A fused
+    operator can also be an attention, from the product of queries and keys to the weighted sum of
+    values.
 
-    If data and weights are dequantized 8-bit integers, the kernel computes with the integers. It
-    also quantizes the result if one ``quantize`` is the only reader. If data are widened from
-    bfloat16 or float16, and the dtype can represent the weights, the operator has that dtype. So
-    does its result if every reader rounds it.
+    If data and weights are dequantized 8-bit integers, the kernel computes with the integers. The
+    kernel also quantizes the result if one ``quantize`` is its only reader. If data are widened
+    from bfloat16 or float16, and the dtype can represent the weights, the operator has that dtype.
+    The result has the dtype too if every reader of the result rounds to it.
 
     Args:
         module: The module that ``prepared`` returned.

@@ -18,14 +18,15 @@ from chameleon_networks.graph.relaxed import extents_of, operator_name, relax, r
 
 Array = NDArray[Any]
 Known = Callable[[Any], Array | None]
-"""The value of an argument, or None if it is not constant."""
+"""A function that returns the value of an argument, or None if the argument is not constant."""
 Evaluate = Callable[[Any, Known], Array | None]
-"""The value of a call, given those of arguments; None if one is not constant."""
+"""A function that returns the value of a call, or None if an argument is not constant. Its second
+argument gives the values of the arguments."""
 
 _IN_NUMPY = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 )
-"""Types that NumPy has as well."""
+"""Dtypes that NumPy has as well."""
 
 _SAME_NAMES = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"),
@@ -44,7 +45,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.sigmoid": ARRAYS["sigmoid"],
     **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
 }
-"""Operators that compute each number from those at its place."""
+"""NumPy functions of operators that compute each number from the numbers at its place."""
 
 
 def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:

@@ -13,7 +13,7 @@ from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
 
 _MOST_FACTORS = 4
-"""Largest whole power that is written as products."""
+"""The largest integer power that is written as products."""
 
 
 def lowered(module: Any) -> Any:
@@ -105,7 +105,11 @@ def _take(call: Any, _emit: Any) -> Any:
 
 
 def _scattered(call: Any, emit: Any) -> Any:
-    """TVM takes the other axes of the data to be as long as those of the indices."""
+    """Scatter updates into the part of the data that the indices cover.
+
+    TVM assumes that the data and the indices have equal extents along all axes but the scattered
+    one.
+    """
     _, indices, updates = call.args
     axis = int(call.attrs.axis) % len(indices.ty.shape)
 
@@ -195,6 +199,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }
-"""Functions by operator: each returns the expression that replaces a call, or None to keep it."""
+"""Functions, by operator. Each returns the expression that replaces a call, or None."""
 
 __all__ = ["lowered"]

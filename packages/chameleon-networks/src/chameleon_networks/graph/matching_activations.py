@@ -1,8 +1,8 @@
 """Finds activations in a graph by their values, however a framework has written them.
 
 A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next. A
-value that is computed element by element from one variable alone is a function of one number. It is
-evaluated at some points, and compared with the activations that kernels support.
+value that is computed element by element from one variable alone is a function of one number. The
+function is evaluated at some points, and compared with the activations that kernels support.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
 
 _MOST = 12
-"""Operators that are looked at; the longest known decomposition, of GELU by tanh, has nine."""
+"""Most operators that are examined. The longest known activation, GELU by tanh, has nine."""
 _POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, -60.0, 60.0]])
 _TOLERANCE = 1e-6
 """Largest |difference| over the larger of 1 and the value: constants of networks are float32."""

@@ -17,9 +17,9 @@ from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
-"""Names of convolutions in a graph, and how many spatial axes they have."""
+"""Names of convolutions in a graph, with the number of spatial axes of each."""
 TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANKS.items()}
-"""The same of transposed convolutions."""
+"""Names of transposed convolutions, with the number of spatial axes of each."""
 
 
 def channels_last_layouts() -> dict[str, list[str]]:

@@ -40,7 +40,7 @@ class PermutedReshape:
 
 
 def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether a permutation keeps the order of all elements: it moves only axes of extent 1.
+    """Whether a permutation keeps the order of all elements, as it moves only axes of extent 1.
 
     Args:
         axes: For each axis of the result, the axis of the tensor that it comes from.
@@ -134,10 +134,10 @@ _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dim
 _REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
 _RESIZE = "relax.image.resize2d"
 _EXACT = frozenset({"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"})
-"""Ways to scale positions by which those of a resize to the same size fall on the source's."""
+"""Coordinate transformations for which a resize to the same size changes nothing."""
 
 _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
-"""Operators that permutations pass through without a move."""
+"""Operators past which a permutation of their inputs can be moved."""
 
 
 def without_moves(module: Any) -> Any:

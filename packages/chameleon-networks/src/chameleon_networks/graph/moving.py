@@ -1,4 +1,4 @@
-"""Moves and selects quantized numbers instead of dequantized ones, and uses only uint8 for bytes.
+"""Moves and selects quantized numbers instead of dequantized ones, and replaces int8 by uint8.
 
 ``DECODE`` commutes with operators that only move or select numbers. If a network decodes, pools by
 the maximum and encodes again with equal parameters, it can pool the encoded numbers.
@@ -30,7 +30,7 @@ from chameleon_networks.graph.strides import axis_in
 _SHIFT = -STORAGE[INT8].low
 """The shift from int8 to uint8."""
 _POOLS = {f"relax.nn.max_pool{rank}d": f"pool{rank}d" for rank in (1, 2, 3)}
-"""Max-poolings, and what computes them in TVM's library."""
+"""Max-poolings, each with the function of TVM's library that computes it."""
 _MOVES = frozenset(
     f"relax.{name}"
     for name in (
@@ -54,8 +54,8 @@ def with_encoded_moves(module: Any) -> Any:
 
     An ``ENCODE`` after a ``DECODE`` of equal parameters is removed, and moves of decoded constants
     are computed. Encoded int8 becomes uint8, which kernels read. Encoded floating-point numbers are
-    moved only if every reader of the result encodes it. Elsewhere one function decodes and moves
-    them, and attention is recognized by its moves.
+    moved only if every reader of the result encodes it. Else they are decoded first: one function
+    decodes and moves them, and attention is only recognized by moves of decoded numbers.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.

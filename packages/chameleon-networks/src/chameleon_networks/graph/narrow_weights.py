@@ -1,7 +1,7 @@
 """Finds fused operators with int8 weights small enough for a faster instruction.
 
 If weights have 7 bits, a sum of a few products of bytes fits into 16 bits. The weights and all sums
-stay the same. It is a property of existing weights, not another precision.
+stay the same: the faster instruction is exact, and no other precision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def shares_data(spec: OperatorSpec) -> bool:
-    """Whether output channels read the same data, so that weights decide the instruction.
+    """Whether several output channels of an operator read the same data.
+
+    Only such operators become faster with narrow weights.
 
     Args:
         spec: Any operator. Depthwise convolutions do not share data, and use float32 vectors.

@@ -24,9 +24,10 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
         owners: For each fused operator, the result of ``owners.owners``. Empty if none is known.
 
     Returns:
-        The operators in the network's order. The weight of each is its number of occurrences. Its
-        name is that of its first owner, with its sizes (``layer4.0.conv1 512x512 3x3 @7x7``). If
-        the owner is not known, the kind and the position replace it.
+        The operators in the network's order. The weight of an operator is its number of
+        occurrences. Its name is the name of its first owner with the sizes (``layer4.0.conv1
+        512x512 3x3 @7x7``). If the owner is not known, the name has the operator's kind and
+        position instead.
     """
     counted = Counter(chain.spec for chain in chains)
     first: dict[OperatorSpec, str] = {}

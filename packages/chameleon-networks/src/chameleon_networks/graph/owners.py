@@ -1,7 +1,8 @@
 """Finds the module or node of the user's model that each fused operator comes from.
 
-Passes rename variables, split operators and fold others away, so that names no longer tell. Only
-the order and the number of operators with the same signature stay.
+Passes rename variables, split operators and fold others away, so that the names of variables no
+longer show where operators come from. Only the order and the number of operators with the same
+signature do not change.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def owners(
         locations: The source location of each variable in ``imported``, by the variable's name.
 
     Returns:
-        A name for each fused operator. It is empty if the owner is not certain, because the number
-        of operators with this signature has changed.
+        A name for each fused operator. The name is empty if passes have changed the number of
+        operators with the same signature, so that the owner is not certain.
     """
     known: dict[Hashable, list[str]] = defaultdict(list)
     for signature, owner in _framework_operators(imported, locations):
@@ -92,9 +93,9 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 @singledispatch
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
-    """The signatures of a fused operator, that of its first product first.
+    """The kind and sizes of each convolution or product in a fused operator, in order.
 
-    Empty for other kinds.
+    Empty for other operators.
     """
     del spec
     return ()

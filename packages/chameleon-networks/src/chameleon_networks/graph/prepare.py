@@ -43,7 +43,7 @@ class LayoutError(ConfigError):
 
 
 NEXT_STEP = "Try `layout: NCHW` in the model's section."
-"""The hint of errors about shapes and layouts."""
+"""The hint in errors about shapes and layouts."""
 
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
@@ -78,12 +78,12 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
 
 @relax.expr_functor.mutator
 class _Hider(relax.PyExprMutator):
-    """Replaces quantization steps by sums with a constant, by which ``steps`` finds the step."""
+    """Replaces quantization steps by sums with constants, the keys of the steps in ``steps``."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self.steps: dict[Any, tuple[str, Step]] = {}
-        """By the constant that is added: no other constant of the module is the same object."""
+        """The hidden steps, by the constant that is added, which the module has nowhere else."""
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -103,7 +103,7 @@ class _Hider(relax.PyExprMutator):
 
 @relax.expr_functor.mutator
 class _Shower(relax.PyExprMutator):
-    """Replaces such sums by their quantization steps; ``shown`` has the constants of these sums."""
+    """Replaces the sums of ``_Hider`` by quantization steps. ``shown`` collects the constants."""
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
         super().__init__(module)
@@ -136,8 +136,8 @@ class _Shower(relax.PyExprMutator):
 
 
 _CENTRE = -STORAGE[INT8].low
-"""The zero point that kernels are compiled with, in the middle of uint8: sums are small with it,
-and so is what float32 rounds of them. It is also what int8 is less than uint8."""
+"""The zero point that kernels are compiled with, in the middle of uint8. Sums are small with it,
+and so are their rounding errors in float32. It is also the difference of uint8 and int8."""
 
 
 def with_known_zero_points(module: Any) -> Any:
@@ -248,7 +248,7 @@ class _Folder(relax.PyExprMutator):
 
 
 _LEADING = 2
-"""Axes before the spatial ones: batch and channels."""
+"""Number of axes before the spatial ones: batch and channels."""
 
 
 def with_folded_pads(module: Any) -> Any:
@@ -313,7 +313,7 @@ class _PadFolder(relax.PyExprMutator):
 
 
 _LAYOUTS = ("NHWC", "NCHW")
-"""Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
+"""Layouts of a whole graph: channels last, or first. They also mean one or three spatial axes."""
 
 
 def prepared(module: Any, layout: str) -> Any:

@@ -66,8 +66,8 @@ def operator_name(value: Any) -> str:
 def known_extents(kind: Any) -> tuple[int, ...] | None:
     """The extents of a tensor type. None if it is not a tensor type, or an extent is not constant.
 
-    Graph passes call this function very often. It reads the list of all extents, since indexing a
-    Relax shape takes four times as long.
+    Graph passes call this function very often. For speed, the function reads the list of all
+    extents: indexing a Relax shape takes four times as long.
 
     Args:
         kind: The type of an expression, or a buffer.

@@ -1,8 +1,8 @@
 """Quantization steps in a graph: they encode float32 tensors in a storage dtype, or decode them.
 
 Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
-are functions of Chameleon that work on the bits which kernels read and write. So nothing is
-converted between kernels. TVM's own bfloat16 would follow rules for each target.
+are functions of Chameleon that work on bits. So kernels read and write these bits without
+conversions. TVM's own bfloat16 would follow different rules for each target.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, 
 ENCODE, DECODE = "relax.quantize", "relax.dequantize"
 _FUNCTIONS = {ENCODE: "round", DECODE: "widen"}
 _STEP = "chameleon.step"
-"""Attribute of the functions that are steps: which one it is."""
+"""An attribute of functions that are quantization steps: which step it is."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -35,8 +35,8 @@ class Step:
     Attributes:
         source: The expression that is encoded or decoded.
         dtype: The dtype of the encoded numbers.
-        scale: A float32 array of shape (1,), or with one number for each index of the axis.
-        zero_point: An int64 array of the same shape.
+        scale: A float32 array of shape (1,), or one number for each index of the axis ``axis``.
+        zero_point: An int64 array of the shape of ``scale``.
         axis: The axis of the parameters, counted from the front. It is ignored if there is a single
             scale.
     """
@@ -161,7 +161,7 @@ class Steps:
     def of(self, value: Any, which: str) -> Step | None:
         """The quantization step that an expression is.
 
-        None if it is none or its parameters are computed.
+        None if the expression is no such step, or if the step's parameters are not constants.
 
         Args:
             value: Any expression, or None.

@@ -18,7 +18,8 @@ from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 from chameleon_networks.graph.strides import dense_strides
 
 Axis = tuple[tuple[int, int], ...]
-"""An axis as (extent, stride in elements) of its parts, outermost first; none for extent 1."""
+"""An axis as the (extent, stride in elements) of each of its parts, outermost first. Empty for an
+axis of extent 1."""
 
 _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -127,7 +128,8 @@ def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
 
 
 Step = tuple[Any, Callable[[View], View | None]]
-"""The tensor that another one is rearranged from, and how its views become views of the other."""
+"""The tensor that another one is rearranged from, and a function that converts views of the latter
+to views of the former, or None."""
 
 
 def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:

@@ -5,8 +5,8 @@ the taps. This is the polyphase decomposition (Shi et al., "Is the deconvolution
 convolutional layer?", arXiv:1609.07009). Each remainder gets its own convolution, so that no
 product with a zero is computed. The outputs are concatenated along separate axes, without a copy:
 kernels write to the place of each part. Neighbours in a row that read the same inputs become
-channels of one convolution. If there are few channels, all outputs of a stride do so, and a
-separate pass puts them in order.
+channels of one convolution. If there are few channels, all outputs of a stride become channels of
+one convolution, and a separate pass puts the outputs in order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def without_transposed(module: Any) -> Any:
     """Rewrite transposed convolutions with constant weights as ordinary convolutions.
 
     Element-wise operators after a transposed convolution are computed before its outputs are put
-    together, so that they can be fused into the convolutions' kernels.
+    together, so that these operators can be fused into the convolutions' kernels.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
@@ -44,7 +44,7 @@ def without_transposed(module: Any) -> Any:
 
 
 def with_transposed_kernels(module: Any) -> Any:
-    """Replace each transposed convolution that cannot be rewritten by a kernel of TVM.
+    """Let a kernel of TVM compute each transposed convolution that ``without_transposed`` leaves.
 
     TVM has such kernels for channels first only, so that layouts must be changed later.
 
@@ -68,9 +68,10 @@ class _Legalizer(relax.PyExprMutator):
 
 
 _LANES = 16
-"""Channels of a vector."""
+"""Number of channels in a vector."""
 _SHUFFLED = 1.5
-"""Products of one convolution whose output is shuffled count so many times."""
+"""The weight of the products of a single convolution with a shuffled output, compared with those of
+several convolutions."""
 
 
 @attrs.frozen(kw_only=True)
@@ -168,7 +169,7 @@ def shared_plan(
 ) -> AxisPlan:
     """Plan a transposed convolution along an axis, with one convolution for a whole stride.
 
-    All these outputs read the same window of inputs, in which zeros stand for missing taps.
+    All outputs of a stride read the same window of inputs, in which zeros stand for missing taps.
 
     Args:
         size: Number of inputs.
@@ -228,7 +229,7 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 
 
 class PhaseShuffle:
-    """Puts the outputs of ordinary convolutions together to that of a transposed convolution.
+    """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
 
     Args:
         conv: The transposed convolution.

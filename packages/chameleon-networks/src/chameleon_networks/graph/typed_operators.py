@@ -37,7 +37,7 @@ from chameleon_networks.graph.steps import DECODE, ENCODE, Step, Steps, is_call,
 
 _DATA, _WEIGHTS = COMPUTE[INT8].data, COMPUTE[INT8].weights
 _HOMOGENEOUS = frozenset({"none", "relu"})
-"""Activations that a positive factor passes through, as it does through any leaky ReLU."""
+"""Activations f with f(a x) = a f(x) for positive a, besides leaky ReLUs."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

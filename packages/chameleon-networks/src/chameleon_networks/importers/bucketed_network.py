@@ -14,7 +14,7 @@ from chameleon_networks.shapes import Bucket, bucket_with, buckets_of, dimension
 
 
 class BucketedNetwork:
-    """A network for several input shapes, which is compiled separately for each of them.
+    """A network for several input shapes, which is compiled separately for each shape.
 
     Args:
         make: A function that makes the network for options with fixed shapes.
@@ -47,7 +47,7 @@ class BucketedNetwork:
         return self._known[bucket.extents]
 
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
-        """The network for other extents of the dimensions than those that a bucket has."""
+        """The network for other extents of the dimensions than the extents of any bucket."""
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
 
     def named(self, extents: Sequence[int]) -> str:

@@ -28,7 +28,7 @@ class BucketInputs:
 
     Attributes:
         name: The name of the bucket.
-        placed: A function of some inputs. It returns the name of their bucket, the inputs
+        placed: A function of some inputs. It returns the name of the inputs' bucket, the inputs
             padded to the shapes of that bucket, and the cuts of the outputs. A cut is the number of
             an output, the number of its axis, and the extent to keep.
     """
@@ -171,7 +171,7 @@ class ImportedNetwork(ABC):
         """Compute intermediate values of the network with its framework.
 
         Args:
-            names: Names of values in the framework's graph, as ``SourceLocation.output`` has them.
+            names: Names of values in the framework's graph, as in ``SourceLocation.output``.
             inputs: The inputs of one inference.
         """
 

@@ -60,7 +60,7 @@ class OperatorSurvey:
     Attributes:
         operators: How often each operator occurs, by name.
         assumed: How often each operator reads tensors of unknown shape, by name. These occurrences
-            are assumed to be supported, because only the operator's name can be checked.
+            are assumed to be supported, since only the name of the operator can be checked.
         refusals: The nodes that cannot be compiled.
     """
 

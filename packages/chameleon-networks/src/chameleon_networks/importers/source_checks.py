@@ -77,7 +77,7 @@ def _makes_a_pair(function: ast.FunctionDef) -> bool:
 
 
 def check_source(options: NetworkOptions) -> None:
-    """Check that the library, the file and the function of a network exist, without reading them.
+    """Check, without reading a network, that its library, file and function exist.
 
     Raises:
         ConfigError: One of them does not exist.

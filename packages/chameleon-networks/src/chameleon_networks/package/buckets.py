@@ -1,4 +1,7 @@
-"""Runs a network that was compiled for several shapes; is delivered with it, beside ``load.py``."""
+"""Runs a network that was compiled for several shapes.
+
+This file is copied into the folder of such a network, beside ``load.py``.
+"""
 
 import logging
 import math
@@ -36,8 +39,8 @@ class Buckets:
     Each call runs the bucket of the inputs' shapes, which is loaded at its first call. If the
     network was delivered with padding, smaller inputs are padded at their ends to the next bucket,
     and the outputs are cut. The logger ``chameleon.network`` reports the bucket of each new
-    combination of shapes at level INFO. The method ``plan`` returns the same sentence without
-    computing anything.
+    combination of shapes at level INFO. The method ``plan`` returns this report for some inputs
+    without computing their outputs.
 
     Args:
         manifest: The manifest, which describes all buckets.

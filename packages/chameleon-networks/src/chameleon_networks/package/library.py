@@ -1,4 +1,7 @@
-"""Runs a network with the functions of its C library; is delivered with it, beside ``load.py``."""
+"""Runs a network with the functions of its C library.
+
+This file is copied into the folder of the network, beside ``load.py``.
+"""
 
 import _ctypes
 import contextlib
@@ -25,7 +28,9 @@ class Tensor(ctypes.Structure):
 
 
 class Handle:
-    """A network that its C library has opened. It is closed when no Python object refers to it.
+    """A network that its C library has opened.
+
+    The network is closed when no Python object refers to the handle.
 
     Args:
         file: The shared library.

@@ -125,7 +125,8 @@ BUCKETS = {
     "buckets": [{"name": str, "folder": str, "inputs": [[int]], "outputs": [[int]]}],
 }
 ROW = 3
-"""Length of a row of a dimension: number of a tensor, number of its axis, and padding or factor."""
+"""Number of values in a row of a dimension: a tensor's number, an axis's number, and the padding or
+the factor."""
 OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str]}
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)

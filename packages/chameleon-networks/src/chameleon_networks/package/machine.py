@@ -1,4 +1,4 @@
-"""Runs a network with TVM's virtual machine; is delivered with such networks."""
+"""Runs a network with TVM's virtual machine. This file is delivered with such networks."""
 
 import ctypes
 import os
@@ -107,9 +107,9 @@ CPUINFO = pathlib.Path("/proc/cpuinfo")
 
 
 def check_processor(manifest: Mapping[str, Any]) -> None:
-    """Check that this process may run the network of a manifest, for TVM's virtual machine.
+    """Check that this CPU can run the network of a manifest, for TVM's virtual machine.
 
-    C libraries check the CPU themselves.
+    Networks that are C libraries check the CPU themselves.
 
     Raises:
         RuntimeError: The CPU lacks a feature, or the operating system refuses AMX.

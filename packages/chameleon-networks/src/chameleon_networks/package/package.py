@@ -103,7 +103,7 @@ def write_package(folder: Path, executable: Any, manifest: Manifest) -> None:
 
 
 def write_loader(folder: Path, engine: str) -> None:
-    """Copy ``load.py`` and one file that it needs into the folder of a network.
+    """Copy ``load.py``, and one file that ``load.py`` needs, into the folder of a network.
 
     Args:
         folder: The folder of the network.

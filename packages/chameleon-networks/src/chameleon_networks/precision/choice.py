@@ -3,16 +3,17 @@
 This is a labelling problem with pairwise costs and a budget. An operator has a time and an error in
 each dtype. If two operators of different dtypes exchange a tensor, converting it takes time too.
 
-The algorithm assigns dtypes to one operator after another, in the network's order. Later operators
-depend only on the dtypes of tensors that are still to be read. So among partial assignments that
-agree in these dtypes, those that are dominated in error and in seconds can be dropped. This is
-dynamic programming on the front, exact as long as fronts are short. If a front grows long, it keeps
-the fastest assignment in each of many intervals of the error. Changes of single operators then
-improve the result.
+The algorithm assigns dtypes to one operator after another, in the network's order. The choice for
+later operators depends only on the dtypes of tensors that are still to be read. Among partial
+assignments that agree in these dtypes, an assignment that is dominated in error and seconds can be
+dropped. This is dynamic programming on the front, exact as long as fronts are short. If a front
+grows long, it keeps the fastest assignment in each of many intervals of the error. Changes of
+single operators then improve the result.
 
-Errors must add up: they are the squares of the errors that each operator's rounding causes alone.
-The roundings of different operators are nearly independent, so that variances add up. This estimate
-is good enough to rank assignments. The delivered network is verified with all dtypes together.
+The algorithm adds up errors: it uses the square of the error that each operator's rounding causes
+alone. The roundings of different operators are nearly independent, so that variances add up. This
+estimate is good enough to rank assignments. The delivered network is verified with all dtypes
+together.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from chameleon_networks.precision.fronts import (
 )
 
 Types = NDArray[np.byte]
-"""Types of operators as places in the list of types, of shape (assignments, operators)."""
+"""Array of shape (assignments, operators): the index of each operator's dtype."""
 
 _MOVES = 50
-"""Moves of single operators that may improve one assignment."""
+"""Most changes of single operators that may improve one assignment."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -50,7 +51,7 @@ class Tensor:
         consumers: The indices of the operators that read the tensor.
         conversions: Array of shape (dtypes, dtypes): seconds to convert the tensor from the first
             dtype to the second. A conversion is paid once for each dtype that the tensor is read
-            in. It is 0 both ways between dtypes that differ by their weights only.
+            in. If two dtypes differ only in their weights, the conversion takes 0 seconds.
         in_float32: Whether something other than an operator reads the tensor in float32, such as an
             output of the network.
     """
@@ -62,7 +63,7 @@ class Tensor:
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
-        """Array of bool, (dtypes, dtypes): whether two dtypes read the tensor in one form."""
+        """Array of bool, (dtypes, dtypes): whether two dtypes need the tensor in the same form."""
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
 
@@ -124,7 +125,7 @@ class TypeChoice:
     def uniform(self, kind: int) -> Assignment:
         """The assignment of one dtype to all operators.
 
-        Those that cannot have it stay in float32.
+        An operator that cannot have the dtype stays in float32.
         """
         return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 

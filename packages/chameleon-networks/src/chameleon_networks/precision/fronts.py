@@ -1,4 +1,9 @@
-"""Fronts of error against seconds, for complete and partial assignments of dtypes."""
+"""Selects assignments of dtypes to operators by their error and their seconds.
+
+An assignment dominates another if neither its error nor its seconds are larger. A partial
+assignment has dtypes for the first operators only. A front is a list of assignments that do not
+dominate each other.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LABELS = 20_000
-"""Partial assignments that are kept at a time."""
+"""Most partial assignments that are kept at a time."""
 
 INTERVALS = 64
-"""Intervals of the error, each of which keeps its fastest assignment if fronts are too long."""
+"""Number of intervals of the error. If fronts are too long, each interval keeps its fastest
+assignments."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +39,7 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select up to ``most`` assignments of a front, spread over its seconds, with both ends."""
+    """Select up to ``most`` assignments with evenly spread seconds, both ends included."""
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])
@@ -43,7 +49,10 @@ def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
 
 
 def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
-    """The assignments that no other one dominates, by rising error and falling seconds."""
+    """Select the assignments that are faster than all others with the same or a smaller error.
+
+    They are sorted by rising error, and so by falling seconds.
+    """
     return list(_rising(sorted(assignments, key=lambda row: (row.error, row.seconds, row.types))))
 
 
@@ -56,7 +65,19 @@ def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
 
 
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
-    """Indices of the rows that no other row of the same state dominates in error and seconds."""
+    """Find the partial assignments that no other one with the same state dominates.
+
+    An assignment dominates another if neither its error nor its seconds are larger.
+
+    Args:
+        states: For each partial assignment, a number. Equal numbers mean that the remaining
+            operators add the same errors and seconds.
+        errors: The error of each partial assignment.
+        seconds: The seconds of each partial assignment.
+
+    Returns:
+        The indices of the assignments found.
+    """
     order = np.lexsort((seconds, errors, states))
     starts = np.flatnonzero(np.diff(states[order], prepend=-1))
     rows = []
@@ -69,7 +90,18 @@ def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> ND
 def thinned(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
-    """The fastest row of each state in each interval of the error, up to about ``most`` rows."""
+    """Select the fastest partial assignment of each state in each interval of the error.
+
+    Args:
+        rows: Indices of partial assignments in ``errors`` and ``seconds``.
+        states: The state of each assignment in ``rows``, as for ``undominated``.
+        errors: The error of each partial assignment.
+        seconds: The seconds of each partial assignment.
+        most: About how many assignments are selected at most.
+
+    Returns:
+        The indices of the selected assignments.
+    """
     own = errors[rows]
     # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
     positive = own[own > 0.0]

@@ -33,8 +33,8 @@ def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> floa
     """Compute the score that a user's function returns for a network.
 
     Args:
-        metric: The user's function. It gets the network as a function of one array per input, which
-            returns an array, or a list if there are several outputs.
+        metric: The user's function. Its argument is the network as a function of one array per
+            input. This function returns an array, or a list if there are several outputs.
         source: The name of the user's function, for messages.
         run: A function that runs the network.
 

@@ -1,4 +1,4 @@
-"""Makes a network with other dtypes for some operators, and tells which operator became which."""
+"""Makes a network with other dtypes for some operators, and maps these to the original ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from chameleon_networks.quantize.types import with_types
 from chameleon_networks.quantize.weights import Means
 
 Types = Mapping[int, str]
-"""Types of chains by their place in the float32 network; chains without one are in float32."""
+"""The dtypes of fused operators, by index in the float32 network. Operators that are missing here
+are in float32."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -39,7 +40,7 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def chain(self, index: int) -> FusedOperator | None:
-        """The fused operator of this network that computes one of the float32 network, or None."""
+        """The operator that replaces fused operator ``index`` of the float32 network, or None."""
         here = self.places[index]
         return None if here is None else self.chains[here]
 
@@ -88,10 +89,12 @@ class TypedNetworks:
         return TypedNetwork(module=module, chains=chains, places=_places(self.chains, chains))
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """The network with one dtype for every operator that can have it. It is built once.
+        """The network with one dtype for every operator that can have it.
 
-        For int7, operators that gain nothing by fewer bits have int8. The weights are sketched (see
-        ``with_types``), so that this network must not be compiled.
+        The network is built once.
+
+        For int7, operators that int7 makes no faster than int8 have int8. Do not compile this
+        network, because its weights are sketched (see ``with_types``).
         """
         if kind not in self._uniform:
             types = {
@@ -103,7 +106,7 @@ class TypedNetworks:
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Indices of the fused operators that would be computed in a dtype if they got it."""
+        """Indices of the fused operators that would compute in a dtype if it was chosen."""
         network = self.uniform(kind)
         return tuple(
             index

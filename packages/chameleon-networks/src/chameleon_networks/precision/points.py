@@ -20,7 +20,8 @@ from chameleon_networks.precision.networks import TypedNetworks, Types
 from chameleon_networks.quantize.eligibility import eligible
 
 POINTS = 16
-"""Points of the front in a result, whose errors are simulated with all types together."""
+"""Most points of the front in a result. The error of each point is simulated with all its dtypes
+together."""
 
 
 class Errors(Protocol):
@@ -30,7 +31,7 @@ class Errors(Protocol):
     """
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error for each fused operator alone in each dtype that it can have."""
+        """The error for each fused operator alone, in each dtype that the operator can have."""
 
     def error_of(self, types: Types) -> float:
         """The error if several fused operators have other dtypes than float32."""
@@ -150,7 +151,10 @@ class Front:
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest point with one dtype within a bound. None if none is faster than float32."""
+        """The fastest network with a single reduced dtype whose error is within a bound.
+
+        None if no such network is faster than float32.
+        """
         holding = [
             point
             for point in self._uniform
@@ -183,7 +187,7 @@ def _holds(point: Point, bound: float) -> bool:
 
 
 def _undominated(points: Sequence[Point]) -> list[Point]:
-    """The points that no other one dominates in simulated error and seconds, by falling seconds."""
+    """The points that are faster than all others with the same or a smaller simulated error."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.error, point.seconds)):
         if not front or point.seconds < front[-1].seconds:

@@ -19,12 +19,13 @@ class Precision(Section):
     """The section ``precision`` of a pipeline file.
 
     The frontend lists the names of dtypes (``PluginRecord.precisions``). An operator that is slower
-    in another dtype stays in float32. So does the whole network if nothing else is faster.
+    in another dtype stays in float32. The whole network stays in float32 if no choice of dtypes is
+    faster.
 
     Attributes:
         type: The only dtype other than float32. None, or float32, for no other.
-        search: The dtypes to search, for each operator separately. It needs a bound: ``max_error``,
-            or ``metric`` with ``max_drop``.
+        search: The dtypes to search, for each operator separately. A search needs a bound:
+            ``max_error``, or ``metric`` with ``max_drop``.
         max_error: The largest |difference| from the network in float32 over the largest |output|.
             None accepts any error.
         calibrate: A user's function that yields batches of inputs, from which ranges are computed.

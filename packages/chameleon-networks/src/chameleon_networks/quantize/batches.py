@@ -20,11 +20,12 @@ from chameleon_networks.running.samples import Sample
 log = structlog.get_logger()
 
 RANDOM = 8
-"""Batches of random numbers if the user has none: ranges hardly change after so many."""
+"""Number of random batches if the user has none. With more batches, ranges hardly change."""
 MOST = 512
-"""Batches that are read at most, of all buckets: a loader may go round its data for ever."""
+"""Most batches that are read, over all buckets. A user's function may yield batches for ever."""
 KEPT = 3
-"""Batches at the end that are kept aside, at most; half of them if there are few."""
+"""Most batches at the end that are not used for calibration. If there are few batches, half of
+them."""
 
 _SEED = 7_000
 _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numbers", "b": "truths"}
@@ -33,8 +34,8 @@ _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numb
 def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
     """The batches of inputs that a network is calibrated with.
 
-    For a network of one bucket of shapes, these are the user's batches that have the bucket's
-    shapes or that are padded to them. The user's function is called once for each bucket.
+    A network for one bucket of shapes gets the user's batches that have the bucket's shapes or can
+    be padded to them. The user's function is called once for each bucket.
 
     Args:
         network: The imported network.
@@ -55,7 +56,7 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
 class Batches:
     """Batches of inputs to calibrate with, of which the last ones are kept for measuring errors.
 
-    They can be iterated once.
+    The batches can be iterated once.
 
     Args:
         batches: All batches.

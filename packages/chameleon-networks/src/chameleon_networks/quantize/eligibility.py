@@ -1,4 +1,4 @@
-"""Decides which dtypes fused operators can be computed in, and why others are impossible."""
+"""Decides which fused operators can be computed in a dtype, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from chameleon_networks.quantize.weights import overflows
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
-    """The dtypes that read the same data as ``kind`` but differ in their weights, as int7 does.
+    """List a dtype and the dtype that it is a variant of, such as int8 for int7.
+
+    Both read the same activations, but have different weights.
 
     Args:
         kind: A dtype of ``REDUCED``.
 
     Returns:
-        The dtype, preceded by the dtype that it is a variant of, if any.
+        The dtype alone, or the dtype that it is a variant of and then the dtype.
     """
     variant_of = COMPUTE[kind].variant_of
     return (variant_of, kind) if variant_of else (kind,)

@@ -10,7 +10,7 @@ from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
 _BINS = 2048
-"""Bins of a histogram: at least four for every step of eight bits, in any range."""
+"""Number of bins. Each step of eight bits has at least four bins, in any range."""
 
 Floats = NDArray[np.float64]
 
@@ -117,8 +117,8 @@ class Histogram:
         """The range that remains if a share of the values is cut off at each end.
 
         Args:
-            percent: Percentage of the values that lie below the upper end, and likewise above the
-                lower end.
+            percent: Percentage of the values below the upper end, which is also the percentage of
+                the values above the lower end.
 
         Returns:
             The lower and the upper end, between ``low`` and ``high``. Zero lies between the ends.

@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from chameleon_networks.quantize.histograms import Floats, Histogram
 
 LEVELS = STORAGE[UINT8].high
-"""Steps between the least and the largest number of eight bits."""
+"""Number of steps between the least and the largest number of eight bits."""
 
 EXTREMES, LEAST_SQUARES = "minimum and maximum", "least squares"
 PERCENTILES = (99.9, 99.99, 99.999)
-"""Percentages of values that ranges by percentile reach, at either end."""
+"""Percentages of the values that lie below the upper end of a range, or above its lower end."""
 
 _TINY = float(np.finfo(np.float32).tiny)
 _FRACTIONS = 2.0 ** -(np.arange(33) / 8.0)
-"""Clipping thresholds that least squares tries, of the largest value: down to a sixteenth of it,
-each a twelfth below the one before."""
+"""Clipping thresholds that least squares tries, as fractions of the largest value. They go down to
+a sixteenth, each a twelfth below the previous one."""
 _TURNS = 2
-"""How often least squares looks for the best upper end, and then for the best lower one."""
+"""How often least squares searches for the best upper end and then for the best lower end."""
 
 
 def _float32(value: float) -> float:

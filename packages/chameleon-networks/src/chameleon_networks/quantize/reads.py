@@ -1,12 +1,12 @@
 """Finds the dtypes in which a network's tensors are read if some fused operators have other dtypes.
 
-A fused operator reads its data in its dtype. Products of two tensors and attention read both sides
-in it. The output has the dtype too if and only if all its readers read it in that dtype. Then the
-operator also reads its residual in the dtype.
+A fused operator reads its data in its own dtype. Products of two tensors and attention read both
+operands in this dtype. The output has the dtype too if and only if all readers of the output read
+it in this dtype. In that case the operator reads its residual in the dtype as well.
 
 Max-pooling, concatenation and other operators that only move or select numbers give the same result
-before and after rounding. So their inputs and outputs share one form, and they compute in the
-smaller dtype.
+before and after rounding. So the inputs and outputs of such an operator share one form, and it
+computes in the smaller dtype.
 """
 
 from __future__ import annotations
@@ -139,8 +139,9 @@ class Reads:
         ranges: The range of each tensor that is read in int8, by tensor name.
 
     Attributes:
-        narrow: Indices of the fused operators whose output has their dtype.
-        of: For the variable of a binding, the form of each tensor that the binding reads in one.
+        narrow: Indices of the fused operators whose output has the operator's own dtype.
+        of: For the variable of a binding, the forms of the tensors that the binding reads. Tensors
+            that it reads in float32 are left out.
 
     Raises:
         ConfigError: A tensor that must be read in int8 has no range.

@@ -176,12 +176,12 @@ _NUMBERS = itertools.count()
 
 
 class SimulatedNetwork:
-    """Simulates a network with any dtypes of its fused operators. It is compiled once.
+    """Simulates a network for any choice of dtypes of its fused operators, compiled once.
 
-    Tensors that a fused operator reads in a dtype are rounded to the dtype and back. So are its
-    weights. Products are summed in float32. (Jacob et al., arXiv 1712.05877, section 3: simulated
-    quantization.) The rounding of biases to integers is left out. It is half of the last place of a
-    product.
+    Tensors that a fused operator reads in a dtype are rounded to the dtype and back. The weights of
+    the operator are rounded in the same way. Products are summed in float32. (Jacob et al., arXiv
+    1712.05877, section 3: simulated quantization.) The rounding of biases to integers is not
+    simulated. This rounding is at most half of the last place of a product.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -213,7 +213,7 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """Means of the channels that fused operators read, by tensor name. They correct biases."""
+        """Means of the channels that fused operators read, by tensor name, to correct biases."""
         return self._means
 
     @means.setter

@@ -33,10 +33,10 @@ from chameleon_networks.running.verify import agreement, magnitudes
 log = structlog.get_logger()
 
 _TRIED = 2
-"""Batches on which the methods that find ranges are compared."""
+"""Number of batches on which the methods that find ranges are compared."""
 
 CORRECTED = "corrected biases"
-"""The name of the error with the best method and with corrected biases."""
+"""The key of the error with the best method and corrected biases."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class Calibrator:
     """Observes the tensors that a network's fused operators would read in int8.
 
     Tensors between which numbers are only moved or selected share one range. So the operator that
-    moves them can compute on eight bits.
+    moves the numbers can compute on eight bits.
 
     Args:
         simulated: The network.
@@ -114,7 +114,7 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The ranges of all tensors by tensor name, for each method by its name."""
+        """The ranges that each method chooses for the tensors, by method and by tensor name."""
         names = {*self._names.values(), *self._group_of}
         by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}
@@ -127,8 +127,8 @@ class Calibrator:
         """Choose the ranges with which the network in int8 has the least error.
 
         The error of a single tensor says little about the network's error: clipping often reduces
-        squared errors, but may change the largest output. Biases are corrected if that reduces the
-        error on other batches than those that the means are from.
+        squared errors, but may change the largest output. Biases are corrected if a correction
+        computed from some batches reduces the error on the other batches.
         """
         ranges = self.ranges()
         errors = {method: self._error(affines) for method, affines in ranges.items()}

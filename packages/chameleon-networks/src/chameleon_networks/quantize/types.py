@@ -53,10 +53,10 @@ def with_types(
     Args:
         module: The module that ``prepared`` returned.
         chains: The fused operators of the network.
-        types: The dtypes of fused operators, by index. Operators that are missing or ``float32``
-            stay as they are.
+        types: The dtypes of fused operators, by index. An operator that is missing here, or has
+            ``float32``, is not changed.
         ranges: The range of each tensor, by tensor name, as ``Simulation.calibrated`` returns them.
-        means: The mean of each channel of tensors, by tensor name, as ``Simulation`` has them. For
+        means: The mean of each channel of tensors, by tensor name, as in ``Simulation.means``. For
             operators that read these tensors, biases are corrected for the rounding of the weights.
         sketched: Whether weights get only the right dtypes and shapes, with equal values. Rounding
             a hundred million weights takes seconds, and the dtypes of operators do not depend on

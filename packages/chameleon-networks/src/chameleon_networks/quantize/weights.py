@@ -120,7 +120,7 @@ def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = No
     """The constants of a fused operator in a dtype: rounded weights, and the bias if there is one.
 
     Args:
-        chain: The fused operator. It may lack weights, in which case its constants stay.
+        chain: The fused operator. If it has no weights, its constants are returned unchanged.
         kind: The dtype to compute in.
         mean: The mean of each channel of the operator's data, to correct the bias. None to keep the
             bias.

@@ -36,8 +36,8 @@ def tune_network_with_metaschedule(
             built a batch. Compilation follows.
         batch_size: Number of trials of one task per batch; 64 is MetaSchedule's default.
         layout: The layout of the whole graph, ``NCHW`` or ``NHWC``.
-        as_shipped: Whether to run TVM unchanged. If False, an avoidable import is skipped and the
-            runner gets other cores.
+        as_shipped: Whether to run TVM unchanged. If False, its processes import faster, and its
+            runner stays off the cores of TVM's other threads.
         seed: The seed of the search.
 
     Returns:

@@ -163,7 +163,8 @@ class Expected:
         samples: The inputs of several inferences.
         answers: The framework's answers in float32, for each sample.
         exact: A function that computes the framework's exact answers: in float64, or for nudged
-            samples. It returns None if they cannot be computed, and runs only if it is needed.
+            samples. The function returns None if nothing can compute them. It is called only if
+            needed.
         rounded: Whether the network rounds to quantized numbers, so that ``exact`` nudges samples.
     """
 

@@ -76,7 +76,7 @@ def link_library(
 
 
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
-    """Fill the name of a library into a template of a C file.
+    """Return the text of a template file with the name of a library filled in.
 
     Args:
         template: The name of the template, a file beside this module.
@@ -152,7 +152,7 @@ def _shared_objects() -> tuple[Path, ...]:
 
 
 _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
-"""Kept until the process ends."""
+"""Temporary folders that are kept until the process ends."""
 
 
 def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -120,7 +120,7 @@ def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any
 
 
 def checksum(constant: Any, size: int) -> int:
-    """The CRC-32 of an array's bytes, followed by zeros up to a size in bytes."""
+    """The CRC-32 of an array's bytes with zeros appended, up to ``size`` bytes."""
     data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
     return zlib.crc32(bytes(size - data.nbytes), zlib.crc32(data))
 

@@ -143,8 +143,9 @@ def answered(request: Request) -> Request:
 
     Returns:
         A mapping. ``latencies`` has the seconds of each call, and ``seconds`` the time from the
-        first call to the end of the last. ``precision`` is the framework's. ``memory`` is that of
-        this process in bytes, and ``variables`` the names of its environment variables.
+        first call to the end of the last. ``precision`` is the precision that the framework
+        computes in. ``memory`` is the memory of this process in bytes, and ``variables`` the names
+        of its environment variables.
     """
     step = torch_step() if request.get("torch") else None
     with np.load(request["inputs"]) as stored:

@@ -137,7 +137,7 @@ def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures
 
 
 def network_request(folder: Path, streams: int, threads: int) -> Figures:
-    """The request to serve several clients with a delivered network, an instance for each."""
+    """The request to serve several clients, each with its own instance of a delivered network."""
     request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
     return {**request, "instances": streams}
 

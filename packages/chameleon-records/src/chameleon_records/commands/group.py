@@ -52,7 +52,10 @@ def add(runs: tuple[Path, ...], place: str | None, *, as_json: bool) -> None:
 @click.argument("sources", metavar="FROM...", nargs=-1, required=True)
 @_JSON
 def merge(into: str, sources: tuple[str, ...], *, as_json: bool) -> None:
-    """Add the records of other places to INTO. The order does not matter, nor does repetition."""
+    """Add the records of other places to INTO, in any order.
+
+    Records that INTO already has are not added again.
+    """
     _add(Table(map(_everything, sources)), into, as_json=as_json)
 
 

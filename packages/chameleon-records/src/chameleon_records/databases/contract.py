@@ -1,4 +1,4 @@
-"""The contract of databases for the command ``chameleon records``, which needs more than a run."""
+"""The contract of databases for ``chameleon records``, which needs more methods than a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records in a SQLite file, for the runs of one machine, which may use it at once."""
+"""Records in a SQLite file on one machine. Several runs may use the file at once."""
 
 from __future__ import annotations
 

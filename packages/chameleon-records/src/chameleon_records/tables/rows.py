@@ -22,8 +22,8 @@ class Row:
     Attributes:
         task: the operator's name in its run. A database has no names, so it is the digest of
             ``key``.
-        key: the facts that the measurement depends on. Its conditions are empty if they are
-            unknown.
+        key: the facts that the measurement depends on. ``key.conditions`` is empty if the
+            conditions are unknown.
         record: the measurement, the knob values by name, and the time of the measurement.
         origin: the stage that proposed the configuration. None if it was not recorded, and for
             databases.

@@ -1,1 +1,1 @@
-"""Vendors' libraries, which a user would otherwise call."""
+"""Baselines from vendors' libraries, which users would call without Chameleon."""

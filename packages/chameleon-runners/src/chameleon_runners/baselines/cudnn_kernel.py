@@ -1,6 +1,6 @@
-"""A kernel of NVIDIA's libraries, timed as TVM times ours.
+"""Kernels of NVIDIA's cuDNN and cuBLAS, timed in the same way as TVM's kernels.
 
-That is by CUDA events, and if caches are to be cold after so many bytes were copied.
+CUDA events give the times. If the caches should be cold, a copy of many bytes comes first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MILLISECOND = 1e-3
 
 
 def cudnn_kernel(task: Task, variant: str, index: int) -> CudnnKernel:
-    """The kernel of a task on a GPU.
+    """The kernel of NVIDIA's library that computes a task on a GPU.
 
     Args:
-        task: the task.
-        variant: one of ``cudnn.VARIANTS``.
-        index: of the GPU.
+        task: The task.
+        variant: One of ``cudnn.VARIANTS``.
+        index: The index of the GPU.
 
     Raises:
-        RuntimeError: this PyTorch has no CUDA or no cuDNN.
+        RuntimeError: PyTorch has no CUDA or no cuDNN, or finds no usable GPU.
     """
     _require_cuda()
     torch.backends.cudnn.allow_tf32 = False
@@ -58,7 +58,7 @@ def _require_cuda() -> None:
 
 
 def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
-    """A NumPy array on a device; NumPy's bfloat16 is not one that PyTorch knows."""
+    """Copy a NumPy array, also of bfloat16, to a PyTorch device."""
     array = np.ascontiguousarray(array)
     if array.dtype.name == BFLOAT16:
         return torch.from_numpy(array.view(np.int16)).view(getattr(torch, BFLOAT16)).to(device)
@@ -66,11 +66,11 @@ def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
 
 
 class CudnnKernel(Kernel):
-    """A function that launches kernels on a GPU's default stream.
+    """A kernel that calls a PyTorch function on a GPU.
 
     Args:
-        run: launches them and returns the logical output.
-        device: the GPU.
+        run: Launches GPU kernels and returns the operator's output.
+        device: The GPU.
     """
 
     def __init__(self, run: Callable[[], torch.Tensor], device: torch.device) -> None:
@@ -89,9 +89,10 @@ class CudnnKernel(Kernel):
         return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """As TVM's evaluator does: a repeat lies between two events, after a flush if asked for.
+        """Time ``count`` repeats with CUDA events, as TVM's evaluator does.
 
-        With cold caches every run is a repeat of its own, as for ours.
+        With cold caches, each of the ``number`` runs of a repeat is timed separately, after a copy
+        of ``cold_bytes`` bytes.
         """
         runs, rounds = (1, number * count) if cold_bytes else (number, count)
         with torch.cuda.device(self._device), torch.inference_mode():
@@ -103,7 +104,7 @@ class CudnnKernel(Kernel):
         )
 
     def _between_events(self, runs: int, cold_bytes: int) -> float:
-        """Mean seconds of back-to-back runs, by the GPU's clock."""
+        """Mean seconds of consecutive runs, measured by the GPU's clock."""
         if cold_bytes:
             source, copy = self._flushed(cold_bytes)
             copy.copy_(source)

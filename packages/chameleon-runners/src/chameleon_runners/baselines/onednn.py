@@ -1,7 +1,7 @@
-"""Intel's oneDNN, called through PyTorch: the vendor's kernels on a CPU.
+"""The baseline ``onednn``: kernels of Intel's oneDNN for CPUs, called through PyTorch.
 
-Only the builder imports PyTorch, in a worker process of its own. Making the baseline and asking it
-what it supports needs neither PyTorch nor TVM.
+Only the builder imports PyTorch, in a separate worker process. The baseline's other methods need
+neither PyTorch nor TVM.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "dense": ("linear", "packed"),
     "batch_matmul": ("bmm",),
 }
-"""Ways to compute each kind of operator (``Task.operator``)."""
+"""The variants that oneDNN has for each kind of operator (``Task.operator``)."""
 
 EPILOGUE = frozenset({"bias", "residual", "activation"})
 """Arguments that only operators with an epilogue have (``operators.specs.FusedSpec``)."""
 
 
 class OneDNNBaseline(Baseline):
-    """oneDNN in each of its layouts, whatever layout the task has: the best one counts."""
+    """oneDNN's kernels in all its layouts, whatever layout the task has; the fastest counts."""
 
     needs_modules = ("torch",)
 
@@ -44,10 +44,11 @@ class OneDNNBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether it is a plain convolution or product of float32, without an epilogue.
+        """Whether the task is a float32 convolution or matrix product on a CPU, without epilogue.
 
-        Its kernels for int8 saturate sums of two products on CPUs without VNNI, as its manual says
-        ("Nuances of int8 computations"). Their outputs would be refused there.
+        oneDNN's int8 kernels are left out. On CPUs without VNNI they saturate sums of two products,
+        so Chameleon's check would reject their outputs (oneDNN's manual, "Nuances of int8
+        computations").
         """
         return (
             task.operator in VARIANTS
@@ -69,10 +70,10 @@ class OneDNNBaseline(Baseline):
 
 @contextlib.contextmanager
 def _every_core() -> Iterator[None]:
-    """Let this process use every core for a while.
+    """A context in which this process may use every core.
 
-    OpenMP looks at the affinity of the thread that loads it and starts its pool. If the main
-    thread is already bound to one core, all threads would share it and run at half the speed.
+    OpenMP reads the affinity of the thread that starts its thread pool. If that thread is bound to
+    one core, all OpenMP threads share this core and run at half the speed.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield
@@ -86,7 +87,7 @@ def _every_core() -> Iterator[None]:
 
 
 def kind_of(task: Task) -> str:
-    """The kind of a task's canonical target; empty for one that is not TVM's."""
+    """The kind of a task's canonical target, such as ``llvm``; empty if it is no TVM target."""
     try:
         return str(json.loads(task.target)["kind"])
     except (ValueError, KeyError, TypeError):

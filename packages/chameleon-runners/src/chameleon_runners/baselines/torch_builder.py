@@ -1,4 +1,4 @@
-"""Builds oneDNN's kernels for a task, one per variant of :mod:`.onednn`."""
+"""A builder of PyTorch's oneDNN kernels, one kernel per variant of :mod:`.onednn`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class TorchKernel(Kernel):
-    """A function of tensors with the arguments it is called with.
+    """A kernel that calls a PyTorch function on a CPU.
 
     Args:
-        run: computes the logical output.
-        arguments: makes a new copy of the arguments, packed as ``run`` wants them.
-        sizes: bytes of each argument.
-        constants: places of those that are constants of a network: cold caches are cold for them
-            alone. Empty if there are none: then for all arguments.
+        run: Computes the operator's output.
+        arguments: Returns new copies of the arguments, in the layout that ``run`` needs.
+        sizes: The size of each argument in bytes.
+        constants: The indices of the arguments that are constants of a network. With cold caches,
+            these arguments come from memory. If it is empty, all arguments do.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TorchKernel(Kernel):
         return tuple(seconds)
 
     def _copy(self) -> Tensors:
-        """The arguments with a fresh copy of those that are to be cold."""
+        """The arguments, with new copies of those that must be out of the caches."""
         fresh = self._make_arguments()
         pairs = enumerate(zip(fresh, self._copies[0], strict=True))
         return tuple(new if index in self._cold else first for index, (new, first) in pairs)
@@ -84,12 +84,12 @@ Pack = Callable[[torch.Tensor, torch.Tensor], Tensors]
 
 
 class TorchBuilder(Builder):
-    """Builds the kernel of one variant.
+    """Builds the oneDNN kernel of one variant.
 
     Args:
-        task: the task; its logical inputs are computed on, in the variant's own layout.
-        variant: one of ``onednn.VARIANTS``.
-        threads: how many threads PyTorch may use.
+        task: The task, whose own inputs are used in the layout of the variant.
+        variant: One of ``onednn.VARIANTS``.
+        threads: The number of threads that PyTorch may use.
     """
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:
@@ -118,12 +118,15 @@ class TorchBuilder(Builder):
 
 
 def torch_function(task: Task, variant: str) -> tuple[Run, Pack]:
-    """PyTorch's function for a task, and what makes its arguments of data and weights."""
+    """PyTorch's function for a task, and a function that prepares its arguments.
+
+    The second function takes the data and the weights, and returns the arguments for the first.
+    """
     return _KINDS[task.operator](task, variant)
 
 
 _LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
-"""Memory formats by the number of spatial axes."""
+"""PyTorch's channels-last memory formats by the number of spatial axes."""
 
 
 def _convolution(task: Task, variant: str) -> tuple[Run, Pack]:

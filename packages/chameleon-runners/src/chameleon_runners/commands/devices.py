@@ -1,4 +1,4 @@
-"""``chameleon devices``: what a tracker has, and whether it works."""
+"""The command ``chameleon devices``, which lists and tests the devices of a tracker."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from chameleon_runners.rpc.tracker import Queue, ServerState, call, queues
 def command(  # noqa: PLR0917 - click gives them by name
     tracker: str, key: str | None, test: bool, target: str | None, timeout: float, as_json: bool
 ) -> None:
-    """Show the devices of a tracker: free or busy, who waits, how far away, and whether they work.
+    """List the devices of a tracker, with their state and latency, and test them with --test.
 
-    Exits with 4 when the tracker does not answer, has no such device, or a self-test fails.
+    Exits with 4 if the tracker does not answer, if it has no such device, or if a test fails.
     """
     shown = _found(tracker, key, timeout)
     if not shown["keys"] and (key is not None or test):
@@ -87,7 +87,7 @@ def _key(queue: Queue) -> dict[str, Any]:
 
 
 def _test(answer: dict[str, Any], tracker: str, target: str | None) -> None:
-    """Have the free devices of every key tested, in a process that may hang or crash."""
+    """Test the free devices of every key, in a process that may hang or crash."""
     resolved = _resolved(target) if target is not None else None
     for entry in answer["keys"]:
         wanted = {"tracker": tracker, "key": entry["key"], "count": entry["free"]}

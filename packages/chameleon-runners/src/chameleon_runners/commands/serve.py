@@ -1,4 +1,4 @@
-"""``chameleon serve``: a tracker and servers on this machine, until Ctrl-C."""
+"""The command ``chameleon serve``, which runs a tracker and RPC servers until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _TEND_SECONDS = 0.3
 def command(  # noqa: PLR0917 - click gives them by name
     host: str, port: int, key: str, servers: int, announce: str, threads: int | None, as_json: bool
 ) -> None:
-    """Serve this machine as devices to tune: a tracker and servers of TVM's RPC.
+    """Offer this machine as devices for tuning: run a tracker and servers of TVM's RPC.
 
-    Prints the runner section of a pipeline that uses them. A server that ends, or whose session
-    ended badly, is started again. Ctrl-C ends all of them.
+    Prints the runner section for pipelines that use these devices. A server that ends, or whose
+    session failed, is restarted. Ctrl-C ends the tracker and all servers.
 
-    TVM's RPC asks nobody who he is: whoever can reach the ports runs any code here. They are open
-    to this machine alone unless --host says otherwise; `ssh -L` brings them to another machine
-    safely.
+    TVM's RPC has no passwords: whoever reaches the ports can run any code on this machine. By
+    default only this machine can reach them; --host changes that. `ssh -L` forwards the ports to
+    another machine safely.
     """
     plan = ServingPlan(
         host=host, port=port, key=key, servers=servers, announce=announce, threads=threads

@@ -1,1 +1,1 @@
-"""The runner ``cuda``: the GPUs of this machine."""
+"""The runner ``cuda``, which measures on the GPUs of this machine."""

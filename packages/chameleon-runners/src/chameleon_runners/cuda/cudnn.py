@@ -1,4 +1,4 @@
-"""NVIDIA's cuDNN and cuBLAS, called through PyTorch: the vendor's kernels on a GPU."""
+"""The baseline ``cudnn``: NVIDIA's cuDNN and cuBLAS on a GPU, called through PyTorch."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "dense": ("linear",),
     "batch_matmul": ("bmm",),
 }
-"""Ways to compute each kind of operator (``Task.operator``)."""
+"""The variants of each kind of operator (``Task.operator``)."""
 
 
 class CudnnBaseline(Baseline):
-    """cuDNN (products: cuBLAS) in each of its layouts, whatever layout the task has.
+    """cuDNN's kernels (cuBLAS's for matrix products) in all layouts, whatever layout the task has.
 
-    The algorithm is the fastest that cuDNN finds, and float32 is float32: TF32 is off. If
-    PyTorch has no CUDA, the contender fails and says so; it never just goes missing.
+    cuDNN chooses its fastest algorithm. TF32 is off, so float32 keeps its precision. If PyTorch has
+    no CUDA, the baseline fails with a message; it is never left out silently.
     """
 
     def __init__(self, options: NoOptions) -> None:
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether it is a plain convolution or product on a GPU."""
+        """Whether the task is a convolution or matrix product without epilogue, on a GPU."""
         return _is_plain(task) and kind_of(task) == "cuda"
 
     def variants(self, task: Task) -> Sequence[str]:
@@ -43,10 +43,10 @@ class CudnnBaseline(Baseline):
 
 
 class StandInBaseline(CudnnBaseline):
-    """oneDNN by the way that cuDNN's kernels go: for a CPU that stands in for a GPU."""
+    """oneDNN in the code path of cuDNN, for tests with a CPU in place of a GPU."""
 
     def supports(self, task: Task) -> bool:
-        """Whether it is a plain convolution or product on a CPU."""
+        """Whether the task is a convolution or matrix product without epilogue, on a CPU."""
         return _is_plain(task) and kind_of(task) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""A GPU of this machine, as the worker process sees it that has it to itself."""
+"""A GPU of this machine, used by one worker process that no other process shares."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _log = structlog.get_logger()
 
 
 class CudaDevice(Device):
-    """A GPU by its index.
+    """A GPU of this machine.
 
-    A kernel that faults spoils the whole process's use of the GPU. The process ends, the candidate
-    has crashed, and a fresh process takes the GPU over.
+    A faulty kernel makes the GPU unusable for the whole process. The process then ends, the
+    candidate counts as crashed, and a new process takes the GPU.
 
     Args:
-        options: which GPU.
+        options: The index of the GPU, and how it is used.
     """
 
     def __init__(self, options: CudaDeviceOptions) -> None:

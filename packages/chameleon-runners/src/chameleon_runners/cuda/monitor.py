@@ -1,4 +1,4 @@
-"""Asks NVIDIA's driver about a GPU: its name, clocks, temperature, and what slows it down."""
+"""Reads a GPU's name, clocks, temperature and throttling from NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _FIELDS = {
     "throttled": "clocks_throttle_reasons.active",
 }
 _IDLE = 0x1
-"""The reason that says no more than that nothing runs."""
+"""The throttle reason that only says that the GPU is idle."""
 
 
 @attrs.frozen(kw_only=True)
 class GpuState:
-    """One GPU at one moment, or why nothing is known about it.
+    """The state of one GPU at one moment.
 
     Attributes:
-        values: names to values, as the driver writes them.
-        problem: why there are none; empty otherwise.
+        values: The driver's values by name, as strings; empty if the driver gave no answer.
+        problem: Why there are no values; empty otherwise.
     """
 
     values: dict[str, str] = attrs.field(factory=dict)
@@ -41,7 +41,7 @@ class GpuState:
 
     @property
     def slowed_down(self) -> bool:
-        """Whether heat, power or somebody's setting lowers the clocks."""
+        """Whether heat, a power limit or a setting lowers the GPU's clocks."""
         text = self.values.get("throttled", "")
         try:
             return bool(int(text, 16) & ~_IDLE)
@@ -49,14 +49,14 @@ class GpuState:
             return False
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """The values, or the problem, as a mapping for the run's records."""
         if self.problem:
             return {"clocks": f"not watched: {self.problem}"}
         return {**self.values, "slowed_down": self.slowed_down}
 
 
 def driver_lists() -> tuple[int, str]:
-    """How many GPUs this process may use, and why it is none."""
+    """The number of GPUs that this process may use, and a reason if there are none."""
     listed, problem = _query(["--query-gpu=uuid", "--format=csv,noheader"])
     visible = _visible()
     if visible is not None and listed:
@@ -65,7 +65,7 @@ def driver_lists() -> tuple[int, str]:
 
 
 def _visible() -> list[str] | None:
-    """The driver's names of the GPUs that this process may use; None if those are all."""
+    """Names from ``CUDA_VISIBLE_DEVICES``; None if this process may use all GPUs."""
     text = os.environ.get(_VISIBLE)
     if text is None:
         return None
@@ -73,10 +73,10 @@ def _visible() -> list[str] | None:
 
 
 def state_of(index: int) -> GpuState:
-    """The present state of a GPU, as the driver reports it.
+    """The current state of a GPU, from NVIDIA's driver.
 
     Args:
-        index: of the GPU among those that this process may use.
+        index: The index of the GPU among those that this process may use.
     """
     visible = _visible()
     name = str(index) if visible is None or index >= len(visible) else visible[index]

@@ -1,4 +1,4 @@
-"""Options of the ``cuda`` runner and of its devices, importable without a numerical library."""
+"""Options of the runner ``cuda`` and its devices. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _distinct(
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class CudaOptions(FleetOptions):
-    """Options of the ``cuda`` runner; every duration is in seconds."""
+    """Options of the runner ``cuda``. All durations are in seconds."""
 
     devices: tuple[int, ...] | None = option(
         None, "indices of the GPUs, as TVM counts them; all of them if not given", check=_distinct
@@ -29,13 +29,13 @@ class CudaOptions(FleetOptions):
 
 @attrs.frozen(kw_only=True)
 class CudaDeviceOptions:
-    """One GPU, as its worker process is told.
+    """Options of one GPU, which its worker process receives.
 
     Attributes:
-        index: of the device.
-        kind: TVM's kind of device.
-        cache_bytes: inputs kept there.
-        cooldown: pause between the repeats of a kernel, in seconds.
+        index: The index of the GPU.
+        kind: TVM's kind of device, such as ``cuda``.
+        cache_bytes: The size in bytes of the inputs that are kept on the GPU between candidates.
+        cooldown: The pause between the repeats of a kernel, in seconds.
     """
 
     index: int = 0

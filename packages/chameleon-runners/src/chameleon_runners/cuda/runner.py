@@ -17,10 +17,10 @@ FACTORY = "chameleon_runners.cuda.device:CudaDevice"
 
 
 class CudaRunner(FleetRunner):
-    """Builds on the CPU and measures on every GPU of this machine.
+    """Builds candidates on the CPU and measures on all GPUs of this machine.
 
     Args:
-        options: which GPUs, and how they are measured on.
+        options: The GPUs to use, and the options of measuring.
     """
 
     def __init__(self, options: CudaOptions) -> None:
@@ -28,7 +28,7 @@ class CudaRunner(FleetRunner):
 
 
 def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """A function that lists the GPUs that a runner's options name."""
+    """A function that lists the GPUs which the options name, or all GPUs."""
     if options.devices is not None:
         chosen = [_device_ref(options, index) for index in options.devices]
         return lambda: chosen

@@ -1,6 +1,6 @@
-"""Kernels of vendors' libraries on a device of this machine.
+"""Kernels of vendors' libraries on devices of this machine.
 
-The device's process gets a kernel's name, and calls the library through PyTorch.
+A device's process gets only the description of a kernel, and calls the library through PyTorch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ RECIPE = "vendor.json"
 
 @attrs.frozen(kw_only=True)
 class VendorRecipe:
-    """Which kernel of a library computes a task.
+    """The description of a library's kernel, which a device's process can load.
 
     Attributes:
-        task: the task, whose inputs are the same in every process, as JSON values.
-        variant: which way of computing.
-        threads: of a kernel on a CPU; GPUs ignore it.
+        task: The task as JSON values. Its inputs are the same in every process.
+        variant: The variant of the baseline.
+        threads: The number of threads of a kernel on a CPU. GPUs ignore it.
     """
 
     task: dict[str, Any]
@@ -37,12 +37,12 @@ class VendorRecipe:
     threads: int = 1
 
     def write(self, artifact: Path) -> None:
-        """Make it an artifact."""
+        """Write the recipe into an artifact folder."""
         (artifact / RECIPE).write_text(json.dumps(attrs.asdict(self)), encoding="utf-8")
 
 
 def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
-    """The recipe in an artifact; None if a compiled kernel is in it."""
+    """The recipe in an artifact folder; None if the folder holds a compiled kernel."""
     path = artifact / RECIPE
     if not path.exists():
         return None
@@ -50,12 +50,12 @@ def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
 
 
 class VendorBuilder(Builder):
-    """Names one of a library's kernels; needs neither the device nor PyTorch.
+    """Exports descriptions of a library's kernels, without the device or PyTorch.
 
     Args:
-        task: the task.
-        variant: which way of computing.
-        threads: of a kernel on a CPU.
+        task: The task.
+        variant: The variant of the baseline.
+        threads: The number of threads of a kernel on a CPU.
     """
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:
@@ -78,15 +78,15 @@ class VendorBuilder(Builder):
 
 
 def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
-    """The library's kernel on a device of this process.
+    """A library's kernel on a device of this machine.
 
     Args:
-        recipe: which kernel.
-        kind: TVM's kind of device: cuda, or the CPU standing in.
-        index: of the device.
+        recipe: The description of the kernel.
+        kind: TVM's kind of device: ``cuda``, or another kind for a CPU in place of a GPU.
+        index: The index of the device.
 
     Raises:
-        RuntimeError: PyTorch is missing, or was built without what the device needs.
+        RuntimeError: PyTorch is missing, or cannot use the device.
     """
     unblock(("torch",))
     # Not imported yet: on a CPU it starts its threads where this one may run by then.

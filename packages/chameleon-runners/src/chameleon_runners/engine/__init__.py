@@ -1,12 +1,12 @@
-"""The engine that builds candidates in worker processes, has them timed, and compares winners.
+"""The engine of all runners: worker processes build candidates, and comparisons time winners.
 
-A pool of workers, a build phase and a comparison are the same for every runner. A runner
-builds and times kernels in its own way (``chameleon_runners.local``, ``chameleon_runners.fleet``):
+All runners share the pool of workers, the build phase and the comparison. They differ in three
+points (see ``chameleon_runners.local`` and ``chameleon_runners.fleet``):
 
-- A candidate (``CandidateRun``) says how it is built. ``local`` keeps the kernel in the worker that
-  built it; fleets export it to a folder for devices.
-- A run of a job says who times a kernel. ``local`` has the worker that holds it do so, while
-  nobody builds; fleets take any free device, while builders go on.
-- A ``Comparison`` says where the times of contenders compare. That is a process for each of them
-  on one machine, or one device of a fleet.
+- A candidate (``CandidateRun``) defines how it is built. ``local`` keeps the kernel in the worker
+  that built it; fleets export the kernel to a folder for devices.
+- The run of a job defines who times a kernel. With ``local`` it is the worker that holds the
+  kernel, while no worker builds. With fleets it is any free device, while builders continue.
+- A ``Comparison`` defines where contenders are timed. With ``local`` it is a process for each
+  contender on one machine, and with fleets one device for all contenders.
 """

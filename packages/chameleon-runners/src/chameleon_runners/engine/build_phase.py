@@ -1,4 +1,4 @@
-"""Builds candidates of one builder, and computes what their outputs should be."""
+"""The phase in which workers build candidates and compute the reference outputs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ C = TypeVar("C", bound=CandidateRun)
 
 @attrs.define(kw_only=True, eq=False)
 class BuildPhase(Generic[C]):
-    """Has builders opened, the reference computed and candidates built, as the candidates say.
+    """Gives work to the workers that build the candidates of one stage's builder.
+
+    A worker first opens the stage's builder. One worker computes the reference, all build
+    candidates.
 
     Attributes:
-        preparation: of the builder.
-        pending: candidates to build.
-        context: what it is done with.
-        built: called with each candidate that is built.
-        failed: called with each that is not, and how that is to be recorded.
-        most: builders at work on it at most; None if it may have all.
-        keep: whether the worker that has built a candidate keeps it to itself, and builds no other.
-        postponed: asked if memory did not suffice for a candidate. It says whether that is because
-            the worker holds others, so that the candidate is built again once it holds fewer.
-        under_way: how many builds are.
-        keeper: the worker that keeps what it has built.
+        preparation: The preparation of the stage's builder.
+        pending: The candidates to build.
+        context: The workers, options and time limits to use.
+        built: Called with each candidate whose build succeeds.
+        failed: Called with each candidate whose build fails, and its measurement.
+        most: The largest number of workers to use; None for all.
+        keep: Whether the worker that built a candidate keeps the kernel, and builds no other.
+        postponed: Called with the worker if a build ran out of memory. It returns whether to build
+            the candidate again later, because the worker then holds fewer kernels.
+        under_way: The number of builds that are running.
+        keeper: The worker that keeps a built kernel, with ``keep``.
     """
 
     preparation: Preparation
@@ -47,20 +50,20 @@ class BuildPhase(Generic[C]):
     under_way: int = attrs.field(default=0, init=False)
     keeper: Worker | None = None
     _working: dict[Worker, bool] = attrs.field(factory=dict, init=False)
-    """Who is at work, and whether that is of use when the job is given up."""
+    """The busy workers, and whether their work is useful after the job is given up."""
     _computing: bool = attrs.field(default=False, init=False)
     _released: bool = attrs.field(default=False, init=False)
 
     @property
     def busy(self) -> bool:
-        """Whether anybody is at work."""
+        """Whether any worker is busy with this phase."""
         return bool(self._working)
 
     def employ(self, room: int) -> None:
-        """Give idle builders work.
+        """Give work to idle builders.
 
         Args:
-            room: how many candidates may be built or be under way.
+            room: The largest number of builds that may run at the same time.
         """
         self.context.builders.fill(max(1, len(self.pending) + len(self._working)))
         most = self.context.builders.size if self.most is None else self.most
@@ -78,7 +81,7 @@ class BuildPhase(Generic[C]):
         return self.keeper or self.context.builders.take(self.preparation.key)
 
     def _begin(self, worker: Worker) -> None:
-        """Give a builder the most urgent work there is for it."""
+        """Give the next work to a builder: open, compute the reference, or build."""
         preparation, options = self.preparation, self.context.options
         if worker.opened != preparation.key:
             self._working[worker] = True
@@ -148,7 +151,7 @@ class BuildPhase(Generic[C]):
                 self.preparation.refused(reply)
 
     def release(self) -> None:
-        """End builders whose work nobody waits for; those that open go on."""
+        """End the workers whose results nobody needs; workers that open a builder continue."""
         self._released = True
         if self._computing:
             self.context.reference.computing = False

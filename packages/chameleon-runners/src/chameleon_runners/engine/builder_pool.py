@@ -1,4 +1,4 @@
-"""The workers that build, kept from job to job."""
+"""The workers that build candidates, which are kept from job to job."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from chameleon_runners.engine.workers import Worker, WorkerEvent, WorkerPool
 
 @attrs.define(kw_only=True, eq=False)
 class BuilderPool:
-    """Hands out idle builders and replaces those that end.
+    """Lends idle builders (workers that build), and replaces those that end.
 
     Attributes:
-        pool: starts the builders.
-        size: how many there are at most.
-        cores: of which each builder has one to build on; all of them if there are none.
-        recycle_after: builds after which a builder is replaced when it is given back; None if
-            it may still hold kernels then.
-        preload: ``"module:Class"`` of the space provider that is going to be asked for.
+        pool: The pool that starts the builders.
+        size: The largest number of builders.
+        cores: The cores to build on, one per builder. If it is empty, builders may use all cores.
+        recycle_after: The number of builds after which a returned builder is replaced. None if
+            builders may still hold kernels then.
+        preload: ``"module:Class"`` of the space provider that new builders import early.
     """
 
     pool: WorkerPool
@@ -31,7 +31,7 @@ class BuilderPool:
     _numbers: dict[Worker, int] = attrs.field(factory=dict, init=False)
 
     def fill(self, count: int) -> None:
-        """Start builders until there are ``count`` (at most as many as the size)."""
+        """Start builders until there are ``count``, but at most ``size``."""
         while len(self._numbers) < min(count, self.size):
             vacant = set(range(self.size)).difference(self._numbers.values())
             worker = self.pool.start_worker(self._heard, preload=self.preload)
@@ -44,19 +44,20 @@ class BuilderPool:
             self.forget(event.worker)
 
     def forget(self, worker: Worker) -> None:
-        """A builder has ended; another one may take its place."""
+        """Remove a builder that has ended, so that another can take its place."""
         self._numbers.pop(worker, None)
 
     @property
     def busy(self) -> bool:
-        """Whether a builder starts, or does anything else."""
+        """Whether any builder is starting or has work."""
         return any(worker.work is not None for worker in self._numbers)
 
     def take(self, key: str) -> Worker | None:
-        """An idle builder, which its borrower gives back or ends; None if there is none.
+        """Borrow an idle builder, which the caller must give back or end. None if all are busy.
 
         Args:
-            key: what it is to build; who has built that before comes first.
+            key: The identity of the stage's builder to use. Workers that have opened it are
+                preferred.
         """
         while self._idle and not self._ready(self._idle[0]):
             self._idle.popleft()
@@ -71,7 +72,7 @@ class BuilderPool:
         return worker in self._numbers and worker.idle and self.pool.lives(worker)
 
     def give_back(self, worker: Worker) -> None:
-        """A builder is done with what it was taken for, or has ended over it."""
+        """Return a borrowed builder, also if it has ended."""
         if not worker.alive:
             self.forget(worker)
         elif self.recycle_after is not None and worker.built >= self.recycle_after:
@@ -80,10 +81,10 @@ class BuilderPool:
             self._idle.append(worker)
 
     def end(self, worker: Worker) -> None:
-        """End a builder, whatever it does."""
+        """End a builder, even if it is busy."""
         self.pool.end_worker(worker)
         self.forget(worker)
 
     def cores_of(self, worker: Worker) -> list[int]:
-        """The core on which a builder builds; empty if that may be any."""
+        """The core on which a builder builds, as a list; empty if it may use all cores."""
         return [self.cores[self._numbers[worker] % len(self.cores)]] if self.cores else []

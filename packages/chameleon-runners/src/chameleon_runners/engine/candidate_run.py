@@ -1,4 +1,4 @@
-"""One configuration on its way through the runner, and what ended it in words."""
+"""The state of one configuration while a runner builds, checks and times it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from chameleon_runners.timing import undisturbed
 from chameleon_runners.worker.protocol import Message
 
 _ALLOCATION_FAILED = ("bad_alloc", "out of memory", "Cannot allocate memory", "MemoryError")
-"""What libraries print before they abort for lack of memory."""
+"""Messages that libraries print before they abort for lack of memory."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class CandidateRun:
-    """A configuration with what is known of it so far.
+    """The state of one configuration while a runner builds, checks and times it.
 
     Attributes:
-        config: its knob indices.
-        slot: the number its kernel has in the worker; unique in the runner.
-        worker: who holds its kernel.
-        losses: how often its worker was killed from outside while it was at work.
-        build_seconds: wall-clock of its build in seconds.
-        run_seconds: wall-clock of its check and timing in seconds.
-        number: runs in each repeat.
-        error: largest relative error of its outputs.
-        repeats: mean seconds of its repeats.
-        again: repeats taken with the other leaders, in turn.
-        disturbed: further ones, during which a thread lost its core (``timing.Repeats``).
-        turns: how many turns gave them.
-        failure: its measurement, if it failed after it had been timed.
+        config: The knob indices of the configuration.
+        slot: The number of the kernel in its worker, unique in the runner.
+        worker: The worker that holds the kernel; None if no worker does.
+        losses: The number of workers that another process killed while they worked on it.
+        build_seconds: Wall-clock time of the build in seconds.
+        run_seconds: Wall-clock time of check and timing in seconds.
+        number: The number of runs in each repeat.
+        error: The largest relative error of the outputs.
+        repeats: Mean seconds per run of each repeat.
+        again: Repeats taken in turns with other fast candidates.
+        disturbed: Repeats in turns during which a thread lost its core (``timing.Repeats``).
+        turns: The number of turns that gave ``again`` and ``disturbed``.
+        failure: The measurement, if the candidate failed after it was timed.
     """
 
     config: tuple[int, ...]
@@ -53,57 +53,66 @@ class CandidateRun:
 
     @property
     def fastest(self) -> float:
-        """Its fastest repeat in seconds."""
+        """Seconds per run in the fastest repeat; infinity if there is no repeat."""
         return min((*self.repeats, *self.again, *self.disturbed), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
-        """Seconds that one of its repeats takes; infinity if there was none yet."""
+        """Seconds that one repeat takes; infinity if there is no repeat yet."""
         return max(1, self.number) * self.fastest
 
     @property
     def build_command(self) -> Message:
-        """Have a worker build it, and keep the kernel."""
+        """The command that makes a worker build the candidate and keep the kernel."""
         return {"command": "build", "slot": self.slot, "config": self.config}
 
     def discard(self) -> None:
-        """Let go of what was built: its worker frees the kernel with its next command."""
+        """Drop the kernel: its worker frees the kernel with its next command."""
         if self.worker is not None:
             self.worker.garbage.append(self.slot)
             self.worker = None
 
     def loses(self, end: WorkerEnd, retries: int) -> bool:
-        """Take in that its worker ended over it; whether it is to be tried once more.
+        """Count a worker that ended, and return whether to try the candidate again.
 
         Args:
-            end: how the worker ended.
-            retries: how often that is done for one whose workers are killed from outside.
+            end: How the worker ended.
+            retries: The largest number of further tries after another process killed the worker.
         """
         again = end.from_outside and self.losses < retries
         self.losses += again
         return again
 
     def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
-        """Add the repeats of one turn, those during which a thread lost its core by themselves."""
+        """Add the repeats of one turn.
+
+        Args:
+            calm: Seconds per run of undisturbed repeats.
+            disturbed: Seconds per run of repeats during which a thread lost its core.
+        """
         self.again.extend(calm)
         self.disturbed.extend(disturbed)
         self.turns += 1
 
     def forget_turns(self) -> None:
-        """Be as one that had no turn."""
+        """Remove all repeats that were taken in turns."""
         self.again.clear()
         self.disturbed.clear()
         self.turns = 0
 
     def pool(self) -> None:
-        """Count the repeats taken in turn among the others, if no others compare with them."""
+        """Merge the repeats of turns into ``repeats``.
+
+        Used for a candidate that has no other candidate to be compared with in turns.
+        """
         self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
         self.forget_turns()
 
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.
 
-        Leaders were timed in turn with each other; those repeats alone compare them.
+        If the candidate took part in turns, only repeats of turns count, since only these compare
+        fairly with other candidates.
         """
         seconds = undisturbed(self.again, self.disturbed) if self.turns else self.repeats
         return self._measured(seconds=seconds, max_relative_error=self.error)
@@ -121,12 +130,17 @@ class CandidateRun:
         )
 
     def failed_reply(self, reply: Message, log: str) -> Measurement:
-        """The measurement behind a worker's reply that reports a failure."""
+        """The measurement for a worker's reply that reports a failure.
+
+        Args:
+            reply: The reply.
+            log: The end of the worker's output.
+        """
         text = reply["message"] + (f"; it printed: {log[-400:]}" if log else "")
         return self.failed(FailureKind(reply["kind"]), text, error=reply.get("error"))
 
     def ended(self, end: WorkerEnd, *, building: bool) -> Measurement:
-        """The measurement of a candidate whose worker ended while it was at work."""
+        """The measurement of a candidate whose worker ended during its build or its run."""
         return self.failed(_kind_of_end(end, building=building), end.explain())
 
 

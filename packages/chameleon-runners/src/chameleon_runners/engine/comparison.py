@@ -1,4 +1,4 @@
-"""The final comparison: contenders are built, checked and timed in turn, wherever they run."""
+"""The final comparison: it builds and checks contenders, and times them in turns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ C = TypeVar("C", bound=CandidateRun)
 
 
 class _ContenderBuild(Preparation, Generic[C]):
-    """One contender with its builder; the comparison goes on without either.
+    """The build of one contender; if it fails, the comparison continues with the others.
 
     Args:
-        task: the task.
-        entry: the contender.
-        context: what it is built with.
-        keep: whether the worker that has built it keeps it.
+        task: The task.
+        entry: The contender's state.
+        context: The workers, options and time limits to use.
+        keep: Whether the worker that builds the contender keeps the kernel.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class _ContenderBuild(Preparation, Generic[C]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is anything to do, or to wait for."""
+        """Whether there is work to start or to wait for."""
         return bool(self._pending) or self.phase.busy or self.wants_reference
 
     @property
     def without_reference(self) -> str:
-        """Why the contender's builder did not compute the reference."""
+        """Why the contender's builder did not compute the reference outputs."""
         return f"{self._entry.contender.name}: {self._no_reference}"
 
     def _built(self, _candidate: C) -> None:
@@ -94,7 +94,7 @@ class _ContenderBuild(Preparation, Generic[C]):
             self._pending.append(self._entry.candidate)
 
     def _once_more(self, event: WorkerEvent) -> bool:
-        """Whether the worker was ended by somebody else, and another one is to try."""
+        """Whether another process killed the worker, and a new worker should try again."""
         return event.end is not None and self._entry.candidate.loses(
             event.end, self.context.retries
         )
@@ -104,18 +104,21 @@ class _ContenderBuild(Preparation, Generic[C]):
 
 
 LEAST_ROUNDS = 6
-"""Rounds of every comparison, however little time there is: what counts are the few fastest repeats
-that agree, and it takes several moments to meet undisturbed ones."""
+"""The least number of rounds of a comparison, even if the time is over.
+
+The result depends on a few fast repeats that agree. Several rounds are needed, so that some repeats
+are undisturbed.
+"""
 
 
 class Comparison(ABC, Generic[C]):
-    """Compares contenders of one task.
+    """Builds, checks and times the contenders of one task.
 
     Args:
-        task: the task.
-        entries: who takes part.
-        context: what they are compared with.
-        keep: whether each contender is timed by the worker that built it.
+        task: The task.
+        entries: The state of each contender.
+        context: The workers, options and time limits to use.
+        keep: Whether each contender is timed by the worker that built it.
     """
 
     def __init__(
@@ -143,13 +146,17 @@ class Comparison(ABC, Generic[C]):
         self._pool.wake()
 
     def run(self, plan: ComparisonPlan) -> list[Measurement]:
-        """One measurement per contender, in order; a failure is a measurement.
+        """Run the comparison.
 
         Args:
-            plan: how long it may take, and whom to tell how far it is.
+            plan: The time limit, and a function that shows the progress.
+
+        Returns:
+            One measurement per contender, in order. A contender that failed has a failed
+            measurement.
 
         Raises:
-            ChameleonError: no device is to be had, or nobody knows the expected outputs.
+            ChameleonError: There is no device, or no contender can compute the reference outputs.
         """
         self._plan, self._began = plan, time.monotonic()
         try:
@@ -163,13 +170,13 @@ class Comparison(ABC, Generic[C]):
         return [entry.measurement for entry in self._entries]
 
     def _build(self) -> None:
-        """Build all that is not built, and have somebody compute the reference if nobody has yet.
+        """Build all contenders, and let one builder compute the reference if necessary.
 
-        A failure is the contender's result.
+        A failed build becomes the contender's result.
 
         Raises:
-            PluginError: nobody can compute the expected outputs.
-            StoppedError: all is to stop.
+            PluginError: No contender can compute the reference outputs.
+            StoppedError: The comparison was interrupted.
         """
         context, entries = self._context, self._entries
         builds = [
@@ -194,10 +201,10 @@ class Comparison(ABC, Generic[C]):
             )
 
     def _turn(self) -> None:
-        """Wait until something happens.
+        """Wait for the next event.
 
         Raises:
-            StoppedError: all is to stop.
+            StoppedError: The comparison was interrupted.
         """
         self._go_on()
         built = sum(entry.built or entry.result is not None for entry in self._entries)
@@ -206,13 +213,17 @@ class Comparison(ABC, Generic[C]):
         self._go_on()
 
     def _tell(self, step: str, done: int, of: int) -> None:
-        """Tell how far it is, if that is news."""
+        """Report progress if it changed since the last report."""
         if self._told != (step, done, of):
             self._told = (step, done, of)
             self._plan.tell(step, done, of)
 
     def _another_round(self, done: int) -> bool:
-        """Whether there is time for a round after so many; each takes as long as another."""
+        """Whether there is time for another round.
+
+        Args:
+            done: The number of rounds so far.
+        """
         now = time.monotonic()
         if not done:
             self._rounds_began = now
@@ -223,7 +234,7 @@ class Comparison(ABC, Generic[C]):
         return True
 
     def _in_time(self, seconds: float = 0.0) -> bool:
-        """Whether so many seconds from now are still within what the comparison should take."""
+        """Whether the comparison's time limit is still ahead in ``seconds`` seconds."""
         return time.monotonic() + seconds <= self._began + self._plan.seconds
 
     def _go_on(self) -> None:
@@ -231,42 +242,42 @@ class Comparison(ABC, Generic[C]):
             raise StoppedError
 
     def _due(self) -> float | None:
-        """When there is something to do, whatever happens; None if there is nothing."""
+        """The time of the next scheduled work, or None if there is none."""
         return None
 
     def _prepare(self) -> None:
-        """Begin what may go on while contenders are built."""
+        """Start work that can run while contenders are built."""
 
     @property
     def _racing(self) -> list[ContenderState[C]]:
-        """Contenders that may still be timed."""
+        """The contenders that were built and have not failed."""
         return [entry for entry in self._entries if entry.result is None and entry.built]
 
     @abstractmethod
     def _time(self) -> None:
-        """Have ``_time_in_turn`` time all contenders where their times compare."""
+        """Call ``_time_in_turn`` in a place where all contenders' times are comparable."""
 
     @abstractmethod
     def _answer(
         self, entry: ContenderState[C], message: Message, *, timed: bool = False
     ) -> Message | None:
-        """The answer to a command about a contender; None for one that has failed for good.
+        """Send a command about a contender, and return the reply. None if the contender failed.
 
         Args:
-            entry: the contender.
-            message: the command.
-            timed: whether a clock runs meanwhile.
+            entry: The contender's state.
+            message: The command.
+            timed: Whether the command times the contender.
 
         Raises:
-            StoppedError: all is to stop.
+            StoppedError: The comparison was interrupted.
         """
 
     def _load(self, entry: ContenderState[C]) -> bool:
-        """Put a contender where it is timed; whether it is there."""
+        """Load a contender where it is timed, and return whether that worked."""
         return entry.result is None
 
     def _time_in_turn(self) -> None:
-        """Check all contenders that have not failed for good, then time them in turn."""
+        """Check all contenders that have not failed, then time them in turns."""
         context, racing = self._context, self._racing
         self._tell("built", len(self._entries), len(self._entries))
         for number, entry in enumerate(racing, 1):
@@ -284,7 +295,7 @@ class Comparison(ABC, Generic[C]):
         self._tell("timed", self._rounds, self._rounds)
 
     def _check(self, entry: ContenderState[C]) -> None:
-        """See that a contender's outputs are right, and how many runs make one repeat of it."""
+        """Check a contender's outputs, and set the number of runs in each of its repeats."""
         candidate = entry.candidate
         candidate.forget_turns()
         if not self._load(entry):

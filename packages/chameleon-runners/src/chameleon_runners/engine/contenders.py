@@ -1,4 +1,4 @@
-"""The contenders of a final comparison, whichever way they are run, and who has the next turn."""
+"""The contenders of a final comparison, and the order in which they are timed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from chameleon_runners.worker.protocol import Message
 
 _FEW_ROUNDS = 3
 _HOPELESS = 3.0
-"""Contenders this much slower than the fastest are timed in a few rounds only."""
+"""Contenders slower than the fastest by more than this factor are timed in few rounds."""
 
 C = TypeVar("C", bound=CandidateRun)
 
 
 @attrs.define(kw_only=True, eq=False)
 class ContenderState(Generic[C]):
-    """A contender and what became of it.
+    """The state of a contender during a comparison.
 
     Attributes:
-        contender: the contender.
-        candidate: its configuration on its way.
-        built: whether what is timed of it is there.
-        result: its measurement, once it has failed for good.
+        contender: The contender.
+        candidate: The state of its configuration.
+        built: Whether its kernel is built.
+        result: Its measurement if it has failed; None otherwise.
     """
 
     contender: Contender
@@ -37,11 +37,11 @@ class ContenderState(Generic[C]):
     result: Measurement | None = None
 
     def refuse(self, reply: Message, log: str = "") -> None:
-        """Take in a reply that says why it was not built.
+        """Record a reply that says why the contender was not built.
 
         Args:
-            reply: of the worker.
-            log: the end of what the worker printed.
+            reply: The worker's reply.
+            log: The end of the worker's output.
         """
         if reply["status"] == "failed":
             self.result = self.candidate.failed_reply(reply, log)
@@ -50,7 +50,7 @@ class ContenderState(Generic[C]):
 
     @property
     def measurement(self) -> Measurement:
-        """Its result in the comparison."""
+        """The contender's result in the comparison."""
         if self.result is not None:
             return self.result
         if self.candidate.turns:
@@ -68,16 +68,17 @@ def turns(
     another: Callable[[int], bool] = lambda _done: True,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[S]:
-    """The contenders whose turn it is, one after the other.
+    """The contenders in the order in which they are timed, round by round.
 
-    The order is new in every round, so that no contender always runs after the same neighbour.
-    Those that are much too slow have few turns: more repeats would add nothing.
+    Each round has a new random order, so that no contender always runs after the same other one.
+    Contenders that are much slower than the fastest get few turns.
 
     Args:
-        racing: the contenders that may still be timed; asked again each time.
-        rounds: turns of each at most.
-        another: whether there is to be one more round after so many; asked before each.
-        in_time: whether there is time left; without, those that are much too slow have one turn.
+        racing: Returns the contenders that have not failed; called again before each turn.
+        rounds: The largest number of rounds.
+        another: Called before each round with the number of rounds so far. It returns whether to
+            run another round.
+        in_time: Returns whether there is time left. Otherwise, much slower contenders get one turn.
     """
     generator = np.random.default_rng(0)
     for done in range(rounds):

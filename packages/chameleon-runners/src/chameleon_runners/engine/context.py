@@ -1,4 +1,4 @@
-"""The tools that build and time the kernels of one task, whoever does it."""
+"""The workers, options and limits with which a runner measures the kernels of one task."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _as_json = functools.cache(attrs.asdict)
 def checked_and_timed(
     reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
 ) -> Message:
-    """Fields of a command that has a kernel checked and timed.
+    """Fields of a command that makes a worker check and time a kernel.
 
     Args:
-        reference: its expected outputs.
-        policy: the clock policy.
-        best: the best cost so far in seconds; the kernel is checked and probed only if None.
-        cores: that the worker's main thread is bound to; if empty it is not.
+        reference: The task's reference outputs.
+        policy: The options of timing.
+        best: The lowest time so far in seconds. With None, the worker checks the kernel and only
+            finds the number of runs per repeat.
+        cores: The cores to bind the worker's main thread to; empty to bind it to none.
     """
     return {
         "cores": list(cores),
@@ -43,19 +44,19 @@ def checked_and_timed(
 
 @attrs.frozen(kw_only=True, eq=False)
 class MeasureContext:
-    """The workers, the clock and the expected outputs.
+    """The workers, options and limits with which a runner measures the kernels of one task.
 
     Attributes:
-        pool: the workers.
-        builders: those of them that build.
-        options: the runner's options.
-        policy: the clock policy.
-        reference: the task's expected outputs, computed by whoever needs them first.
-        deadlines: the task's time-outs.
-        threads: threads a kernel runs with.
-        retries: further tries of a candidate whose worker was killed from outside.
-        clock_cores: that the main thread of a worker is bound to while a kernel is timed there;
-            empty if that is another machine's business.
+        pool: All workers.
+        builders: The workers that build.
+        options: The runner's options.
+        policy: The options of timing.
+        reference: The task's reference outputs, which the first worker that needs them computes.
+        deadlines: The task's time limits.
+        threads: The number of threads that a kernel runs with.
+        retries: The number of further tries if another process killed a candidate's worker.
+        clock_cores: The cores to bind a worker's main thread to while it times a kernel. Empty if
+            kernels run on other machines.
     """
 
     pool: WorkerPool
@@ -71,12 +72,12 @@ class MeasureContext:
     def measure_command(
         self, candidate: CandidateRun, *, best: float | None, cores: Sequence[int] = ()
     ) -> Message:
-        """Have a kernel checked and timed that a worker holds; see ``checked_and_timed``."""
+        """The command that makes a worker check and time its kernel; see ``checked_and_timed``."""
         asked = checked_and_timed(self.reference, self.policy, best, cores)
         return {"command": "measure", "slot": candidate.slot, **asked}
 
     def turn_command(self, candidate: CandidateRun) -> Message:
-        """Have a kernel that was checked before make the repeats of one turn."""
+        """The command that makes a worker time a checked kernel for one turn."""
         return {
             "command": "repeat",
             "slot": candidate.slot,

@@ -1,4 +1,4 @@
-"""Deadlines derived from what was seen so far, so that hopeless candidates cost little."""
+"""Time limits that follow from the times so far, so that slow candidates cost little time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CHECK_FACTOR = 4.0
 
 
 class Deadlines:
-    """Time-outs of one task, in seconds, counted from the start of the work.
+    """The time limits of one task's builds and runs, in seconds.
 
     Args:
-        options: the runner's options, which bound them.
+        options: The runner's options, which bound all limits.
     """
 
     def __init__(self, options: TimingOptions) -> None:
@@ -25,25 +25,29 @@ class Deadlines:
         self._longest_run = 0.0
 
     def built(self, seconds: float) -> None:
-        """A build took so long and succeeded."""
+        """Record the duration of a successful build."""
         self._builds.append(seconds)
         # What counts is what builds take now; a run of thousands keeps a window.
         del self._builds[:-64]
 
     def ran(self, seconds: float) -> None:
-        """Checking and timing a kernel took so long and succeeded."""
+        """Record the duration of a successful check and timing."""
         self._longest_run = max(self._longest_run, seconds)
 
     @property
     def build(self) -> float:
-        """For a build: far above the usual, once it is known what is usual."""
+        """The limit of a build: far above the median of recent builds, once there are enough."""
         if len(self._builds) < _ENOUGH:
             return self._options.build_timeout
         usual = _BUILD_FACTOR * statistics.median(self._builds)
         return min(self._options.build_timeout, max(self._options.build_floor, usual))
 
     def run(self, best_seconds: float) -> float:
-        """For checking and timing a kernel, from the best cost so far."""
+        """The limit of checking and timing a kernel.
+
+        Args:
+            best_seconds: The task's lowest time so far, or infinity.
+        """
         if not math.isfinite(best_seconds):
             return self._options.run_timeout
         hopeless = self._options.run_factor * best_seconds + _CHECK_FACTOR * self._longest_run

@@ -1,4 +1,4 @@
-"""Makes the builder of a task and computes its outputs, before the first build."""
+"""The preparation of a task: a worker makes the stage's builder and computes the reference."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _REFERENCE_ATTEMPTS = 3
 
 @attrs.define(kw_only=True, eq=False)
 class Preparation(ABC):
-    """A stage's builder of one task, and what becomes of it if it fails.
+    """Makes a stage's builder for one task, and handles its failures.
 
     Attributes:
-        stage: a space provider or baseline, as data.
-        task: the task.
-        context: what it is prepared with.
-        variant: of a baseline.
+        stage: A space provider or a baseline, as data.
+        task: The task.
+        context: The workers, options and time limits to use.
+        variant: The variant of a baseline; empty for a space provider.
     """
 
     stage: StageRef
@@ -43,7 +43,7 @@ class Preparation(ABC):
 
     @property
     def open_command(self) -> Message:
-        """Have a worker make the builder."""
+        """The command that makes a worker create the stage's builder."""
         return {
             "command": "open",
             "factory": self.stage.factory,
@@ -55,16 +55,16 @@ class Preparation(ABC):
 
     @property
     def reference_command(self) -> Message:
-        """Have a worker compute the expected outputs."""
+        """The command that makes a worker compute the reference outputs."""
         return {"command": "reference", "path": str(self.context.reference.path)}
 
     @property
     def wants_reference(self) -> bool:
-        """Whether the expected outputs are to be computed with this builder."""
+        """Whether this builder should compute the reference outputs."""
         return not (self.context.reference.ready or self.context.reference.computing)
 
     def computed(self, event: WorkerEvent) -> None:
-        """Take in what ``reference_command`` gave."""
+        """Handle the result of ``reference_command``."""
         if event.ok and event.reply is not None:
             self.context.reference.tolerance = event.reply["tolerance"]
             self.context.reference.ready = True
@@ -73,28 +73,28 @@ class Preparation(ABC):
 
     @abstractmethod
     def _not_computed(self, event: WorkerEvent) -> None:
-        """The expected outputs are not to be had from this builder, or not yet."""
+        """Handle a failure to compute the reference outputs."""
 
     @abstractmethod
     def opened(self, event: WorkerEvent) -> None:
-        """Take in what ``open_command`` gave."""
+        """Handle the result of ``open_command``."""
 
     @abstractmethod
     def refused(self, reply: Message) -> None:
-        """The builder cannot build anything, wherever it is tried."""
+        """Handle a builder that cannot build any configuration."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class JobPreparation(Preparation):
-    """The builder of a job, without which there is nothing to measure."""
+    """Makes the builder of a job; if that fails, the job fails."""
 
     _failed_opens: int = attrs.field(default=0, init=False)
 
     def opened(self, event: WorkerEvent) -> None:
-        """Count workers that end; any other failure is that of the job.
+        """Count workers that end while they make the builder; other failures end the job.
 
         Raises:
-            ChameleonError: the builder cannot be made, or ends workers, again and again.
+            ChameleonError: The builder cannot be made, or ended several workers.
         """
         if event.end is None:
             if event.reply is not None and not event.ok:
@@ -110,11 +110,11 @@ class JobPreparation(Preparation):
             )
 
     def _not_computed(self, event: WorkerEvent) -> None:
-        """Count workers that end; any other failure is that of the job.
+        """Count workers that end while they compute the reference; other failures end the job.
 
         Raises:
-            ChameleonError: the builder does not know the expected outputs, takes too long, or ends
-                workers, again and again.
+            ChameleonError: The builder has no reference outputs, takes too long, or ended several
+                workers.
         """
         end, reply = event.end, event.reply
         if reply is not None and reply["status"] == "error":
@@ -138,10 +138,10 @@ class JobPreparation(Preparation):
             )
 
     def refused(self, reply: Message) -> None:
-        """Fail the job, whose other candidates would fail alike.
+        """End the job, since all other candidates would fail in the same way.
 
         Raises:
-            ChameleonError: always.
+            ChameleonError: Always.
         """
         if reply["status"] == "error":
             raise_stage_error(self.stage.factory, reply)

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine."""
+"""A pool of workers that are processes of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class WakePipe:
-    """A pipe whose reading end becomes ready when somebody wants the waiting thread to go on."""
+    """A pipe with which another thread or a signal handler wakes a thread that waits."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -34,19 +34,19 @@ class WakePipe:
         self.closed = False
 
     def fileno(self) -> int:
-        """The reading end, to wait at."""
+        """The reading end of the pipe, for ``select``."""
         return self._read
 
     def wake(self) -> None:
-        """Make the reading end ready; may be called from a signal handler."""
+        """Make the reading end ready. A signal handler may call this."""
         self._unless_closed(lambda: os.write(self._write, b"!"))
 
     def clear(self) -> None:
-        """Make the reading end wait again."""
+        """Empty the pipe, so that its reading end is no longer ready."""
         self._unless_closed(lambda: os.read(self._read, 1024))
 
     def close(self) -> None:
-        """Close both ends. Safe to call twice, and before ``wake``."""
+        """Close both ends. This may be called twice, and before ``wake``."""
         if not self.closed:
             self.closed = True
             os.close(self._read)
@@ -62,14 +62,14 @@ class WakePipe:
 _DESCRIPTORS = 8192
 _WATCH_SECONDS = 0.25
 _WATCHED = 8
-"""So many workers are looked at for their memory so often, in turn."""
+"""The number of workers whose memory is checked every ``_WATCH_SECONDS``, in turns."""
 
 
 class ProcessPool(WorkerPool):
-    """Waits for all worker processes at once, in one thread.
+    """A pool of worker processes; one thread waits for all of them.
 
     Args:
-        starter: starts them.
+        starter: Starts the processes.
     """
 
     def __init__(self, starter: Starter) -> None:
@@ -87,7 +87,7 @@ class ProcessPool(WorkerPool):
 
     @property
     def workers(self) -> list[WorkerProcess]:
-        """The workers that live, as far as is known."""
+        """The workers that are alive, as far as the pool knows."""
         return [worker for worker, _ in self._workers.values()]
 
     def now(self) -> float:
@@ -150,7 +150,7 @@ class ProcessPool(WorkerPool):
             self._watch()
 
     def _watch(self) -> None:
-        """Look after a few workers that nothing was heard of: they may outgrow their memory."""
+        """Check a few silent workers, which may exceed their memory limit."""
         for _ in range(min(_WATCHED, len(self._rotation))):
             worker = self._rotation.popleft()
             if worker.alive:
@@ -160,7 +160,7 @@ class ProcessPool(WorkerPool):
                     self._look_at(worker)
 
     def pid_of(self, worker: Worker) -> int | None:
-        """The process id of a worker; None if it has ended."""
+        """The process id of a worker; None if the worker has ended."""
         return self._workers[worker][0].pid if worker in self._workers else None
 
     def lives(self, worker: Worker) -> bool:
@@ -168,10 +168,10 @@ class ProcessPool(WorkerPool):
         return worker.alive
 
     def quiet(self, besides: Worker | None = None) -> None:
-        """Stop every idle worker but one, each until it has work.
+        """Pause all idle workers except ``besides``, each until its next command.
 
-        Their pools of threads spin for a good while after their last task, on the very cores that
-        time the next kernel, in another worker.
+        After their last task, threads of these workers would keep spinning on cores where another
+        worker times a kernel.
         """
         for worker in self.workers:
             if worker is not besides:
@@ -221,7 +221,7 @@ class ProcessPool(WorkerPool):
 
 
 def _allow_descriptors() -> None:
-    """Let this process open as many files as it may: each worker takes three."""
+    """Raise this process's limit of open files, since each worker needs three."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Reference outputs, computed once per task by a worker and shared through a file."""
+"""Reference outputs, which a worker computes once per task and shares through a file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from chameleon_core.task import Task
 
 
 def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
-    """Identity of a builder: the stage, its options, the task, and a baseline's variant."""
+    """The identity of a stage's builder: the stage, its options, the task, and the variant."""
     return json.dumps([stage.factory, stage.options, task.key, variant], sort_keys=True)
 
 
 @attrs.define(kw_only=True)
 class Reference:
-    """The file with the expected outputs of a task.
+    """The file with the reference outputs of a task.
 
     Attributes:
-        path: the file that a worker writes.
-        tolerance: largest accepted relative error, once known.
-        ready: whether the file is complete.
-        computing: whether a worker computes them.
-        attempts: how often computing it ended the worker.
+        path: The file.
+        tolerance: The largest allowed relative error; 0 until the file is complete.
+        ready: Whether the file is complete.
+        computing: Whether a worker is computing the outputs.
+        attempts: The number of workers that ended while they computed the outputs.
     """
 
     path: Path
@@ -36,10 +36,10 @@ class Reference:
 
 
 class References:
-    """The reference of every stage and task, in a runner's temporary folder.
+    """The references of all tasks of a runner, in its temporary folder.
 
     Args:
-        folder: the folder.
+        folder: The temporary folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,12 +47,12 @@ class References:
         self._known: dict[str, Reference] = {}
 
     def known(self, keys: Iterable[str]) -> Reference | None:
-        """The first complete reference under some keys, or None."""
+        """The first complete reference among those of some keys, or None."""
         references = (self._known.get(key) for key in keys)
         return next((reference for reference in references if reference and reference.ready), None)
 
     def of(self, key: str) -> Reference:
-        """The reference under a key, known or yet to be computed."""
+        """The reference of a key; a new one if the key has none."""
         if key not in self._known:
             path = self._folder / f"reference-{len(self._known)}.npz"
             self._known[key] = Reference(path=path)

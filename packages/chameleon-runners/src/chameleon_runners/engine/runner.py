@@ -1,4 +1,4 @@
-"""The base of runners that build and time: workers, a folder, and how they end."""
+"""The base class of runners that build in worker processes."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ Pool = TypeVar("Pool", bound=WorkerPool)
 
 
 class Interruptible(Protocol):
-    """Work that may be told to end early."""
+    """Work that can be interrupted, such as a comparison."""
 
     def interrupt(self) -> None:
-        """Finish what is in flight and begin nothing after it."""
+        """Finish the running measurements, and start no new ones."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Resources(Generic[Pool]):
-    """All that a runner has once it was started.
+    """The objects of a started runner.
 
     Attributes:
-        pool: the workers.
-        builders: those of them that build.
-        references: the expected outputs of every task.
-        folder: the runner's temporary folder.
+        pool: All workers.
+        builders: The workers that build.
+        references: The reference outputs of all tasks.
+        folder: The runner's temporary folder.
     """
 
     pool: Pool
@@ -65,15 +65,15 @@ class Resources(Generic[Pool]):
 
 
 class MeasuringRunner(Runner, Generic[Options, Pool]):
-    """Builds in worker processes. A subclass says where kernels are timed.
+    """Builds candidates in worker processes; subclasses define where kernels are timed.
 
-    Workers are kept: the next batch of a task finds them warm. Entering the context starts
-    them; closing, or the end of this process for whatever reason, ends them.
+    Workers stay alive between batches. Entering the context starts the workers. Closing the runner,
+    or the end of this process for any reason, ends them.
 
     Args:
-        options: the runner's options.
-        kind: the runner's name in records and messages.
-        threads: threads a kernel runs with.
+        options: The runner's options.
+        kind: The runner's name in records and messages.
+        threads: The number of threads that a kernel runs with.
     """
 
     versioned: ClassVar[tuple[str, ...]] = (
@@ -82,7 +82,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         "chameleon-tuner-runners",
         "chameleon-tuner-tvm",
     )
-    """Distributions whose versions are recorded."""
+    """Distributions whose versions are recorded with measurements."""
 
     def __init__(self, options: Options, *, kind: str, threads: int) -> None:
         self._options = options
@@ -110,7 +110,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         return self
 
     def _start(self) -> Resources[Pool]:
-        """The workers and the temporary folder; made when first needed."""
+        """The workers and the temporary folder, which the first call creates."""
         if self._closed:
             raise TargetError(
                 f"the {self._kind} runner is closed", hint="make a new one for further measurements"
@@ -143,22 +143,26 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @abstractmethod
     def _make_pool(self) -> Pool:
-        """The pool that builders, and whoever times kernels, belong to."""
+        """A new pool for builders and for workers that time kernels."""
 
     @property
     def _recycle_after(self) -> int | None:
-        """Builds after which a builder is replaced; None if it may still hold kernels."""
+        """The number of builds after which a builder is replaced.
+
+        None if builders may still hold kernels then.
+        """
         return None
 
     def _started(self, resources: Resources[Pool]) -> None:
-        """Hear of the workers, and start what else there is."""
+        """Start what else the runner needs, such as devices."""
 
     def _process_pool(self, *, threads: int, blas_threads: int) -> ProcessPool:
         """A pool of processes of this machine.
 
         Args:
-            threads: threads a kernel runs with in them.
-            blas_threads: threads of OpenBLAS; more than one only if no references are computed.
+            threads: The number of threads that a kernel runs with in these processes.
+            blas_threads: The number of OpenBLAS threads. It may be above 1 only if these processes
+                compute no references.
         """
         memory = self._options.memory_mib
         limit = environment.memory_limit(self._size) if memory is None else memory * _MIB
@@ -212,7 +216,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         contenders: Sequence[Contender],
         reference: Reference,
     ) -> contextlib.AbstractContextManager[Comparison[Any]]:
-        """The comparison of contenders, and the workers that only it needs."""
+        """A context with the comparison of contenders and the workers that only it needs."""
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -228,10 +232,10 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @abstractmethod
     def _hardware(self) -> dict[str, Any]:
-        """The hardware that kernels are timed on, for the record."""
+        """A description of the hardware that kernels are timed on, for the records."""
 
     def _activate(self, active: Interruptible) -> None:
-        """Have what begins now told of an interrupt, such as one that came while it was made."""
+        """Make interrupts reach this work, also an interrupt that came before."""
         self._active = active
         if self._interrupted:
             active.interrupt()
@@ -254,15 +258,15 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @abstractmethod
     def _leave(self, *, polite: bool) -> None:
-        """Let go of what else there is.
+        """Release what else the runner holds, such as devices.
 
         Args:
-            polite: whether nothing is under way, so that there is time for a word.
+            polite: Whether nothing is running, so that there is time to say goodbye to devices.
         """
 
 
 def _clean_up(pool: WorkerPool, folder: Path) -> None:
-    """End the workers, then remove the folder they read."""
+    """End the workers, then remove the folder that they use."""
     with contextlib.suppress(OSError):
         pool.close()
     shutil.rmtree(folder, ignore_errors=True)

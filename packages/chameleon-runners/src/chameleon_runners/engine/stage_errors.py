@@ -1,4 +1,4 @@
-"""Errors of a stage in a worker, raised again beside the user."""
+"""Errors of a stage in a worker process, raised again in the main process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from chameleon_runners.worker.protocol import Message
 
 
 def raise_stage_error(factory: str, reply: Message) -> None:
-    """Raise what a worker's ``error`` reply stands for.
+    """Raise the error that a worker's reply with status ``error`` describes.
 
     Args:
-        factory: the stage that failed.
-        reply: the reply; ``type`` names an error of ``chameleon_core.errors``, or nothing.
+        factory: The stage that failed, as ``"module:Class"``.
+        reply: The reply. Its ``type`` is empty or names an error of ``chameleon_core.errors``.
 
     Raises:
-        ChameleonError: always; a ``PluginError`` for an exception that is none of ours.
+        ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
     """
     kind = getattr(errors, reply["type"], None) if reply["type"] else None
     if isinstance(kind, type) and issubclass(kind, errors.ChameleonError):

@@ -1,4 +1,4 @@
-"""Starts worker processes, each with its environment and its first command."""
+"""Starts worker processes with their environment and first command."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _START_ATTEMPTS = 4
 
 @attrs.define(kw_only=True, eq=False)
 class Starter:
-    """Starts the workers of one runner and counts the starts that fail.
+    """Starts the workers of one runner, and counts failed starts.
 
     Attributes:
-        threads: threads a kernel runs with.
-        blas_threads: threads of OpenBLAS; more than one only if no references are computed.
-        cores: usable cores.
-        memory_bytes: memory limit of each worker.
-        start_timeout: longest start in seconds.
+        threads: The number of threads that a kernel runs with.
+        blas_threads: The number of OpenBLAS threads. It may be above 1 only if the workers compute
+            no references.
+        cores: The usable cores.
+        memory_bytes: The memory limit of each worker in bytes.
+        start_timeout: The longest start of a worker in seconds.
     """
 
     threads: int
@@ -39,10 +40,10 @@ class Starter:
     _failed: int = attrs.field(default=0, init=False)
 
     def start(self, *, preload: str | None) -> WorkerProcess:
-        """Start a worker; its answer to ``init`` says when it is ready.
+        """Start a worker; its reply to the command ``init`` says when it is ready.
 
         Args:
-            preload: ``"module:Class"`` of the stage that it is going to be asked for.
+            preload: ``"module:Class"`` of the stage that the worker should import early, or None.
         """
         environment = worker_environment(
             threads=self.threads, blas_threads=self.blas_threads, cores=self.cores
@@ -58,15 +59,15 @@ class Starter:
         return worker
 
     def started(self, worker: WorkerProcess, reply: Message | None, *, closed: bool) -> None:
-        """Take in a worker's answer to its first command; one that is not ready is ended.
+        """Handle a worker's reply to its first command, and end a worker that is not ready.
 
         Args:
-            worker: the worker.
-            reply: its answer; None if it ended.
-            closed: whether it was told to end, with all others.
+            worker: The worker.
+            reply: The worker's reply; None if it ended.
+            closed: Whether the pool was closed meanwhile.
 
         Raises:
-            TargetError: workers end before they are ready, again and again.
+            TargetError: Several workers in a row ended before they were ready.
         """
         if reply is not None and reply["status"] == "ok":
             self._failed = 0

@@ -1,4 +1,4 @@
-"""A worker process seen from the runner: started, given work, watched, ended."""
+"""A worker process as the runner controls it: start, commands, limits and end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from chameleon_runners.worker.protocol import Decoder, Message, ProtocolError, s
 
 _MODULE = "chameleon_runners.worker"
 _DYING_SECONDS = 1.0
-"""A worker that has closed its side of the connection is about to end: how it does so counts."""
+"""Seconds to wait for the exit status of a worker that closed its connection."""
 
 
 class WorkerProcess(Worker):
-    """One worker process. Works on one command at a time.
+    """One worker process, which handles one command at a time.
 
     Args:
-        environment: its environment variables.
-        memory_bytes: resident memory above which it is killed.
+        environment: The environment variables of the process.
+        memory_bytes: The resident memory in bytes above which the process is killed.
     """
 
     def __init__(self, *, environment: dict[str, str], memory_bytes: int) -> None:
@@ -53,13 +53,18 @@ class WorkerProcess(Worker):
 
     @property
     def pid(self) -> int:
-        """The worker's process id."""
+        """The process id of the worker."""
         return self._child.pid
 
     def submit(self, tag: Any, message: Message, timeout: float) -> None:
-        """Give an idle worker something to do; its time starts now.
+        """Send a command to an idle worker, and start its time limit.
 
-        A worker found dead is noticed when it is polled, like one that dies a moment later.
+        If the worker is dead, ``poll`` finds out.
+
+        Args:
+            tag: Identifies the work to the caller.
+            message: The command.
+            timeout: The time limit in seconds.
         """
         self.resume()
         if self.garbage:
@@ -72,7 +77,10 @@ class WorkerProcess(Worker):
             send(self._commands, message)
 
     def pause(self) -> None:
-        """Stop the process and its group until it is given work; one that works goes on."""
+        """Stop an idle worker and its child processes until its next command.
+
+        A busy worker is not stopped.
+        """
         if self.idle and not self.paused:
             self.paused = True
             self._child.signal(signal.SIGSTOP)
@@ -84,9 +92,9 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """The reply to the work in hand if it came; ends the worker if it has to.
+        """The reply to the current command, or None. Kills the worker if it exceeds a limit.
 
-        After a call, either ``end`` is set, or a message was returned, or the work goes on.
+        After the call, either ``end`` is set, or a message was returned, or the work continues.
         """
         with self._ending:
             if not self.alive:
@@ -121,19 +129,19 @@ class WorkerProcess(Worker):
 
     @property
     def log(self) -> str:
-        """The end of what it printed since its last command."""
+        """The end of the worker's output since its last command."""
         return self._child.log
 
     @property
     def memory(self) -> int:
-        """Resident memory of the worker in bytes; 0 when it is gone."""
+        """Resident memory of the worker in bytes; 0 if the worker has ended."""
         try:
             return int(psutil.Process(self.pid).memory_info().rss)
         except psutil.Error:
             return 0
 
     def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
-        """End the worker and all it started, and take back everything it held."""
+        """Kill the worker and all processes that it started, and close its pipes."""
         # The thread that measures may notice the end that the thread that closes brings about.
         with self._ending:
             if self.end is None:

@@ -1,7 +1,7 @@
-"""Workers of the engine, each of which does one thing at a time, and a pool of them.
+"""Workers of the engine, each of which handles one command at a time, and pools of workers.
 
-A worker is a process, an actor, or simulated: the engine cannot tell which. Nothing here is
-done once per worker and event, so that hundreds of workers cost what one costs.
+A worker is a process, an actor of Ray, or simulated; the engine treats all alike. The cost of an
+event must not grow with the number of workers, so that a pool can have hundreds of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class StoppedError(Exception):
-    """The work was interrupted, or all workers were ended for good: nothing more is begun."""
+    """The work was interrupted, or the pool was closed, so no new work may start."""
 
 
 class EndReason(StrEnum):
@@ -39,10 +39,10 @@ class WorkerEnd:
     """How a worker ended.
 
     Attributes:
-        reason: what ended it.
-        status: exit status as ``subprocess`` gives it: negative for a signal.
-        log: the end of what it printed during its last work.
-        seconds: how long that work had taken.
+        reason: The cause of the end.
+        status: The exit status as ``subprocess`` gives it: negative for a signal.
+        log: The end of the worker's output during its last work.
+        seconds: The seconds that this work had taken.
     """
 
     reason: EndReason
@@ -52,13 +52,13 @@ class WorkerEnd:
 
     @property
     def from_outside(self) -> bool:
-        """Whether somebody else ended it, rather than the runner or its own doing."""
+        """Whether another process killed the worker: neither the runner nor the worker itself."""
         killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
         return self.reason is EndReason.DIED and killed
 
     @property
     def words(self) -> str:
-        """How it ended, for a message."""
+        """How the worker ended, as a part of a message."""
         if self.reason is EndReason.DEADLINE:
             return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
         if self.reason is EndReason.MEMORY:
@@ -69,18 +69,18 @@ class WorkerEnd:
         return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
 
     def explain(self) -> str:
-        """``words`` followed by what was printed."""
+        """A message about the end, with the worker's last output."""
         return f"the worker {self.words}" + (f"; it printed: {self.log[-800:]}" if self.log else "")
 
 
 @attrs.frozen(kw_only=True)
 class Work:
-    """Something a worker is doing.
+    """The current work of a worker.
 
     Attributes:
-        tag: what the runner makes of the answer.
-        started: ``time.monotonic()`` when it began.
-        deadline: ``time.monotonic()`` when it is cut.
+        tag: The pool's own data about the work, such as the listener for the answer.
+        started: The ``time.monotonic()`` of the start.
+        deadline: The ``time.monotonic()`` at which the work is stopped.
     """
 
     tag: Any
@@ -90,15 +90,15 @@ class Work:
 
 @attrs.define(kw_only=True, eq=False)
 class Worker:
-    """Something that works on one command at a time; what its pool writes down of it.
+    """A worker, which handles one command at a time, and the pool's notes about it.
 
     Attributes:
-        work: what it is doing, or None.
-        end: how it ended, or None.
-        opened: identity of the builder it has, or None.
-        built: how many builds it was given.
-        garbage: slots of kernels that it lets go of with its next command.
-        printed: the end of what it printed during its last work, as far as that was told.
+        work: The current work, or None.
+        end: How the worker ended, or None.
+        opened: The identity of the stage's builder that it has made, or None.
+        built: The number of builds that it got.
+        garbage: The slots of kernels to free with its next command.
+        printed: The end of its output during its last work, if known.
     """
 
     work: Work | None = None
@@ -110,34 +110,34 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether the worker has not ended, as far as the pool knows."""
         return self.end is None
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for a command."""
+        """Whether the worker waits for a command."""
         return self.alive and self.work is None
 
     @property
     def log(self) -> str:
-        """The end of what it printed during its last work."""
+        """The end of the worker's output during its last work."""
         return self.printed
 
     def mark_ended(self) -> None:
-        """Count as ended from now on, whatever it was doing."""
+        """Mark the worker as ended, also if it is busy."""
         self.work = None
         self.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class WorkerEvent:
-    """A worker answered, or ended.
+    """The answer of a worker, or its end.
 
     Attributes:
-        worker: which one.
-        reply: its answer, or None.
-        end: how it ended, or None.
-        seconds: what the work took, in seconds of the pool's clock.
+        worker: The worker.
+        reply: The worker's answer, or None.
+        end: How the worker ended, or None.
+        seconds: The duration of the work in seconds of the pool's clock.
     """
 
     worker: Worker
@@ -147,12 +147,12 @@ class WorkerEvent:
 
     @property
     def ok(self) -> bool:
-        """Whether the worker did what it was told."""
+        """Whether the worker's command succeeded."""
         return self.reply is not None and self.reply["status"] == "ok"
 
     @property
     def reason(self) -> str:
-        """Why it did not, in words."""
+        """Why the worker's command failed, as a message."""
         if self.reply is not None:
             return str(self.reply["message"])
         return self.end.explain() if self.end is not None else "it did not answer"
@@ -162,10 +162,10 @@ Listener = Callable[[WorkerEvent], None]
 
 
 class WorkerPool(ABC):
-    """Starts workers, gives them work, and tells listeners what became of it.
+    """Starts workers, sends them commands, and passes the answers to listeners.
 
     Attributes:
-        closed: whether all workers were ended for good.
+        closed: Whether the pool was closed, which ends all workers.
     """
 
     def __init__(self) -> None:
@@ -175,24 +175,24 @@ class WorkerPool(ABC):
         self.closed = False
 
     def _require_open(self) -> None:
-        """See that workers may be started.
+        """Check that the pool is open.
 
         Raises:
-            StoppedError: all workers were ended for good.
+            StoppedError: The pool was closed.
         """
         if self.closed:
             raise StoppedError
 
     def _expect(self, worker: Worker, work: Work) -> None:
-        """Have ``_overdue`` name a worker if it is still at its work at the deadline."""
+        """Make ``_overdue`` yield a worker if its work is not done at its deadline."""
         heapq.heappush(self._due, (work.deadline, next(self._numbers), worker, work))
 
     def _seconds_to_wait(self, longest: float, until: float | None) -> float:
-        """How long a pool may wait: not beyond the next deadline, nor until the clock's ``until``.
+        """Seconds until the next deadline, until ``until`` or ``longest``, whichever is first.
 
         Args:
-            longest: most seconds.
-            until: what the caller asks for; None for whatever time it takes.
+            longest: The largest result in seconds.
+            until: A time on the pool's clock, or None.
         """
         # Work that was answered in time leaves its deadline behind.
         while self._due and self._due[0][2].work is not self._due[0][3]:
@@ -202,7 +202,7 @@ class WorkerPool(ABC):
         return max(0.0, min([longest, *(limit - self.now() for limit in limits)]))
 
     def _overdue(self) -> Iterator[tuple[Worker, Work]]:
-        """The workers whose work has a deadline that is over, each once."""
+        """The workers whose work is past its deadline, each once."""
         while self._due and self._due[0][0] < self.now():
             _, _, worker, work = heapq.heappop(self._due)
             if worker.work is work:
@@ -210,50 +210,52 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """Seconds on the clock that deadlines and pauses are counted on."""
+        """The time in seconds on the pool's clock, which deadlines and pauses use."""
 
     @abstractmethod
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         """Start a worker.
 
         Args:
-            heard: told when it is ready for its first command, and when it ends while it is idle.
-            preload: ``"module:Class"`` of the stage that it is going to be asked for.
+            heard: Called when the worker is ready for its first command, and when it ends while it
+                is idle.
+            preload: ``"module:Class"`` of the stage that the worker should import early, or None.
 
         Raises:
-            StoppedError: all workers were ended for good.
+            StoppedError: The pool was closed.
         """
 
     @abstractmethod
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
-        """Give an idle worker a command; its time starts now.
+        """Send a command to an idle worker, and start its time limit.
 
         Args:
-            worker: the worker.
-            then: called with the answer, or with the worker's end.
-            message: the command.
-            timeout: longest time in seconds.
+            worker: The worker.
+            then: Called with the worker's answer, or with its end.
+            message: The command.
+            timeout: The time limit in seconds.
         """
 
     @abstractmethod
     def end_worker(self, worker: Worker) -> None:
-        """End a worker, whatever it does; nobody is told."""
+        """End a worker, even if it is busy; no listener is called."""
 
     def lives(self, worker: Worker) -> bool:
-        """Look whether an idle worker is still there; its listener is told if it is not."""
+        """Check whether an idle worker is still alive; if not, its listener is called later."""
         return worker.alive
 
     @abstractmethod
     def wait(self, until: float | None) -> None:
-        """Collect what happens next, and return at the latest when the clock shows ``until``."""
+        """Collect the next events, and return at the latest when the clock shows ``until``."""
 
     def run_once(self, until: float | None) -> None:
-        """Wait until something happens and tell the listeners.
+        """Wait for events, and call their listeners.
 
-        The caller gets an exception of a listener; other listeners are told next time.
+        If a listener raises an exception, the caller gets it. The remaining listeners are called by
+        the next ``run_once``.
 
         Raises:
-            StoppedError: all workers were ended for good, and nobody is told what became of them.
+            StoppedError: The pool was closed; no more listeners are called.
         """
         if not (self._waiting or self.closed):
             self.wait(until)
@@ -265,13 +267,14 @@ class WorkerPool(ABC):
     def ask(
         self, worker: Worker, message: Message, timeout: float, turn: Callable[[], None]
     ) -> WorkerEvent:
-        """Give an idle worker a command and wait for its answer, or its end.
+        """Send a command to an idle worker, and wait for its answer or its end.
 
         Args:
-            worker: the worker.
-            message: the command.
-            timeout: longest time in seconds.
-            turn: has ``run_once`` called; what it raises goes to the caller.
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
+            turn: Called until the answer comes; it must call ``run_once``. The caller gets its
+                exceptions.
         """
         events: list[WorkerEvent] = []
         self.submit(worker, events.append, message, timeout)
@@ -280,17 +283,17 @@ class WorkerPool(ABC):
         return events[0]
 
     def enqueue(self, listener: Listener, event: WorkerEvent) -> None:
-        """Have a listener told in this turn."""
+        """Add an event, so that ``run_once`` calls its listener."""
         self._waiting.append((listener, event))
 
     def forget_events(self, worker: Worker) -> None:
-        """Tell nobody what happened to a worker and was not passed on yet."""
+        """Remove the events of a worker whose listeners were not called yet."""
         self._waiting = deque(item for item in self._waiting if item[1].worker is not worker)
 
     @abstractmethod
     def wake(self) -> None:
-        """Make ``run_once`` return soon; may be called from a signal handler."""
+        """Make ``run_once`` return soon. A signal handler may call this."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers. Safe to call twice, and while another call waits."""
+        """End all workers. This may be called twice, and while another call waits."""

@@ -1,7 +1,7 @@
-"""Measuring on many devices at once, whatever the devices are.
+"""Measuring on many devices at the same time: GPUs, remote boards or nodes of a cluster.
 
-Builders export artifacts, device workers load and time them, one thread keeps all of them
-busy and tells a bad candidate from a bad device.
+Builders export kernels to folders (artifacts), and device workers load and time them. One thread
+gives work to all workers, and decides whether a candidate or its device caused a failure.
 """
 
 from chameleon_runners.fleet.options import FleetOptions

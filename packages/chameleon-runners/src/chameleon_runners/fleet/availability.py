@@ -1,4 +1,4 @@
-"""Which devices of a fleet there are, which of them work, are free, or are due to be tried."""
+"""Keeps track of which devices of a fleet are free, busy, lost or due for another attempt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 
 
 class Availability:
-    """Keeps the devices in order, so that no question needs a look at all of them.
+    """The devices of a fleet by status, so that no query has to visit all of them.
 
     Attributes:
-        known: every device by its name.
-        changed: set when a device came or went, so that decisions may be different now.
-        reached: whether a device was reached for the present target.
+        known: Every device by its name.
+        changed: Whether a device came or went since the caller last reset this flag.
+        reached: Whether any device was connected for the current target.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,20 @@ class Availability:
 
     @property
     def hopeful(self) -> int:
-        """How many devices work, or may do so in a moment."""
+        """The number of devices that work, or are starting or connecting and have not failed."""
         return len(self._hopeful)
 
     def elsewhere(self, names: Collection[str]) -> bool:
-        """Whether there is a hopeful device besides the named ones."""
+        """Whether there is a hopeful device whose name is not in ``names``."""
         asked = {self.known[name] for name in names if name in self.known}
         return len(self._hopeful) > len(asked & self._hopeful)
 
     def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
-        """A free device, which is busy from now on; None if there is none."""
+        """Take a free device and mark it as busy. None if no device is free.
+
+        Args:
+            avoid: Names of devices not to take.
+        """
         skipped: list[DeviceState] = []
         free = None
         while self._free and free is None:
@@ -56,7 +60,7 @@ class Availability:
         return free
 
     def move(self, device: DeviceState, state: DeviceStatus) -> None:
-        """A device is at something else now."""
+        """Set the status of a device."""
         device.status = state
         if device.hopeful:
             self._hopeful.add(device)
@@ -64,29 +68,35 @@ class Availability:
             self._hopeful.discard(device)
 
     def release(self, device: DeviceState) -> None:
-        """A device is free."""
+        """Mark a device as free."""
         self.move(device, DeviceStatus.READY)
         self._free.append(device)
 
     def leave(self, device: DeviceState, state: DeviceStatus, reason: str) -> None:
-        """A device cannot be used."""
+        """Mark a device as unusable.
+
+        Args:
+            device: The device.
+            state: Its new status, AWAY or EXCLUDED.
+            reason: Why it is unusable, for messages.
+        """
         device.reason = reason
         device.answer(back=False)
         self.move(device, state)
         self.changed = True
 
     def remove(self, device: DeviceState) -> None:
-        """A device is no longer there."""
+        """Remove a device that no longer exists."""
         self._hopeful.discard(device)
         self.known.pop(device.name, None)
         self.changed = True
 
     def remind(self, device: DeviceState, when: float) -> None:
-        """Have a device that is away named again by ``due``."""
+        """Make ``due`` yield a device again at the time ``when``, if it is still away."""
         heapq.heappush(self._timers, (when, next(self._numbers), device))
 
     def due(self, now: float) -> Iterator[DeviceState]:
-        """The devices that are away and to be tried again."""
+        """The devices that are away and should be tried again now."""
         while self._timers and self._timers[0][0] <= now:
             _, _, device = heapq.heappop(self._timers)
             if device.status is DeviceStatus.AWAY and self.known.get(device.name) is device:
@@ -94,5 +104,5 @@ class Availability:
 
     @property
     def next_due(self) -> float:
-        """When the next device is due; infinity if none is."""
+        """The time at which the next device is due; infinity if there is none."""
         return self._timers[0][0] if self._timers else float("inf")

@@ -1,4 +1,4 @@
-"""One configuration on its way through a fleet."""
+"""The state of one configuration while a fleet builds and measures it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from chameleon_runners.worker.protocol import Message
 
 @attrs.define(kw_only=True, eq=False)
 class FleetCandidateRun(CandidateRun):
-    """A candidate, what was built of it, and what devices made of that.
+    """The state of one configuration while a fleet builds and measures it.
 
     Attributes:
-        artifact: the folder that a builder exports it to.
-        tries: how often it may still be tried on a device.
-        reports: of its failures on devices.
-        passed: its measurement, if it succeeded.
-        passed_on: the device on which it did.
-        passed_after: how many reports there were before.
+        artifact: The folder that a builder exports the kernel to.
+        tries: The number of further tries on devices.
+        reports: The failures on devices so far.
+        passed: The measurement, if a device measured it successfully.
+        passed_on: The name of that device.
+        passed_after: The number of reports before that success.
     """
 
     artifact: Path
@@ -46,19 +46,19 @@ class FleetCandidateRun(CandidateRun):
 
     @property
     def asked(self) -> set[str]:
-        """Names of the devices that know it."""
+        """The names of the devices that have tried the candidate."""
         return {*(report.device for report in self.reports), self.passed_on}
 
     def fail(
         self, device: str, event: WorkerEvent, *, reliability: Reliability, identity: str
     ) -> FailureReport:
-        """Take in that it failed on a device.
+        """Record a failure on a device, and return the report.
 
         Args:
-            device: the device's name.
-            event: how it failed.
-            reliability: the device's history.
-            identity: which device that name stands for now.
+            device: The device's name.
+            event: The event that reports the failure.
+            reliability: The device's history of failures.
+            identity: The actual device behind the name, if several devices share one name.
         """
         end, reply = event.end, event.reply
         self.run_seconds = event.seconds
@@ -82,10 +82,10 @@ class FleetCandidateRun(CandidateRun):
         return report
 
     def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
-        """Decide what becomes of it.
+        """Decide whether the candidate failed, or what to do next.
 
         Args:
-            elsewhere: whether there is a device that does not know it.
+            elsewhere: Whether another device could try the candidate.
         """
         if self.passed is None:
             return judge(self.reports, tries=self.tries, elsewhere=elsewhere)
@@ -97,10 +97,14 @@ class FleetCandidateRun(CandidateRun):
         return last.failure if outvoted else self.passed
 
     def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
-        """Take in that it was right and timed on a device.
+        """Record a success on a device, and return the measurement or what to do next.
 
-        A candidate that was wrong elsewhere goes to a third device if there is one. It may be right
-        by luck, as programs with races are.
+        A third device tries the candidate, if possible, if the outputs were wrong on another
+        device. A program with a race may be right by luck.
+
+        Args:
+            device: The device's name.
+            elsewhere: Whether another device could try the candidate.
         """
         if self.passed is None:
             self.passed, self.passed_on = self.succeeded(), device
@@ -111,27 +115,27 @@ class FleetCandidateRun(CandidateRun):
 
     @property
     def _wrong(self) -> list[FailureReport]:
-        """Reports of devices on which its outputs were wrong."""
+        """The reports of devices on which the candidate's outputs were wrong."""
         return [o for o in self.reports if o.kind is FailureKind.WRONG_OUTPUT]
 
     @property
     def build_command(self) -> Message:
-        """Have a worker export it for devices."""
+        """The command that makes a worker export the kernel for devices."""
         return {"command": "export", "config": self.config, "artifact": str(self.artifact)}
 
     def run_command(
         self, reference: Reference, policy: TimingPolicy, best_seconds: float
     ) -> Message:
-        """The command to a device's worker that has it run.
+        """The command that makes a device's worker check and time the kernel.
 
         Args:
-            reference: its expected outputs.
-            policy: the clock policy.
-            best_seconds: the best cost so far.
+            reference: The task's reference outputs.
+            policy: The options of timing.
+            best_seconds: The task's lowest time so far, or infinity.
         """
         asked = checked_and_timed(reference, policy, best_seconds)
         return {"command": "run", "artifact": str(self.artifact), **asked}
 
     def discard(self) -> None:
-        """Remove what was built."""
+        """Remove the folder with the exported kernel."""
         shutil.rmtree(self.artifact, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""How a device is reached: a worker is started, it connects, and the device tests itself."""
+"""Connects devices: a worker starts, connects to its device, and the device is tested."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from chameleon_runners.worker.protocol import Message
 _log = structlog.get_logger()
 
 LONGEST_PAUSE = 60.0
-"""Seconds between two attempts to reach a device, at most."""
+"""The longest pause between two attempts to connect a device, in seconds."""
 
 
 @attrs.define(eq=False)
 class Connector:
-    """Reaches devices, and tries again those that cannot be reached.
+    """Connects and tests devices, and retries those that fail after a pause.
 
     Attributes:
-        pool: starts the workers that have the devices.
-        options: the runner's options.
-        availability: where it is told what becomes of a device.
-        arrived: called with each device that works.
-        target: what devices are connected for; None while that is not known.
+        pool: Starts the workers that control the devices.
+        options: The runner's options.
+        availability: The status of all devices.
+        arrived: Called with each device that works.
+        target: The target that devices are connected for; None until it is known.
     """
 
     _pool: WorkerPool
@@ -39,7 +39,7 @@ class Connector:
     target: str | None = attrs.field(default=None, init=False)
 
     def reach(self, device: DeviceState) -> None:
-        """Begin to reach a device, with the worker it has, or a fresh one."""
+        """Start to connect a device, with its worker if that is alive, or with a new one."""
         device.fresh = device.worker is None or not device.worker.alive
         if not device.fresh:
             self.connect(device)
@@ -50,13 +50,13 @@ class Connector:
         )
 
     def drop_worker(self, device: DeviceState) -> None:
-        """End the worker that has a device."""
+        """End the worker of a device."""
         if device.worker is not None:
             self._pool.end_worker(device.worker)
             device.worker = None
 
     def connect(self, device: DeviceState) -> None:
-        """Have the worker of a device connect to it for the present target."""
+        """Let a device's worker connect to the device for the current target."""
         self._availability.move(device, DeviceStatus.CONNECTING)
         device.target = self.target
         stage = device.ref.device
@@ -69,12 +69,12 @@ class Connector:
         self._ask(device, partial(self._connected, device), message)
 
     def test(self, device: DeviceState) -> None:
-        """Have a device test itself."""
+        """Let a device run its self-test."""
         self._availability.move(device, DeviceStatus.CONNECTING)
         self._ask(device, partial(self._tested, device), {"command": "probe"})
 
     def _heard(self, device: DeviceState, event: WorkerEvent) -> None:
-        """A worker is ready for its first command, or ended without having one."""
+        """Handle a worker that is ready for its first command, or that ended while idle."""
         if event.worker is not device.worker:
             return
         if event.end is None:
@@ -124,7 +124,7 @@ class Connector:
         self._arrived(device)
 
     def _stumbled(self, device: DeviceState, reason: str) -> None:
-        """An attempt to reach a device failed: once more with a fresh worker, then later."""
+        """Handle a failed attempt: try at once with a new worker, or later after a pause."""
         self.drop_worker(device)
         if not device.fresh:
             self.reach(device)

@@ -1,4 +1,4 @@
-"""The tools that measure the kernels of one task if devices time what is built here."""
+"""The workers, devices and options with which a fleet measures the kernels of one task."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from chameleon_runners.fleet.pace import PaceMonitor
 
 @attrs.frozen(kw_only=True, eq=False)
 class FleetContext(MeasureContext):
-    """The same as everywhere, and devices.
+    """A ``MeasureContext`` with the devices of a fleet.
 
     Attributes:
-        options: the runner's options.
-        devices: the devices.
-        paces: how fast they are.
-        folder: where artifacts are put.
+        options: The runner's options.
+        devices: The devices.
+        paces: Compares how fast the devices are.
+        folder: The folder for exported kernels.
     """
 
     options: FleetOptions
@@ -31,11 +31,11 @@ class FleetContext(MeasureContext):
     folder: Path
 
     def candidate(self, config: Sequence[int], number: int) -> FleetCandidateRun:
-        """A configuration on its way.
+        """The initial state of a configuration.
 
         Args:
-            config: its knob indices.
-            number: that no other artifact in the folder has.
+            config: The knob indices.
+            number: A number that no other exported kernel in the folder has.
         """
         return FleetCandidateRun(
             config=tuple(int(index) for index in config),

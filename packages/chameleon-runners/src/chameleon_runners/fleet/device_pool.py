@@ -1,4 +1,4 @@
-"""All devices of a fleet: listed, reached, lent out, tested, set aside, let go."""
+"""All devices of a fleet: how they are listed, connected, lent, tested and set aside."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ _log = structlog.get_logger()
 _SAY_SECONDS = 30.0
 _REFUSED = os.strerror(errno.ECONNREFUSED)
 _REFUSED_SECONDS = 30.0
-"""So long a connection that is refused is tried before there was any: nobody has started a server,
-or one is just starting."""
+"""Seconds to retry refused connections if no device was ever connected.
+
+A refused connection means that no server was started, or that it is still starting.
+"""
 
 _START = (
     "start what is to answer there with `chameleon serve`, and see that its port can be reached "
     "from here"
 )
 _NAMED = 8
-"""Devices whose reasons are told; more would fill the screen."""
+"""The largest number of devices whose reasons a message names."""
 
 
 class WaitingPolicy:
-    """Counts how long there has been no device.
+    """Decides how long a runner waits while no device works.
 
     Args:
-        seconds: how long that is borne; None for ever.
+        seconds: The longest wait in seconds; None to wait without limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -50,21 +52,21 @@ class WaitingPolicy:
         self._said: float | None = None
 
     def rest(self) -> None:
-        """There is a device."""
+        """Record that a device works, so that the next wait starts anew."""
         self._since = self._said = None
 
     def wait(self, now: float, devices: Sequence[DeviceState]) -> float:
-        """There is none now.
+        """Record that no device works now, and log a warning from time to time.
 
         Args:
-            now: seconds on the clock.
-            devices: the devices that are known.
+            now: The time on the pool's clock in seconds.
+            devices: All devices that are known.
 
         Returns:
-            When to be asked again.
+            The time at which to call this method again.
 
         Raises:
-            ChameleonError: no device can ever be used, or it has been too long.
+            ChameleonError: No device can ever be used, or the wait is over.
         """
         if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
             _refuse(devices)
@@ -116,27 +118,27 @@ def _reasons(devices: Sequence[DeviceState]) -> str:
 
 
 _ASIDE_PAUSES = 8.0
-"""A device that was set aside is left alone for so many times the pause after a loss."""
+"""The pause of a device that is set aside, over the pause after a lost connection."""
 
 _BREAKING = frozenset({FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY})
-"""Failures that may leave a device unable to run anything else."""
+"""Failures that may leave a device unable to run other candidates."""
 
 _STALE_SECONDS = 10.0
-"""A device that was idle for so long is tested before it gets work: sessions expire."""
+"""Idle seconds after which a device is tested before its next work: sessions expire."""
 
 _FAREWELL_SECONDS = 1.0
 
 _LIST_SECONDS = 10.0
-"""How often the devices are listed anew."""
+"""Seconds between two listings of the devices."""
 
 
 class DevicePool(Availability):
-    """Knows the devices, lends out who is free, and hears how they did.
+    """Keeps the devices of a fleet, lends free ones, and handles their successes and failures.
 
     Args:
-        pool: starts the workers that have the devices.
-        options: the runner's options.
-        device_refs: lists the devices there are now.
+        pool: Starts the workers that control the devices.
+        options: The runner's options.
+        device_refs: Lists the devices that exist now.
     """
 
     def __init__(
@@ -157,14 +159,14 @@ class DevicePool(Availability):
     # -- who there is -----------------------------------------------------------------------
 
     def news(self) -> bool:
-        """Whether devices came or went since this was last asked."""
+        """Whether devices came or went since the last call."""
         changed, self.changed = self.changed, False
         return changed
 
     # -- listing ----------------------------------------------------------------------------
 
     def aim(self, target: str) -> None:
-        """Have every device ready for artifacts of a target."""
+        """Prepare every device for kernels of a target."""
         self.list_anew()
         anew = target != self._connector.target
         self._connector.target = target
@@ -182,10 +184,10 @@ class DevicePool(Availability):
                 self._connector.connect(device)
 
     def list_anew(self) -> None:
-        """List the devices if that is due, and start the workers of new ones.
+        """List the devices if that is due, and start the workers of new devices.
 
         Raises:
-            ChameleonError: they cannot be listed for the first time.
+            ChameleonError: The first listing fails. Later failures are only logged.
         """
         now = self._pool.now()
         if self._list_due is not None and now < self._list_due:
@@ -202,7 +204,7 @@ class DevicePool(Availability):
         self._compare({ref.name: ref for ref in device_refs})
 
     def _compare(self, device_refs: dict[str, DeviceRef]) -> None:
-        """Take in devices that appeared, let go of those that vanished and do not answer."""
+        """Add devices that appeared, and remove unusable ones that are no longer listed."""
         for name in set(self.known) - set(device_refs):
             device = self.known[name]
             if device.unusable:
@@ -222,13 +224,13 @@ class DevicePool(Availability):
     # -- time -------------------------------------------------------------------------------
 
     def attend(self) -> float:
-        """Do what is due.
+        """Retry devices that are due, list devices if that is due, and check for a long wait.
 
         Returns:
-            When there is something to do again, on the pool's clock.
+            The time on the pool's clock at which to call this method again.
 
         Raises:
-            ChameleonError: there is no device, and it is no use to wait, or no longer.
+            ChameleonError: No device works, and waiting is useless or took too long.
         """
         now = self._pool.now()
         for device in self.due(now):
@@ -244,7 +246,7 @@ class DevicePool(Availability):
     # -- after work -------------------------------------------------------------------------
 
     def finished(self, device: DeviceState) -> None:
-        """A device did what it was asked to and is free again."""
+        """Handle a device that completed its work: it becomes free, unless it must be set aside."""
         if device.doomed:
             self._put_aside(device)
         elif device.target != self._connector.target:
@@ -254,12 +256,12 @@ class DevicePool(Availability):
             self.release(device)
 
     def succeeded(self, device: DeviceState) -> None:
-        """A candidate was right on a device, which is thereby trusted again."""
+        """Record a candidate that succeeded on a device, which clears the device's record."""
         device.reliability.succeeded()
         device.strikes, device.asides, device.condemned = 0, 0, ""
 
     def failed(self, device: DeviceState, report: FailureReport) -> None:
-        """A candidate failed on a device: see what that says of the device itself."""
+        """Handle a candidate's failure on a device: reconnect, test or free the device."""
         if report.back is None:
             self.lost(device, report)
         elif report.kind in _BREAKING:
@@ -268,7 +270,7 @@ class DevicePool(Availability):
             self.finished(device)
 
     def suspected(self, device: DeviceState) -> None:
-        """A candidate failed in a way that may have broken the device: test it."""
+        """Test a device, since a candidate failed in a way that may have broken the device."""
         if device.doomed:
             self._put_aside(device)
         else:
@@ -276,11 +278,11 @@ class DevicePool(Availability):
             self._connector.test(device)
 
     def lost(self, device: DeviceState, report: FailureReport | None = None) -> None:
-        """A device, or the worker that had it, went away at work: see whether it comes back.
+        """Reconnect a device that was lost, or whose worker ended, during its work.
 
         Args:
-            device: the device.
-            report: depends on whether it does.
+            device: The device.
+            report: The failure whose verdict depends on whether the device comes back, or None.
         """
         if device.worker is not None and not device.worker.alive:
             device.worker = None
@@ -292,7 +294,13 @@ class DevicePool(Availability):
             self._connector.reach(device)
 
     def strike(self, name: str) -> None:
-        """A candidate that failed on a device succeeded elsewhere."""
+        """Count a candidate that failed on a device and succeeded elsewhere.
+
+        After several such candidates in a row, the device is set aside.
+
+        Args:
+            name: The device's name.
+        """
         device = self.known.get(name)
         if device is None:
             return
@@ -307,7 +315,7 @@ class DevicePool(Availability):
             self._put_aside(device)
 
     def condemn(self, device: DeviceState) -> None:
-        """Set a device aside that is out of pace, now or once its present work is done."""
+        """Set a device with unusual times aside, after its current work."""
         device.leaving = not device.unusable
         if device.status is DeviceStatus.READY:
             self._put_aside(device)
@@ -329,12 +337,12 @@ class DevicePool(Availability):
     # -- the end ----------------------------------------------------------------------------
 
     def abandon(self, device: DeviceState) -> None:
-        """Nobody waits for what a device is doing any more."""
+        """Stop a device's work by ending its worker, and reconnect the device."""
         self._connector.drop_worker(device)
         self._connector.reach(device)
 
     def farewell(self) -> None:
-        """Let go of the devices that are idle, so that others may have them at once."""
+        """Disconnect idle devices, so that other clients can use them at once."""
         leaving: set[str] = set()
 
         def left(name: str, _event: WorkerEvent) -> None:

@@ -1,4 +1,4 @@
-"""A device as data: what a worker process makes it from."""
+"""The description of a device, from which a worker process makes the device."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from chameleon_core.stages import StageRef
 
 @attrs.frozen(kw_only=True)
 class DeviceRef:
-    """One device that candidates can be sent to.
+    """One device of a fleet.
 
     Attributes:
-        name: what it is called in messages and records; two of one name are one device.
-        device: the ``chameleon_core.stages.Device``, as data. A worker process makes it and has
-            it to itself.
+        name: The device's name in messages and records. Two references with one name mean the same
+            device.
+        device: The ``chameleon_core.stages.Device`` as data. One worker process makes it, and no
+            other process shares it.
     """
 
     name: str

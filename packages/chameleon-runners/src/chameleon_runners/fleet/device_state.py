@@ -1,4 +1,4 @@
-"""One device of a fleet as the runner sees it: where it is, what it has done, why it is away."""
+"""The state of one device of a fleet: its status, its history, and why it is unusable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class DeviceStatus(StrEnum):
-    """The present occupation of a device."""
+    """The current status of a device."""
 
     STARTING = "starting"
     CONNECTING = "connecting"
@@ -30,28 +30,29 @@ _ARRIVING = frozenset({DeviceStatus.STARTING, DeviceStatus.CONNECTING})
 
 @attrs.define(kw_only=True, eq=False)
 class DeviceState:
-    """A device and the worker that has it.
+    """The state of one device and its worker.
 
     Attributes:
-        ref: the device as data.
-        status: what it is at.
-        worker: who has it; None if nobody does.
-        fresh: whether the worker was started for the present attempt to reach the device.
-        target: what it was last connected for.
-        description: what it says it is.
-        identity: which device of several it was when it last answered; empty if it is but one.
-        reason: why it is away or excluded; empty if it is neither.
-        refusal: the reply that excluded it.
-        condemned: why it is to be set aside once its present work is done, unless that succeeds.
-        pace: its times, relative to those of the fleet's median device; None if not known.
-        out_of_pace: how its times differ from the others'; empty if they do not.
-        leaving: whether it is to be set aside for that once its present work is done.
-        used: when it last answered, on the pool's clock.
-        strikes: candidates in a row that failed here and nowhere else.
-        reliability: how often it failed by its own fault.
-        failures: attempts in a row to reach it that failed.
-        asides: how often it was set aside since a candidate last succeeded here.
-        awaiting: reports that depend on whether it works again.
+        ref: The description of the device.
+        status: The current status.
+        worker: The worker that controls the device, or None.
+        fresh: Whether the worker was started for the current attempt to connect.
+        target: The target of the last connection.
+        description: The device's description of itself.
+        identity: The actual device that answered last, if several share one name; otherwise empty.
+        reason: Why the device is away or excluded; otherwise empty.
+        refusal: The worker's reply that excluded the device.
+        condemned: Why the device will be set aside after its current work; empty if it will not. A
+            success clears it.
+        pace: The device's times over those of the fleet's median device; None if unknown.
+        out_of_pace: How its times differ too much from the median device's; empty if they do not.
+        leaving: Whether it will be set aside after its current work because of its times.
+        used: The time of its last answer on the pool's clock.
+        strikes: The number of candidates in a row that failed on it and succeeded elsewhere.
+        reliability: The history of its successes and of failures that were its own fault.
+        failures: The number of failed connections in a row.
+        asides: The number of times that it was set aside since its last success.
+        awaiting: Reports whose verdict depends on whether the device works again.
     """
 
     ref: DeviceRef
@@ -81,32 +82,36 @@ class DeviceState:
 
     @property
     def actual_name(self) -> str:
-        """The name of the device that answers here now: one may answer for several in turn."""
+        """The name of the device that answered last; several may share the name ``name``."""
         return self.identity or self.name
 
     def heard(self, event: WorkerEvent) -> None:
-        """Take in which device has answered."""
+        """Record which device answered."""
         if event.reply is not None:
             self.identity = event.reply.get("device", self.identity)
 
     @property
     def hopeful(self) -> bool:
-        """Whether it works, or may do so in a moment."""
+        """Whether the device works, or is starting or connecting and has not failed before."""
         arriving = self.status in _ARRIVING and not self.failures and not self.asides
         return self.status in _WORKING or arriving
 
     @property
     def unusable(self) -> bool:
-        """Whether it is away, or excluded."""
+        """Whether the device is away or excluded."""
         return self.status in {DeviceStatus.AWAY, DeviceStatus.EXCLUDED}
 
     @property
     def doomed(self) -> bool:
-        """Whether it is to be set aside once its present work is done."""
+        """Whether the device will be set aside after its current work."""
         return bool(self.condemned) or self.leaving
 
     def answer(self, *, back: bool) -> bool:
-        """Tell those who wait whether it works again; returns whether anybody did."""
+        """Tell all waiting reports whether the device works again.
+
+        Returns:
+            Whether any report waited.
+        """
         for report in self.awaiting:
             report.back = back
         pending = bool(self.awaiting)
@@ -114,7 +119,7 @@ class DeviceState:
         return pending
 
     def to_json(self) -> dict[str, Any]:
-        """The device for the record."""
+        """A description of the device for the run's records."""
         reason = {"reason": self.reason} if self.reason else {}
         pace = {"pace": round(self.pace, 3)} if self.pace is not None else {}
         identity = {"identity": self.identity} if self.identity else {}

@@ -1,4 +1,4 @@
-"""One job on its way through a fleet: built here, run wherever a device is free."""
+"""The measurement of one job by a fleet: local workers build, free devices measure."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from chameleon_runners.fleet.device_state import DeviceState
 from chameleon_runners.fleet.verdicts import Verdict
 
 _LOOK_AHEAD = 8
-"""Candidates to be tried again that are looked at for whether a free device may take them."""
+"""The number of candidates to try again for which a free device is sought at a time."""
 
 
 class FleetJobRun:
-    """Measures one job, in steps that leave room for those of others.
+    """Measures the candidates of one job, step by step, so that several jobs can overlap.
 
     Args:
-        job: the job.
-        context: what it is measured with.
-        numbers: numbers that no artifact in the folder has.
+        job: The job.
+        context: The workers, devices and options to use.
+        numbers: Numbers that no exported kernel in the folder has.
 
     Attributes:
-        job: the job.
-        open: how many of its candidates have no result yet.
-        results: what was not handed out yet.
+        job: The job.
+        open: The number of candidates without a result.
+        results: The results that the stream has not returned yet.
     """
 
     def __init__(self, job: MeasureJob, *, context: FleetContext, numbers: Iterator[int]) -> None:
@@ -56,31 +56,31 @@ class FleetJobRun:
 
     @property
     def running(self) -> bool:
-        """Whether a device has one of its candidates."""
+        """Whether a device is measuring one of the job's candidates."""
         return bool(self._running)
 
     @property
     def waiting(self) -> int:
-        """Built candidates that wait for a device."""
+        """The number of built candidates that wait for a device."""
         return len(self._built)
 
     @property
     def building(self) -> int:
-        """Builds that are under way."""
+        """The number of running builds."""
         return self._builds.under_way
 
     def employ(self, room: int) -> None:
-        """Give idle builders work.
+        """Give builds to idle builders.
 
         Args:
-            room: how many builds may be under way.
+            room: The largest number of builds that may run at the same time.
         """
         self._builds.employ(room)
 
     # -- devices ----------------------------------------------------------------------------
 
     def assign(self) -> None:
-        """Give free devices work: first what others failed on."""
+        """Give candidates to free devices, those that failed on other devices first."""
         if not self._context.reference.ready:
             return
         for _ in range(min(_LOOK_AHEAD, len(self._again))):
@@ -109,7 +109,7 @@ class FleetJobRun:
         context.pool.submit(device.worker, then, message, context.deadlines.run(self._best))
 
     def _ran(self, device: DeviceState, event: WorkerEvent) -> None:
-        """A device is done with a candidate, or gone."""
+        """Handle a device that measured a candidate, failed, or was lost."""
         candidate = self._running.pop(device)
         device.heard(event)
         reply = event.reply
@@ -143,7 +143,7 @@ class FleetJobRun:
             self._finish(candidate, verdict)
 
     def reconsider(self) -> None:
-        """Devices came or went: judge again what depends on who there is."""
+        """Judge waiting candidates again after devices came or went."""
         waiting, self._parked = [*self._parked, *self._again], []
         self._again.clear()
         for candidate in waiting:
@@ -162,7 +162,7 @@ class FleetJobRun:
                     self._devices.strike(report.device)
 
     def _becomes_yardstick(self, candidate: FleetCandidateRun, measurement: Measurement) -> bool:
-        """Whether devices are compared by this candidate from now on."""
+        """Whether devices are compared by their times for this candidate from now on."""
         context = self._context
         return context.paces.measured(
             candidate,
@@ -173,7 +173,7 @@ class FleetJobRun:
         )
 
     def release(self) -> None:
-        """Let go of what nobody waits for any more."""
+        """Stop the job's work and remove its exported kernels."""
         if self._context.pool.closed:
             return
         self._builds.release()

@@ -1,4 +1,4 @@
-"""Options of every runner of a fleet; importable without any numerical library."""
+"""Options that all fleet runners share. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chameleon_runners.timing_options import TimingOptions
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class FleetOptions(TimingOptions):
-    """Options of runners that measure on many devices; every duration is in seconds."""
+    """Options of runners that measure on many devices. All durations are in seconds."""
 
     threads: int = option(
         1,

@@ -1,10 +1,10 @@
-"""How fast devices are, compared by a candidate that all of them run now and then.
+"""Compares how fast the devices of a fleet are, by a candidate that all devices measure.
 
-Times are compared between candidates, so devices of one fleet have to be equally fast. A benchmark
-finds a device that was clocked down, is hot, shares its processor or is another model. Every device
-measures a candidate that another one has measured, at the start and once in fifty measurements of
-each. Noise makes a reading slower, never faster. So no device is judged before all that seem slow
-have been read three times, and the fastest reading counts.
+Times of candidates are only comparable if all devices are equally fast. A device may be slower
+because of its clocks, its temperature, other programs or its model. So every device measures the
+same candidate at the start, and again after about fifty measurements per device. Noise makes a time
+longer, never shorter. Devices are judged only after all that seem slow were timed three times, and
+the shortest time counts.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from chameleon_runners.timing import TimingPolicy
 _log = structlog.get_logger()
 
 _EVERY = 50
-"""Measurements of each device between two readings."""
+"""The number of measurements per device between two comparisons."""
 
 _READINGS = 3
-"""Readings of a device that seems slow before anybody is judged."""
+"""The number of times that a device that seems slow is timed before any device is judged."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class PaceBenchmark:
-    """A candidate that every device is to run.
+    """The candidate that every device must measure.
 
     Attributes:
-        candidate: the candidate.
-        target: that it was built for.
-        reference: its expected outputs.
+        candidate: The candidate.
+        target: The target that it was built for.
+        reference: Its reference outputs.
     """
 
     candidate: FleetCandidateRun
@@ -50,15 +50,15 @@ class PaceBenchmark:
 
 @attrs.define(eq=False)
 class PaceMonitor:
-    """Reads how fast the devices are, and tells the pool of devices who differs from the others.
+    """Times a common candidate on every device, and reports devices that differ too much.
 
-    Readings go on between batches: nobody waits for one but its device.
+    A device measures the candidate between other work, and no other device waits for it.
 
     Attributes:
-        pool: the workers.
-        devices: the pool of devices.
-        options: the runner's options.
-        policy: the clock policy.
+        pool: The workers.
+        devices: The devices.
+        options: The runner's options.
+        policy: The options of timing.
     """
 
     _pool: WorkerPool
@@ -82,17 +82,17 @@ class PaceMonitor:
         target: str,
         reference: Reference,
     ) -> bool:
-        """Hear of a candidate that was measured, and make it the benchmark if it is time for one.
+        """Make a measured candidate the new benchmark if a new one is needed.
 
         Args:
-            candidate: the candidate.
-            measurement: its measurement, which is the reading of the device that made it.
-            precise: whether it was timed as fast candidates are; others are timed in haste.
-            target: that it was built for.
-            reference: its expected outputs.
+            candidate: The candidate.
+            measurement: The measurement; its time counts for the device that made it.
+            precise: Whether it was timed with as many repeats as a fast candidate.
+            target: The target that it was built for.
+            reference: Its reference outputs.
 
         Returns:
-            Whether it is the benchmark now, and its artifact is to be kept.
+            Whether it is the benchmark now, so that its exported kernel must be kept.
         """
         self._measured += 1
         measurer = self._devices.known.get(candidate.passed_on)
@@ -107,7 +107,7 @@ class PaceMonitor:
         return True
 
     def _wanted(self, target: str) -> bool:
-        """Whether it is time for a new benchmark."""
+        """Whether a new benchmark is needed."""
         devices = len(self._devices.known)
         if self._options.pace_tolerance is None or devices == 1 or self._under_way:
             return False
@@ -117,13 +117,17 @@ class PaceMonitor:
     # -- readings ---------------------------------------------------------------------------
 
     def due(self, device: DeviceState) -> bool:
-        """Whether a device is to run the benchmark before anything else."""
+        """Whether a device must measure the benchmark before its next work."""
         if self._benchmark is None or self._benchmark.target != device.target:
             return False
         return device.actual_name not in self._readings or device.actual_name in self._suspects
 
     def read(self, device: DeviceState) -> None:
-        """Have a device, which was taken, run the benchmark; it is free again afterwards."""
+        """Let a device measure the benchmark; the device is free again afterwards.
+
+        Args:
+            device: A device that the caller has taken.
+        """
         benchmark = self._benchmark
         if benchmark is None or device.worker is None:
             raise RuntimeError("a device is read that nobody has, or with nothing")
@@ -135,7 +139,7 @@ class PaceMonitor:
         self._pool.submit(device.worker, then, message, self._options.run_timeout)
 
     def _heard(self, device: DeviceState, candidate: FleetCandidateRun, event: WorkerEvent) -> None:
-        """A device has run the benchmark, or failed to, though it is known to be good."""
+        """Handle a device's result for the benchmark. A failure is the device's fault."""
         self._under_way -= 1
         device.heard(event)
         reply = event.reply
@@ -156,7 +160,7 @@ class PaceMonitor:
     # -- judging ----------------------------------------------------------------------------
 
     def compare(self) -> None:
-        """Judge the devices that there are, once there are readings enough of all of them."""
+        """Judge all working devices, if every one has been timed often enough."""
         tolerance = self._options.pace_tolerance
         working = [device for device in self._devices.known.values() if device.hopeful]
         if tolerance is None or any(d.actual_name not in self._readings for d in working):

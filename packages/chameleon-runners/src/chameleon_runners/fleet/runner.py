@@ -1,4 +1,4 @@
-"""The runner of a fleet: what ``rpc``, ``cuda`` and their like are made of."""
+"""The base of runners that measure on a fleet of devices, such as ``rpc`` and ``cuda``."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from chameleon_runners.worker.protocol import Message
 
 
 class _DeviceReplacedError(Exception):
-    """The comparison has to begin anew on another device."""
+    """The comparison must start again on another device."""
 
 
 class DeviceComparison(Comparison[FleetCandidateRun]):
-    """Compares contenders of one task on one device after the other, until one sees it through.
+    """Compares the contenders of one task on one device; if it fails, on another one.
 
     Args:
-        task: the task.
-        contenders: who takes part.
-        context: what they are compared with.
-        numbers: numbers that no artifact in the folder has.
+        task: The task.
+        contenders: The programs to compare.
+        context: The workers, devices and options to use.
+        numbers: Numbers that no exported kernel in the folder has.
     """
 
     _context: FleetContext
@@ -86,7 +86,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
                 raise
 
     def _acquire(self) -> DeviceState:
-        """A device to compare on, other than those that failed if there is one."""
+        """Wait for a free device, and take it. Devices that failed before are the last choice."""
         while True:
             avoid = self._avoid if self._devices.elsewhere(self._avoid) else ()
             device = self._devices.take(avoid)
@@ -95,7 +95,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
             self._turn()
 
     def _let_go(self) -> None:
-        """Free the device: the kernels go with its next command, which may as well test it."""
+        """Free the kernels on the device with a self-test command, and release the device."""
         slots = [entry.candidate.slot for entry in self._entries]
         event = self._ask({"command": "probe", "drop": slots})
         if event.ok:
@@ -110,7 +110,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         return self._device
 
     def _ask(self, message: Message) -> WorkerEvent:
-        """The answer of the device's worker, or its end."""
+        """The answer of the device's worker, or the worker's end."""
         worker, options = self._taken.worker, self._context.options
         if worker is None:
             raise RuntimeError("a device was taken that nobody has")
@@ -135,11 +135,11 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         return None
 
     def _failed(self, entry: ContenderState[FleetCandidateRun], event: WorkerEvent) -> None:
-        """A contender failed on the device.
+        """Handle a contender's failure on the device.
 
         Raises:
-            _DeviceReplacedError: the others cannot go on there.
-            StoppedError: all is to stop.
+            _DeviceReplacedError: The comparison cannot continue on this device.
+            StoppedError: The comparison was interrupted.
         """
         candidate, device = entry.candidate, self._taken
         candidate.tries -= 1
@@ -160,7 +160,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         raise _DeviceReplacedError
 
     def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
-        """Decide what becomes of a contender."""
+        """Wait until a failed contender's measurement or next step is known."""
         while True:
             verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
             if verdict is not Verdict.WAIT:
@@ -170,17 +170,17 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
 
 @attrs.define(eq=False)
 class FleetStream(MeasureStream):
-    """Measures jobs that overlap, on all devices at once.
+    """Measures several jobs at the same time, on all devices.
 
-    Builders and devices turn to a job if the older ones leave them idle. That happens at the end of
-    a batch, and if a batch is smaller than the fleet.
+    Builders and devices work on a newer job if the older jobs have no work for them. That happens
+    at the end of a batch, and if a batch is smaller than the fleet.
 
     Attributes:
-        pool: the workers.
-        devices: the devices.
-        options: the runner's options.
-        begin: makes what measures one job.
-        closed: told once that the stream is closed.
+        pool: The workers.
+        devices: The devices.
+        options: The runner's options.
+        begin: Returns the object that measures a job.
+        closed: Called once when the stream is closed.
     """
 
     _pool: WorkerPool
@@ -204,7 +204,7 @@ class FleetStream(MeasureStream):
 
     @property
     def _going_on(self) -> bool:
-        """Whether something is still done for results."""
+        """Whether running or waiting work will still give results."""
         if self._pool.closed:
             return False
         if self._interrupted:
@@ -212,7 +212,7 @@ class FleetStream(MeasureStream):
         return any(run.open for run in self._runs)
 
     def interrupt(self) -> None:
-        """Finish what runs on devices, and begin nothing."""
+        """Finish the measurements that run on devices, and start no new ones."""
         self._interrupted = True
         self._pool.wake()
 
@@ -221,10 +221,10 @@ class FleetStream(MeasureStream):
         self._pool.wake()
 
     def poll(self, timeout: float | None = None) -> Arrival | None:
-        """See ``MeasureStream``.
+        """The next result; see ``MeasureStream.poll``.
 
         Raises:
-            ChameleonError: no device is to be had, or the stage is broken.
+            ChameleonError: There is no device, or the stage fails.
         """
         until = None if timeout is None else self._pool.now() + timeout
         with contextlib.suppress(StoppedError):
@@ -245,7 +245,7 @@ class FleetStream(MeasureStream):
         return self._arrival(whatever=True)
 
     def _employ(self) -> None:
-        """Give free devices and idle builders work: the oldest job's, if it has any for them."""
+        """Give work to free devices and idle builders, from the oldest job that has any."""
         for run in self._runs:
             run.assign()
         room = self._options.build_ahead * max(1, self._devices.hopeful)
@@ -256,10 +256,10 @@ class FleetStream(MeasureStream):
             room -= run.building - before
 
     def _arrival(self, *, whatever: bool = False) -> Arrival | None:
-        """The next result, of the oldest job that has one.
+        """The next result, from the oldest job that has one; None if there is none.
 
         Args:
-            whatever: whether also of jobs that no device has been reached for.
+            whatever: Whether to return results even if no device was connected yet.
         """
         for run in self._runs:
             if run.results and (whatever or self._devices.reached or not run.open):
@@ -284,17 +284,16 @@ _PER_DEVICE, _SMALL_BATCH = 2, 8
 
 
 class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
-    """Builds in worker processes here, runs wherever a device is free.
+    """Builds candidates in local worker processes, and measures each on a free device.
 
-    One thread waits for everything. A candidate goes to any free device; one that a device
-    failed on is tried elsewhere before anybody is blamed. Connections are kept from batch to
-    batch, as workers are.
+    One thread controls everything. If a candidate fails on a device, another device tries it, to
+    find out whether the candidate or the device is at fault. Connections stay open between batches.
 
     Args:
-        options: the runner's options.
-        device_refs: lists the devices there are now; asked again from time to time, so it has to
-            answer within a second. Devices that appear join, those that vanish are let go.
-        kind: the runner's name in records and messages.
+        options: The runner's options.
+        device_refs: Lists the devices that exist now. It is called from time to time, so it must
+            return within a second. New devices join the fleet, and missing ones leave it.
+        kind: The runner's name in records and messages.
     """
 
     def __init__(

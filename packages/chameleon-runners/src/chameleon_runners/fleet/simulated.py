@@ -1,8 +1,7 @@
-"""A fleet that is not there: workers whose answers come from a function, on a simulated clock.
+"""A simulated fleet: workers whose answers come from a function, on a simulated clock.
 
-The engine, the verdicts and the pool of devices are those of real fleets; only the workers
-differ. So the cost of scheduling hundreds of devices, and policies against devices that fail, can
-be seen without any.
+Everything except the workers is the code of real fleets. Without any device, it shows how long the
+scheduling of hundreds of devices takes, and how the runner handles devices that fail.
 """
 
 from __future__ import annotations
@@ -30,15 +29,18 @@ from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.worker.protocol import Message
 
 Outcome = Callable[[tuple[int, ...], str], Measurement]
-"""What measuring a configuration on a device of some name gives. Its ``build_seconds`` and
-``run_seconds`` pass on the simulated clock; ``crash`` ends the device's worker, ``run_timeout``
-lasts until the deadline, ``device_lost`` is what the worker would report."""
+"""Returns the measurement of a configuration on the device with some name.
+
+Its ``build_seconds`` and ``run_seconds`` pass on the simulated clock. The failure ``crash`` ends
+the device's worker, ``run_timeout`` lasts until the deadline, and ``device_lost`` is what a worker
+would report.
+"""
 
 Reach = Callable[[str], Message]
-"""What a device of some name replies when it is connected or tested."""
+"""Returns the reply of the device with some name when it is connected or tested."""
 
 _BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIMEOUT)
-"""Failures of builders; the others are those of devices."""
+"""Failures of builds; all others are failures on devices."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -46,19 +48,19 @@ class SimulatedWorker(Worker):
     """A worker without a process.
 
     Attributes:
-        device: name of the device that it has, once connected.
+        device: The name of its device; empty before it is connected.
     """
 
     device: str = ""
 
 
 class SimulatedPool(WorkerPool):
-    """Answers every command from a function, after the seconds that it would take.
+    """Answers every command from a function, after the seconds that the command would take.
 
     Args:
-        outcome: what measuring gives.
-        reach: what devices reply when they are connected or tested.
-        start_seconds: what starting a worker takes, in seconds.
+        outcome: Returns the measurement of a configuration on a device.
+        reach: Returns a device's reply when it is connected or tested; by default it works.
+        start_seconds: The simulated seconds that the start of a worker takes.
     """
 
     def __init__(
@@ -183,13 +185,13 @@ class SimulatedPool(WorkerPool):
 
 
 class SimulatedFleetRunner(FleetRunner):
-    """Measures on devices that are not there; its clock shows what it would have taken.
+    """Measures on simulated devices; its clock shows the time that real devices would take.
 
     Args:
-        options: the runner's options; its ``workers`` are simulated, too.
-        outcome: what measuring gives.
-        names: lists the names of the devices there are now.
-        reach: what devices reply when they are connected or tested.
+        options: The runner's options. Its ``workers`` are simulated too.
+        outcome: Returns the measurement of a configuration on a device.
+        names: Lists the names of the devices that exist now.
+        reach: Returns a device's reply when it is connected or tested; by default it works.
     """
 
     measures_hardware: ClassVar[bool] = False

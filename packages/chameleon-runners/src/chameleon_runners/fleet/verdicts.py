@@ -1,11 +1,10 @@
-"""Decides whose fault a failure is: the candidate's, or the device's that it ran on.
+"""Decides whether a candidate or its device is at fault for a failure.
 
-A kernel may crash its device, and a device may fail, compute wrongly or vanish whatever runs on it.
-One failure alone says little. Several devices that report the same failure decide against the
-candidate once it is unlikely that all of them failed by themselves. That likelihood follows from
-each device's history. Two devices that have never failed where others succeeded are enough; it
-takes three or four unreliable ones. Right outputs prove a candidate good, since no device computes
-them by accident.
+A kernel may crash its device, and a device may fail with any kernel. One failure alone says little.
+If several devices report the same failure, the candidate is at fault as soon as it is unlikely that
+all these devices failed by themselves. Each device's history gives this probability. Two devices
+that never failed alone are enough; unreliable devices need three or four reports. Correct outputs
+prove a candidate good, since no device computes them by accident.
 """
 
 from __future__ import annotations
@@ -18,28 +17,31 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
 _GONE = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH})
-"""One event seen in two ways: the client loses its device, or crashes along with it."""
+"""Failures that are one event: the client loses its device, or crashes together with it."""
 
 _AWAITED = _GONE | {FailureKind.RUN_TIMEOUT}
-"""Failures after which it has to be seen whether the device still works."""
+"""Failures after which the runner first checks whether the device still works."""
 
 _USUAL, _USUAL_RUNS = 0.03, 20.0
-"""Share of candidates that fail by a device's fault before anything is known, and how many runs
-that counts for."""
+"""The assumed share of good candidates that fail on a device, and its weight in runs."""
 
 _CHANCE = 0.001
-"""A candidate is to blame where its failures have at most this chance of being the devices' own.
-Two failures on devices that nothing is known of do; one on a device that is known to fail and one
-on another do not. In a fleet whose devices lose one candidate in 20, two failures would blame one
-good candidate in 400."""
+"""A candidate is at fault if its failures are the devices' own with at most this probability.
+
+Two failures on devices without a history reach it. A failure on an unreliable device and one on
+another device do not. If devices fail on one candidate in 20, two failures would blame one good
+candidate in 400.
+"""
 
 _CHANCE_ALONE = 0.06
-"""The same chance if no other device can be asked: one failure is enough on a device that rarely
-fails, or that nothing is known of."""
+"""The same probability if no other device can try the candidate.
+
+One failure is then enough on a device that rarely fails, or that has no history.
+"""
 
 
 class Verdict(Enum):
-    """The next step with a candidate that is not done with."""
+    """The next step with a candidate that has no result yet."""
 
     AGAIN = "again"
     WAIT = "wait"
@@ -50,10 +52,10 @@ class Reliability:
     """How often a device fails by its own fault.
 
     Attributes:
-        faults: candidates that failed on it and succeeded elsewhere.
-        successes: candidates that succeeded on it.
-        fleet: the same of all devices together, which a device resembles until it has shown that
-            it does not; None if it is not known.
+        faults: The number of candidates that failed on the device and succeeded elsewhere.
+        successes: The number of candidates that succeeded on the device.
+        fleet: The same numbers for all devices together, which are the estimate for a device
+            without a history; None if unknown.
     """
 
     faults: int = 0
@@ -62,21 +64,21 @@ class Reliability:
 
     @property
     def fault_rate(self) -> float:
-        """The probability that a good candidate fails on it.
+        """The estimated probability that a good candidate fails on the device.
 
-        That is the share of those that did, shrunk towards the usual one.
+        It is the observed share of such failures, shrunk towards the fleet's share.
         """
         usual = _USUAL if self.fleet is None else self.fleet.fault_rate
         return (_USUAL_RUNS * usual + self.faults) / (_USUAL_RUNS + self.faults + self.successes)
 
     def failed(self) -> None:
-        """A candidate failed on it and succeeded elsewhere."""
+        """Count a candidate that failed on the device and succeeded elsewhere."""
         self.faults += 1
         if self.fleet is not None:
             self.fleet.failed()
 
     def succeeded(self) -> None:
-        """A candidate succeeded on it."""
+        """Count a candidate that succeeded on the device."""
         self.successes += 1
         if self.fleet is not None:
             self.fleet.succeeded()
@@ -87,12 +89,12 @@ class FailureReport:
     """One failure of a candidate on one device.
 
     Attributes:
-        device: the device's name.
-        failure: the candidate's measurement if no other device were asked.
-        outside: whether somebody else ended the worker, which says nothing about anybody.
-        back: whether the device works again; None while that is awaited.
-        reliability: the device's history, as it is known when a verdict is found.
-        identity: which device the name stood for.
+        device: The device's name.
+        failure: The candidate's measurement if this failure decides.
+        outside: Whether another process ended the worker; such a failure says nothing.
+        back: Whether the device works again; None while that is unknown.
+        reliability: The device's history. It may grow before a verdict.
+        identity: The actual device behind the name.
     """
 
     device: str
@@ -108,24 +110,24 @@ class FailureReport:
         return self.failure.failure or FailureKind.RUN_ERROR
 
     def agrees(self, other: FailureReport) -> bool:
-        """Whether both report the same failure."""
+        """Whether both reports show the same failure."""
         if self.outside or other.outside:
             return False
         return self.kind is other.kind or {self.kind, other.kind} <= _GONE
 
 
 def awaited(kind: FailureKind) -> bool:
-    """Whether it has to be seen if the device still works after such a failure."""
+    """Whether the runner must check if the device still works after such a failure."""
     return kind in _AWAITED
 
 
 def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
-    """Whether several failures alike are unlikely to be the devices' own.
+    """Whether it is unlikely that all these failures are the devices' own fault.
 
     Args:
-        reports: of the failures; at least one.
-        elsewhere: whether there is a device that can be asked besides. While there is, a device
-            that fails twice counts once.
+        reports: At least one report; all show the same failure.
+        elsewhere: Whether another device could try the candidate. If so, several failures on one
+            device count once.
     """
     rates = [report.reliability.fault_rate for report in reports]
     if not elsewhere:
@@ -137,15 +139,15 @@ def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> b
 def judge(
     reports: Sequence[FailureReport], *, tries: int, elsewhere: bool
 ) -> Measurement | Verdict:
-    """Decide what becomes of a candidate that has failed, so far everywhere.
+    """Decide about a candidate that has failed on every device so far.
 
     Args:
-        reports: one for each failure, oldest first; at least one.
-        tries: how often it may still be tried.
-        elsewhere: whether there is a device that it has not failed on.
+        reports: One report per failure, oldest first; at least one.
+        tries: The number of further tries.
+        elsewhere: Whether there is a device on which it has not failed.
 
     Returns:
-        Its measurement, or what to do first.
+        The candidate's measurement, or the next step.
     """
     last = reports[-1]
     agreeing = [report for report in reports if report.agrees(last)]
@@ -165,7 +167,7 @@ def judge(
 
 
 def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
-    """The candidate's failure, if devices that work without it do not survive it."""
+    """The candidate's failure, if devices that work without it failed with it."""
     last = agreeing[-1]
     if last.kind not in _GONE:
         return last.failure
@@ -179,7 +181,7 @@ def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
 
 
 def _final_failure(reports: Sequence[FailureReport]) -> Measurement:
-    """The failure of a candidate whose tries are used up without two that agree."""
+    """The failure of a candidate without further tries, if no two reports agree."""
     for report in reversed(reports):
         if not report.outside and report.kind is not FailureKind.DEVICE_LOST:
             if report.back is False:

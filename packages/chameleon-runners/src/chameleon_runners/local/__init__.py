@@ -1,1 +1,1 @@
-"""The runner ``local``: candidates are built and timed by turns, in workers of this machine."""
+"""The runner ``local``: workers of this machine build and time candidates in turns."""

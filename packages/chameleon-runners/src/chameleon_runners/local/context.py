@@ -1,4 +1,4 @@
-"""How one worker at a time is timed, while all others of this machine are still."""
+"""Timing on this machine: one worker runs while all others are paused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from chameleon_runners.worker.protocol import Message
 
 @attrs.frozen(kw_only=True, eq=False)
 class LocalContext(MeasureContext):
-    """The tools that measure kernels if workers time what they have built.
+    """A ``MeasureContext`` for kernels that are timed by the workers that built them.
 
     Attributes:
-        pool: the workers.
-        options: the runner's options.
-        watch: knows whether the cores may be timed on.
-        disturbance: what disturbs timing.
+        pool: The workers.
+        options: The runner's options.
+        watch: Waits until the cores are free enough for timing.
+        disturbance: Records what other programs disturb.
     """
 
     pool: ProcessPool
@@ -30,20 +30,23 @@ class LocalContext(MeasureContext):
     disturbance: LocalDisturbance
 
     def clock(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
-        """``ask``, once the cores that kernels run on do not hinder each other."""
+        """Like ``ask``, but wait first until other programs leave the cores free.
+
+        The meter then records how much other programs use these cores.
+        """
         self.pool.quiet()
         self.watch.wait()
         with self.disturbance.meter.interval(self.pool.pid_of(worker)):
             return self.ask(worker, message, timeout)
 
     def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
-        """Have one worker do something while the others are still.
+        """Send a command to one worker while all other idle workers are paused.
 
         Returns:
-            Its answer or its end.
+            The worker's answer or its end.
 
         Raises:
-            StoppedError: the runner was closed meanwhile.
+            StoppedError: The runner was closed meanwhile.
         """
         self.pool.quiet(besides=worker)
         event = None

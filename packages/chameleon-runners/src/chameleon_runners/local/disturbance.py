@@ -1,4 +1,4 @@
-"""Disturbances of timing on this machine: others on its cores, and orders that do not last."""
+"""Records how other programs disturb timing on this machine, and whether rankings are stable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from chameleon_core.stages import Disturbance
 from chameleon_system.disturbance import CoreMeter
 
 Looks = tuple[float, float]
-"""The cost of one candidate as it was timed first, and as it was timed again, in seconds."""
+"""A candidate's cost in seconds when it was timed first, and when it was timed again."""
 
 
 class LocalDisturbance:
     """Adds up what disturbs the timing of one runner.
 
     Args:
-        meter: of the cores that kernels run on.
+        meter: Measures the use of the cores that kernels run on.
     """
 
     def __init__(self, meter: CoreMeter) -> None:
@@ -25,14 +25,14 @@ class LocalDisturbance:
         self._pairs = self._kept = 0
 
     def ranked(self, candidates: Sequence[Looks]) -> None:
-        """Take in the leaders of one batch, which were all timed twice."""
+        """Add the fastest candidates of one batch, which were timed twice."""
         pairs, agreeing = kept_order(candidates)
         self._pairs += pairs
         self._kept += agreeing
 
     @property
     def total(self) -> Disturbance:
-        """All of it until now."""
+        """The disturbance since the runner was made."""
         return Disturbance(
             core_seconds=self.meter.seconds,
             stolen_seconds=self.meter.stolen,
@@ -43,10 +43,14 @@ class LocalDisturbance:
 
 
 def kept_order(candidates: Sequence[Looks]) -> tuple[int, int]:
-    """How many pairs could be told apart the second time, and how many were in that order before.
+    """Count pairs of candidates whose order was the same in both timings.
 
     Args:
-        candidates: all pairs of these.
+        candidates: First and second cost of each candidate, in seconds.
+
+    Returns:
+        The number of pairs whose second costs clearly differ, and the number of those pairs whose
+        first costs had the same order.
     """
     orders = [
         (first - other_first) * (again - other_again) > 0.0

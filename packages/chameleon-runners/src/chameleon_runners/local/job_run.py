@@ -1,11 +1,11 @@
-"""Jobs on their way through the workers: built in parallel, timed alone, leaders timed again.
+"""The measurement of jobs on this machine: build in parallel, time one kernel at a time.
 
-Workers build while nobody looks at a clock; then one kernel at a time is checked and timed
-while nobody builds.
+Workers build while no kernel is timed, and kernels are timed while no worker builds. The fastest
+kernels of a batch are timed again in turns.
 
-A job of one configuration keeps a single worker busy. The others wait while the builder is made,
-the expected outputs are computed, and the kernel is built, which is nearly all that it takes. So as
-many such jobs as there are workers do that at the same time, each in one worker.
+A job with one configuration occupies one worker. Several such jobs therefore make their builders,
+compute references and build at the same time, each in one worker. These steps take nearly all the
+time of such a job.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ from chameleon_runners.timing import settled
 from chameleon_runners.worker.protocol import Message
 
 _LEAST_ROUNDS = 14
-"""Rounds of the leaders, at least: one bad stretch must not decide between them."""
+"""The least number of rounds of the fastest candidates, so that one disturbance decides nothing."""
 
 _LENIENCE = (40.0, 40.0, 8.0, 3.0)
-"""What the margin of the leaders is multiplied with after the first rounds, in which a reading
-may still be a disturbed one: whoever shares a core with somebody for a moment takes twice as
-long, and must not be retired for it."""
+"""Factors on the option ``leader_margin`` after each of the first rounds.
+
+A candidate that shares a core with another program for a moment takes twice as long. It must not
+leave the rounds for that.
+"""
 
 
 class Rounds:
-    """Candidates of one batch whose kernels are kept to be timed again.
+    """The fastest candidates of one batch, whose kernels are kept to be timed again in turns.
 
     Args:
-        options: the runner's options.
-        best_seconds: the best cost before this batch; infinity if there is none.
+        options: The runner's options.
+        best_seconds: The task's lowest time before this batch; infinity if there is none.
 
     Attributes:
-        candidates: those with turns, the fastest first.
-        looks: the costs of those that had turns and left.
+        candidates: The kept candidates, fastest first.
+        looks: First and second cost of candidates that had turns and left.
     """
 
     def __init__(self, options: LocalOptions, best_seconds: float) -> None:
@@ -57,9 +59,9 @@ class Rounds:
         self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
-        """Add a candidate that was timed; returns those that need not be timed again.
+        """Add a candidate that was timed, and return the candidates that leave.
 
-        They are the hopeless ones, and the slowest if more are promising than may be held.
+        Candidates leave if they are much slower than the best, or if there are too many.
         """
         self._best = min(self._best, candidate.fastest)
         self.candidates.append(candidate)
@@ -69,10 +71,10 @@ class Rounds:
         return self._keep(stay)
 
     def give_up(self, worker: Worker) -> list[CandidateRun]:
-        """Hold on to the faster half only of what a worker holds; returns the others, one at least.
+        """Drop the slower half of a worker's candidates, at least one; return the dropped ones.
 
         Args:
-            worker: lacks memory.
+            worker: A worker that ran out of memory.
         """
         there = [run for run in self.candidates if run.worker is worker]
         slower = {id(run) for run in there[len(there) // 2 :]}
@@ -81,11 +83,11 @@ class Rounds:
     def play(
         self, time_again: Callable[[CandidateRun], None], stopped: Callable[[], bool]
     ) -> Iterator[CandidateRun]:
-        """Time what is held in turn, and hand each candidate out when it is known well enough.
+        """Time the candidates in turns, and yield each when its time is known well enough.
 
         Args:
-            time_again: appends the repeats of a turn to the candidate's, or sets its failure.
-            stopped: whether to end early.
+            time_again: Adds the repeats of one turn to a candidate, or sets its failure.
+            stopped: Returns whether to end early.
         """
         generator = np.random.default_rng(0)
         least = min(_LEAST_ROUNDS, self._options.leader_rounds)
@@ -110,12 +112,12 @@ class Rounds:
         yield from self._keep([])
 
     def _unsettled(self) -> list[CandidateRun]:
-        """Those held whose repeats do not agree yet."""
+        """The kept candidates whose fastest repeats do not agree yet."""
         spread = self._options.leader_spread
         return [candidate for candidate in self.candidates if not settled(candidate.again, spread)]
 
     def _retire(self, margin: float) -> Iterator[CandidateRun]:
-        """Hand out candidates that turned out to be slower than the best by more than a margin."""
+        """Yield the candidates that are slower than the best by more than a relative margin."""
         self._best = min([self._best, *(candidate.fastest for candidate in self.candidates)])
         limit = (1.0 + margin) * self._best
         retired = self._keep([run for run in self.candidates if run.fastest <= limit])
@@ -132,7 +134,7 @@ class Rounds:
         ]
 
     def _keep(self, stay: list[CandidateRun]) -> list[CandidateRun]:
-        """Hold on to some candidates only; returns the others."""
+        """Keep only some candidates, and return the others."""
         staying = {id(candidate) for candidate in stay}
         gone = [candidate for candidate in self.candidates if id(candidate) not in staying]
         self.candidates = [candidate for candidate in self.candidates if id(candidate) in staying]
@@ -140,19 +142,19 @@ class Rounds:
 
 
 class TimingPhase:
-    """Checks and times what is built, then the promising ones again, in turn.
+    """Checks and times built candidates, then times the fastest ones again in turns.
 
-    A worker that dies takes one candidate with it, the one at work: kernels it held besides are
-    built again elsewhere.
+    If a worker dies, only the candidate that it was running may fail. Its other kernels are built
+    again in another worker.
 
     Args:
-        context: what it is done with.
-        pending: takes the candidates that have to be built again.
-        best_seconds: the task's best cost so far.
-        stopped: whether no more work is to be begun.
+        context: The workers, options and time limits to use.
+        pending: A queue that takes candidates to be built again.
+        best_seconds: The task's lowest time so far, or infinity.
+        stopped: Returns whether no more work should start.
 
     Attributes:
-        built: candidates whose kernel waits to be timed.
+        built: The built candidates that wait to be timed.
     """
 
     def __init__(
@@ -172,18 +174,18 @@ class TimingPhase:
 
     @property
     def candidates(self) -> list[CandidateRun]:
-        """All whose kernels are of use yet."""
+        """All candidates whose kernels are still needed."""
         return [*self.built, *self._rounds.candidates]
 
     def rebuild(self) -> None:
-        """Have kernels built again whose worker is gone; nobody is blamed for that."""
+        """Build waiting candidates again whose worker has ended."""
         for candidate in list(self.built):
             if candidate.worker is None or not candidate.worker.alive:
                 self.built.remove(candidate)
                 self._pending.append(candidate)
 
     def first_timings(self) -> Iterator[Measurement]:
-        """Check and time everything that is built; hand out what need not be timed again."""
+        """Check and time all built candidates; yield those that are not timed again."""
         context = self._context
         while self.built and not self._stopped():
             candidate = self.built.popleft()
@@ -196,20 +198,20 @@ class TimingPhase:
             yield from self._hand_out(self._first_timed(candidate, event))
 
     def waits_in(self, worker: Worker) -> list[CandidateRun]:
-        """Candidates whose kernel waits in a worker to be timed."""
+        """The built candidates in a worker that wait to be timed."""
         return [candidate for candidate in self.built if candidate.worker is worker]
 
     def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
-        """Free the kernels of the slower half of a worker's leaders; their measurements."""
+        """Free the slower half of a worker's kernels in the rounds; yield their measurements."""
         yield from self._hand_out(self._rounds.give_up(worker))
 
     def rounds(self) -> Iterator[Measurement]:
-        """Time the promising candidates again, in turn."""
+        """Time the fastest candidates again in turns, and yield their measurements."""
         yield from self._hand_out(self._rounds.play(self._time_again, self._stopped))
         self._context.disturbance.ranked(self._rounds.looks)
 
     def _first_timed(self, candidate: CandidateRun, event: WorkerEvent) -> list[CandidateRun]:
-        """Take in how the first timing went; returns those that are done with."""
+        """Handle the result of the first timing; return the candidates that are finished."""
         reply, end = event.reply, event.end
         if end is not None:
             candidate.run_seconds = end.seconds
@@ -227,12 +229,12 @@ class TimingPhase:
         return [candidate]
 
     def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
-        """Have a candidate timed again that lacked memory, if its worker can hold less.
+        """Time a candidate again that ran out of memory, if its worker can free other kernels.
 
-        Cold caches need copies of the weights that only a kernel that is timed has.
+        With cold caches, a kernel needs copies of its weights while it is timed.
 
         Returns:
-            Those that are done with; the candidate itself if nothing was beside it.
+            The finished candidates; the candidate itself if its worker holds no other kernel.
         """
         waiting = self.waits_in(worker)
         for other in waiting[len(waiting) // 2 :]:
@@ -256,13 +258,13 @@ class TimingPhase:
 
     @staticmethod
     def _hand_out(candidates: Iterable[CandidateRun]) -> Iterator[Measurement]:
-        """Yield the measurements of candidates that are done with, and free their kernels."""
+        """Free the kernels of finished candidates, and yield their measurements."""
         for candidate in candidates:
             candidate.discard()
             yield candidate.failure or candidate.succeeded()
 
     def _time_again(self, candidate: CandidateRun) -> None:
-        """One more turn of a leader, unless the worker that held it is gone."""
+        """Time a candidate for one more turn, if its worker is alive."""
         context, worker = self._context, candidate.worker
         if worker is None or not context.pool.lives(worker):
             candidate.worker = None
@@ -285,17 +287,17 @@ _MIB = 1 << 20
 
 
 class LocalJobRun:
-    """One job.
+    """The measurement of one job.
 
     Args:
-        job: the job.
-        context: what it is measured with.
-        numbers: numbers that no kernel in a worker has.
-        alone: whether it has one worker, which holds its kernels; otherwise it may have all.
+        job: The job.
+        context: The workers, options and time limits to use.
+        numbers: Numbers that no other kernel of the runner has.
+        alone: Whether the job uses a single worker, which keeps its kernels; otherwise all workers.
 
     Attributes:
-        job: the job.
-        timing_phase: times what is built.
+        job: The job.
+        timing_phase: Checks and times the built candidates.
     """
 
     def __init__(
@@ -328,7 +330,7 @@ class LocalJobRun:
         )
 
     def interrupt(self) -> None:
-        """Finish the measurement in flight and begin none after it."""
+        """Finish the running measurement, and start no new one."""
         self._interrupted = True
 
     @property
@@ -337,11 +339,11 @@ class LocalJobRun:
 
     @property
     def unfinished(self) -> bool:
-        """Whether something is to be built or timed for the first time."""
+        """Whether candidates remain to be built, or to be timed for the first time."""
         return bool(self._pending or self.timing_phase.built) and not self._stopped
 
     def employ(self) -> bool:
-        """Give idle workers what there is to build; whether anything is still to be waited for."""
+        """Give builds to idle workers, and return whether to wait for workers before timing."""
         if self._stopped:
             return False
         self.timing_phase.rebuild()
@@ -352,12 +354,11 @@ class LocalJobRun:
         return self._context.builders.busy or not full or unchecked
 
     def _has_to_hold_less(self, worker: Worker) -> bool:
-        """Whether a worker whose memory did not suffice for one kernel more holds any.
+        """Whether a worker that ran out of memory in a build holds kernels that can be freed.
 
-        A packed copy of a large layer's weights is hundreds of megabytes, and each kernel has its
-        own. Kernels that wait are timed before anything is built again, and no more are built ahead
-        than there was room for. If leaders take the room, the slower ones have to do with their
-        first timing.
+        A kernel may hold hundreds of megabytes: a packed copy of a layer's weights. Kernels that
+        wait are timed before the failed build is tried again, and fewer are built ahead from then
+        on. If only kernels of the rounds fill the memory, the slower half of them is freed.
         """
         if self.timing_phase.waits_in(worker):
             self._room = min(self._room, len(self.timing_phase.built))
@@ -367,12 +368,12 @@ class LocalJobRun:
         return bool(gone)
 
     def known(self) -> Iterator[Measurement]:
-        """Results of candidates that are not timed any more, which were not handed out yet."""
+        """Results of candidates that are not timed any more, each once."""
         while self._known:
             yield self._known.popleft()
 
     def release(self) -> None:
-        """Free kernels, end workers that build."""
+        """Free the kernels, and end the workers that still build."""
         self._build_phase.release()
         for candidate in self.timing_phase.candidates:
             candidate.discard()
@@ -381,11 +382,11 @@ class LocalJobRun:
 
 
 class LocalJobRuns:
-    """Measures one job, or several of one configuration each.
+    """Measures one job, or several jobs with one configuration each.
 
     Args:
-        runs: the jobs, each by itself.
-        context: what any of them is measured with.
+        runs: The runs of the jobs.
+        context: The workers, options and time limits to use.
     """
 
     def __init__(self, runs: Sequence[LocalJobRun], context: LocalContext) -> None:
@@ -393,7 +394,7 @@ class LocalJobRuns:
         self._context = context
 
     def interrupt(self) -> None:
-        """Finish the measurement in flight and begin none after it."""
+        """Finish the running measurement, and start no new one."""
         for run in self._runs:
             run.interrupt()
         self._context.pool.wake()
@@ -401,7 +402,7 @@ class LocalJobRuns:
     def measurements(self) -> Iterator[Arrival]:
         """One measurement per configuration, each as soon as it is known.
 
-        All that can be is built before the first kernel is timed; then job after job is timed.
+        All jobs are built first, as far as memory allows. Then they are timed one after the other.
         """
         try:
             with contextlib.suppress(StoppedError):
@@ -416,7 +417,7 @@ class LocalJobRuns:
             self._release()
 
     def _build(self, runs: Sequence[LocalJobRun]) -> Iterator[Arrival]:
-        """Build until nothing is left to build or the workers hold as much as they may."""
+        """Build until all is built, or until the workers hold as many kernels as allowed."""
         if len(self._runs) > 1:
             self._context.builders.fill(len(self._runs))
         while True:
@@ -429,7 +430,7 @@ class LocalJobRuns:
                 yield from _arrivals(run, run.known())
 
     def _recycle(self) -> None:
-        """End workers that built much or grew much, unless they hold kernels that are of use."""
+        """End idle workers after many builds or much memory growth, unless a kernel is needed."""
         options, builders = self._context.options, self._context.builders
         holding = {each.worker for run in self._runs for each in run.timing_phase.candidates}
         for worker in self._context.pool.workers:
@@ -443,7 +444,7 @@ class LocalJobRuns:
                 builders.end(worker)
 
     def _release(self) -> None:
-        """Leave idle workers behind."""
+        """Release all jobs, and pause the workers."""
         for run in self._runs:
             run.release()
         self._recycle()

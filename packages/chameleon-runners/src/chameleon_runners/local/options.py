@@ -1,4 +1,4 @@
-"""Options of the ``local`` runner, importable without any numerical library."""
+"""Options of the runner ``local``. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chameleon_runners.timing_options import TimingOptions
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class LocalOptions(TimingOptions):
-    """Options of the ``local`` runner; every duration is in seconds."""
+    """Options of the runner ``local``. All durations are in seconds."""
 
     threads: int | None = option(
         None,

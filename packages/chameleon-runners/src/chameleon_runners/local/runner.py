@@ -1,4 +1,4 @@
-"""The ``local`` runner: worker processes on this machine's CPU."""
+"""The runner ``local``: worker processes on this machine's CPU."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from chameleon_runners.worker.protocol import Message
 
 
 class ProcessComparison(Comparison[CandidateRun]):
-    """Compares contenders of one task in the workers that built them.
+    """Compares the contenders of one task, each in the worker that built it.
 
     Args:
-        task: the task.
-        contenders: who takes part.
-        context: what they are compared with; as many workers as there are contenders, closed by
-            the caller.
+        task: The task.
+        contenders: The programs to compare.
+        context: The workers, options and time limits to use. There is one worker per contender, and
+            the caller closes the pool.
     """
 
     _context: LocalContext
@@ -88,11 +88,11 @@ Measure = Callable[[Sequence[MeasureJob]], Generator[Arrival, None, None]]
 
 
 class LocalStream(OrderedStream):
-    """Measures jobs in the order of their arrival, single configurations in groups.
+    """Measures jobs in the order of their arrival; jobs with one configuration run in groups.
 
     Args:
-        measure: measures jobs of one configuration each, or one of several.
-        size: how many such jobs make up a group at most.
+        measure: Measures one job, or several jobs with one configuration each.
+        size: The largest number of jobs in a group.
     """
 
     def __init__(self, measure: Measure, *, size: int) -> None:
@@ -115,10 +115,12 @@ _BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
 
 
 class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
-    """Builds in parallel, times alone, each candidate in a worker process with a deadline.
+    """Builds candidates in parallel worker processes, and times one kernel at a time.
+
+    Each build, check and timing has a time limit.
 
     Args:
-        options: the runner's options.
+        options: The runner's options.
     """
 
     versioned = (*MeasuringRunner.versioned, "torch")
@@ -175,7 +177,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
                     yield Arrival(job=job, measurement=arrival.measurement)
 
     def _measure(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
-        """Measure one job, or several of one configuration each."""
+        """Measure one job, or several jobs with one configuration each."""
         if self._interrupted or self._closed or not jobs[0].configs:
             return
         runs = self._job_runs(jobs)

@@ -1,5 +1,5 @@
-"""The runner ``ray``: builders and devices are actors of a Ray cluster.
+"""The runner ``ray``, whose builders and devices are actors of a Ray cluster.
 
-Inside this package ``import ray`` finds Ray itself: imports are absolute. Nothing but the modules
-that run once a cluster is used imports it.
+Only modules that run after a cluster is joined import Ray. In this package, ``import ray`` imports
+Ray itself, since imports are absolute.
 """

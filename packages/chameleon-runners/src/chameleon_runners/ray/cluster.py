@@ -1,4 +1,4 @@
-"""The cluster as the runner sees it: joined, its devices listed, actors started on it."""
+"""A Ray cluster: how the runner joins it, lists its devices and starts actors on it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _MIB = 1 << 20
 
 
 class Cluster:
-    """A connection to Ray, made here unless this process has one.
+    """A connection to a Ray cluster. An existing connection of this process is reused.
 
     Args:
-        options: the runner's options.
+        options: The runner's options.
 
     Raises:
-        TargetError: there is no cluster at the address, or it cannot be joined.
+        TargetError: There is no cluster at the address, or it cannot be joined.
     """
 
     def __init__(self, options: RayOptions) -> None:
@@ -43,10 +43,10 @@ class Cluster:
         self._actor: Any = ray.remote(concurrency_groups={"control": 1})(Host)
 
     def device_refs(self) -> list[DeviceRef]:
-        """The devices there are now: as many on a node as it has resources for.
+        """The devices that exist now: on each node as many as its resources allow.
 
         Raises:
-            ChameleonError: there is none.
+            ChameleonError: There is no device.
         """
         device_refs: list[DeviceRef] = []
         seen: Counter[str] = Counter()
@@ -96,10 +96,10 @@ class Cluster:
         )
 
     def builders(self) -> int:
-        """How many builders are of use and can run beside the devices.
+        """The number of builders that can run beside the devices and that the devices can use.
 
         Raises:
-            TargetError: the devices leave no CPU.
+            TargetError: The devices leave no CPU for builders.
         """
         total = ray.cluster_resources().get("CPU", 0.0)
         devices = len(self.device_refs())
@@ -113,11 +113,11 @@ class Cluster:
         return self._options.workers or min(left, self._options.build_ahead * devices)
 
     def start_builder(self) -> Any:
-        """An actor that builds, on any node."""
+        """Start an actor that builds, on any node."""
         return self._start(threads=1, num_cpus=1, scheduling_strategy="SPREAD")
 
     def start_device(self, node: str) -> Any:
-        """An actor that has a device of a node to itself."""
+        """Start an actor that uses one device of a node alone."""
         options = self._options
         return self._start(
             threads=options.threads,
@@ -137,11 +137,11 @@ class Cluster:
 
     @property
     def joined(self) -> bool:
-        """Whether Ray can still be asked."""
+        """Whether this process is connected to a Ray cluster."""
         return bool(ray.is_initialized())
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for the run ends."""
+        """Leave the cluster. A cluster that was started for the run ends."""
         if self._own and self.joined:
             ray.shutdown()
 
@@ -179,7 +179,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _knock(address: str) -> None:
-    """See that somebody listens: Ray itself would go on trying for a minute."""
+    """Check that a program listens at an address, since Ray would retry for a minute."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not port.isdigit():
         return

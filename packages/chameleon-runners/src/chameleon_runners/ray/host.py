@@ -1,9 +1,8 @@
-"""The actor on a node: it keeps one worker process there and passes messages on.
+"""The actor on a node, which supervises one worker process and passes messages on.
 
-The actor supervises a process rather than being the worker itself. A candidate that crashes, hangs
-or forks then costs that process alone. Its end (signal, status, output, memory) is known as it is
-on one machine. An actor that died tells no more than that it died, and takes seconds to replace.
-The actor, and with it its GPU, stays.
+The worker is a separate process, so that a candidate that crashes or hangs ends only this process.
+The actor then reports the worker's signal, status, output and memory. If the actor itself died, Ray
+would report only its death, and a new actor takes seconds to start. The actor also keeps its GPU.
 """
 
 from __future__ import annotations
@@ -33,14 +32,15 @@ _WATCH_SECONDS = 0.25
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """The outcome of a command.
+    """The result of a command. ``reply`` and ``end`` are None for a worker that was given up.
 
     Attributes:
-        reply: the worker's answer, or None.
-        end: how the worker ended, or None. Neither is set for a worker that was given up.
-        log: the end of what the worker printed.
-        seconds: what the work took on the node; starts and transfers are not in it.
-        parcel: what the command made: an artifact's folder, or a reference file's bytes.
+        reply: The worker's answer, or None.
+        end: How the worker ended, or None.
+        log: The end of the worker's output.
+        seconds: The duration of the work on the node, without starts and transfers.
+        parcel: The result as bytes, if the command made one: a packed folder with an exported
+            kernel, or a reference file.
     """
 
     reply: Message | None = None
@@ -51,12 +51,13 @@ class Answer:
 
 
 class Host:
-    """Has one worker after another for the runner, each in a fresh process.
+    """An actor that runs one worker process at a time for the runner.
 
     Args:
-        threads: threads a kernel runs with.
-        memory_bytes: memory limit of the worker; a share of the node's if None.
-        start_timeout: longest start of a worker in seconds.
+        threads: The number of threads that a kernel runs with.
+        memory_bytes: The memory limit of the worker in bytes. With None, it is a share of the
+            node's memory.
+        start_timeout: The longest start of a worker in seconds.
     """
 
     def __init__(self, *, threads: int, memory_bytes: int | None, start_timeout: float) -> None:
@@ -88,15 +89,17 @@ class Host:
         parcel: bytes | None,
         reference: list[ray.ObjectRef[bytes]],
     ) -> Answer:
-        """Have a worker answer a command.
+        """Let a worker handle a command.
 
         Args:
-            number: of the worker; a higher one than before is a new worker.
-            message: the command, with paths of the runner's machine.
-            timeout: longest time in seconds, counted from when the worker gets it.
-            preload: ``"module:Class"`` of the stage that a new worker is going to be asked for.
-            parcel: the artifact that the command is about.
-            reference: where the reference file is to be had, if it is not here yet.
+            number: The number of the worker. A number that is higher than before starts a new
+                worker.
+            message: The command, with paths of the runner's machine.
+            timeout: The time limit in seconds, counted from when the worker gets the command.
+            preload: ``"module:Class"`` of the stage that a new worker should import early, or None.
+            parcel: The packed folder of the exported kernel that the command uses, or None.
+            reference: The object that holds the reference file, in a list of one; empty if the
+                command needs none.
         """
         worker = self._worker_of(number, preload)
         if worker is None or not worker.alive:
@@ -114,7 +117,7 @@ class Host:
         )
 
     def _worker_of(self, number: int, preload: str | None) -> WorkerProcess | None:
-        """The worker of a number, ready or ended; None if nobody wants it any more."""
+        """The worker with a number, ready or ended; None if it was given up."""
         with self._lock:
             if number <= self._given_up:
                 return None
@@ -132,7 +135,7 @@ class Host:
     def _here(
         self, message: Message, parcel: bytes | None, reference: list[ray.ObjectRef[bytes]]
     ) -> Message:
-        """The message with paths of this node, and with what they name in place."""
+        """The message with paths of this node, after the files at these paths were written."""
         # Cores are this node's scheduler's business; the runner knows its own machine's only.
         changed: Message = {**message, "cores": []}
         folder = self._folder / str(self._number)
@@ -151,7 +154,7 @@ class Host:
 
     @staticmethod
     def _collect(message: Message, reply: Message | None) -> bytes | None:
-        """Take away from this node what a command made."""
+        """The command's result as bytes, or None; its files on this node are removed."""
         good = reply is not None and reply["status"] == "ok"
         parcel = None
         if message["command"] == "export" and good:
@@ -165,14 +168,18 @@ class Host:
         return parcel
 
     def end_worker(self, number: int) -> None:
-        """End a worker, whatever it does."""
+        """End a worker, even if it is busy.
+
+        Args:
+            number: The number of the worker.
+        """
         with self._lock:
             self._given_up = max(self._given_up, number)
             if self._number <= number:
                 self._end_worker()
 
     def close(self) -> None:
-        """End the worker for good and remove all files."""
+        """End the worker, start no other one, and remove all files."""
         with self._lock:
             self._given_up = 1 << 62
             self._end_worker()
@@ -184,7 +191,7 @@ class Host:
 
 
 def _answer_of(worker: WorkerProcess) -> Message | None:
-    """Wait for a worker's answer; None once it has ended."""
+    """Wait for a worker's answer; None if the worker ends first."""
     while worker.alive:
         poll = select.poll()
         left = _WATCH_SECONDS
@@ -201,7 +208,7 @@ def _answer_of(worker: WorkerProcess) -> Message | None:
 
 
 def _where() -> dict[str, object]:
-    """The node, and which of its accelerators are this actor's."""
+    """The address of this node, and the accelerators that this actor uses."""
     context = ray.get_runtime_context()
     accelerators = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
     return {"node": ray.util.get_node_ip_address(), "accelerators": accelerators}

@@ -1,4 +1,4 @@
-"""Options of the ``ray`` runner, importable without Ray or any numerical library."""
+"""Options of the runner ``ray``. This module imports neither Ray nor a numerical library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _declared(_: object, attribute: attrs.Attribute[Any], value: dict[str, float
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class RayOptions(FleetOptions):
-    """Options of the ``ray`` runner; every duration is in seconds."""
+    """Options of the runner ``ray``. All durations are in seconds."""
 
     address: str = unbound(
         "auto",
@@ -56,27 +56,27 @@ class RayOptions(FleetOptions):
 
     @property
     def gpus(self) -> int:
-        """GPUs of a device."""
+        """The number of GPUs that a device consists of."""
         if self.gpus_per_device is None:
             return 0 if self.resources else 1
         return self.gpus_per_device
 
     @property
     def cpus(self) -> float:
-        """CPUs of a device."""
+        """The number of CPUs that are reserved for a device."""
         if self.cpus_per_device is None:
             return 0.0 if self.gpus else float(self.threads)
         return self.cpus_per_device
 
     @property
     def needs(self) -> dict[str, float]:
-        """Resources that a device takes of its node, by Ray's names."""
+        """The resources of its node that a device uses, by Ray's names."""
         needs = {_GPU: float(self.gpus), "CPU": self.cpus, **self.resources}
         return {name: amount for name, amount in needs.items() if amount > 0.0}
 
     @property
     def stage_options(self) -> dict[str, Any]:
-        """Options of the device stage. Ray hides other GPUs, so the device's index is 0."""
+        """The options of the device stage. Ray hides other GPUs, so the device's index is 0."""
         if self.device != attrs.fields(RayOptions).device.default:
             return self.device_options
         return {"kind": "cuda" if self.gpus else "cpu", **self.device_options}

@@ -1,4 +1,4 @@
-"""Folders and files as bytes: what nodes without a common file system send each other."""
+"""Folders and files as bytes, to be sent between nodes without a common file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chameleon_system.files import replacing
 
 
 def pack(folder: Path) -> bytes:
-    """A folder's contents."""
+    """The contents of a folder as bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, arcname=".")
@@ -18,7 +18,7 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(parcel: bytes, folder: Path) -> None:
-    """Put a packed folder's contents into a folder that does not exist yet."""
+    """Write the contents of a packed folder into a new folder."""
     folder.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(parcel)) as archive:
         # Python knows filters from 3.11.4 on; older ones ignore the attribute.
@@ -27,7 +27,7 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 
 def write(data: bytes, path: Path) -> None:
-    """Write a file so that a reader sees all of it or none."""
+    """Write a file so that readers see either the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(data)

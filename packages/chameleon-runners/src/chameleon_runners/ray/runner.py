@@ -12,10 +12,10 @@ from chameleon_runners.ray.options import RayOptions
 
 
 class RayRunner(FleetRunner):
-    """Builds on a cluster's CPUs, measures on its devices, each in one actor's hands.
+    """Builds on the CPUs of a Ray cluster, and measures on its devices, one actor per device.
 
     Args:
-        options: where the cluster is, and what a device is there.
+        options: The address of the cluster, and the resources of a device.
 
     Raises:
         PluginError: Ray is not installed.

@@ -1,4 +1,4 @@
-"""Workers that are processes on a Ray cluster's nodes, each behind an actor."""
+"""A pool of workers that are processes on the nodes of a Ray cluster, each behind an actor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from chameleon_runners.worker.protocol import Message
 
 _WATCH_SECONDS = 0.25
 _TRANSFER_SECONDS = 30.0
-"""How much longer than its time-out a command may take: parcels travel, and Ray may be slow."""
+"""Seconds that a command may take beyond its time limit, for transfers and for Ray."""
 
 _CLOSING_SECONDS = 5.0
 _LONGEST_REASON = 400
@@ -38,27 +38,27 @@ _LONGEST_REASON = 400
 
 @attrs.frozen(kw_only=True)
 class ActorEnd(WorkerEnd):
-    """A worker ended because its actor did, which is no candidate's fault.
+    """The end of a worker whose actor ended, which is never the candidate's fault.
 
     Attributes:
-        words: how, for a message.
+        words: How the actor ended, as a part of a message.
     """
 
     words: str
 
     @property
     def from_outside(self) -> bool:
-        """The candidate ran in a process of its own: whatever ended the actor, it did not."""
+        """Always True: the candidate runs in another process, so it did not end the actor."""
         return True
 
 
 @attrs.frozen(kw_only=True)
 class _ActorPlace:
-    """The actor that a worker needs: any for a builder, or the one that has a certain device.
+    """The kind of actor that a worker needs: any actor for a builder, or a device's actor.
 
     Attributes:
-        name: of the device; empty for a builder.
-        node: that has it.
+        name: The name of the device; empty for a builder.
+        node: The node of the device; empty for a builder.
     """
 
     name: str = ""
@@ -67,7 +67,7 @@ class _ActorPlace:
 
 @attrs.define(kw_only=True, eq=False)
 class _Host:
-    """An actor as the runner knows it."""
+    """An actor, and what the runner knows about it."""
 
     place: _ActorPlace
     actor: Any
@@ -76,12 +76,12 @@ class _Host:
 
 @attrs.define(kw_only=True, eq=False)
 class RayWorker(Worker):
-    """A worker on some node; it gets an actor with its first command, which tells what it needs.
+    """A worker on a node. It gets its actor with its first command, which says what it needs.
 
     Attributes:
-        number: higher for later ones.
-        preload: the stage that it is going to be asked for.
-        host: the actor that has its worker.
+        number: The number of the worker; later workers have higher numbers.
+        preload: ``"module:Class"`` of the stage that the worker should import early, or None.
+        host: The actor that runs the worker, or None before the first command.
     """
 
     number: int
@@ -90,14 +90,14 @@ class RayWorker(Worker):
 
 
 class RayPool(WorkerPool):
-    """Waits for the actors of a cluster.
+    """A pool of workers behind actors of a Ray cluster.
 
-    Artifacts and references are files of the runner's machine between a builder and a device. They
-    travel as bytes through Ray's object store, so that the loss of a node loses none.
+    Exported kernels and references are files on the runner's machine. They travel as bytes through
+    Ray's object store, so that no file is lost with a node.
 
     Args:
-        cluster: where actors are started; left with this object.
-        start_timeout: how long an actor, and again its worker, may take to start, in seconds.
+        cluster: The cluster on which actors are started. ``close`` leaves it.
+        start_timeout: The longest start of an actor, and again of its worker, in seconds.
     """
 
     def __init__(self, cluster: Cluster, *, start_timeout: float) -> None:
@@ -150,7 +150,7 @@ class RayPool(WorkerPool):
         future.add_done_callback(lambda done: self._inbox.put((worker, work, done)))
 
     def _bind(self, worker: RayWorker, message: Message) -> Message:
-        """Give a worker its actor with its first command; return that as its process wants it."""
+        """Give a worker its actor with its first command; return the command for its process."""
         address = _ActorPlace()
         if message["command"] == "connect":
             options = message["options"]
@@ -169,7 +169,7 @@ class RayPool(WorkerPool):
         return host
 
     def _reference(self, message: Message) -> list[Any]:
-        """The object from which nodes get the reference file that a command needs; made once."""
+        """The object with the reference file that a command needs, in a list; empty if none."""
         path = message.get("reference")
         if path is None:
             return []
@@ -189,7 +189,7 @@ class RayPool(WorkerPool):
 
     @staticmethod
     def _control(host: _Host, method: str, *arguments: Any) -> Any:
-        """Call a method that does not wait for the one in progress."""
+        """Call an actor's method without waiting for its current command."""
         return getattr(host.actor, method).options(concurrency_group="control").remote(*arguments)
 
     def wait(self, until: float | None) -> None:
@@ -205,7 +205,7 @@ class RayPool(WorkerPool):
                 self._lose(worker, work, f"it did not answer for {seconds:.0f} s")
 
     def _take(self, worker: RayWorker, work: Work, done: Future[Answer]) -> None:
-        """An actor answered, or Ray says why it does not."""
+        """Handle an actor's answer, or Ray's error."""
         if worker.work is not work or worker.host is None or self.closed:
             return
         error = done.exception()
@@ -223,7 +223,7 @@ class RayPool(WorkerPool):
         self._tell(worker, listener, answer.reply, answer.seconds)
 
     def _lose(self, worker: RayWorker, work: Work, reason: str) -> None:
-        """An actor is gone, or as good as gone."""
+        """Handle an actor that has ended or does not answer."""
         if worker.host is not None:
             self._hosts.discard(worker.host)
             # Ray raises errors of its own for an actor that is gone already.
@@ -265,7 +265,7 @@ class RayPool(WorkerPool):
 
 
 def _deliver(parcel: bytes, message: Message) -> None:
-    """Put what a command made where the command says."""
+    """Write a command's result to the path that the command names."""
     if message["command"] == "export":
         parcels.unpack(parcel, Path(message["artifact"]))
     else:

@@ -1,1 +1,1 @@
-"""Recorded tables that stand in for hardware: frontend, space and runner."""
+"""Recorded tables in place of hardware: a frontend, a space and a runner."""

@@ -1,4 +1,4 @@
-"""The frontend ``table``: one task per recorded table."""
+"""The frontend ``table``, which makes one task per recorded table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from chameleon_runners.replay.options import TableOptions
 from chameleon_runners.replay.reading import OPERATOR, tables_at
 
 _TARGET = "recorded"
-"""Target of every recorded task: replaying it elsewhere changes nothing about the records."""
+"""The target of every recorded task, since the records are the same on every machine."""
 
 
 class TableFrontend(Frontend):
-    """One task per table; a run folder gives one for each of its tasks.
+    """Makes one task per recorded table. A run folder has one table per measured task.
 
     Args:
-        options: where the tables are.
+        options: The paths of the tables.
     """
 
     def __init__(self, options: TableOptions) -> None:
@@ -31,13 +31,13 @@ class TableFrontend(Frontend):
                 tables_at(path)
 
     def tasks(self, target: str) -> list[Task]:
-        """The tasks; ``target`` plays no part.
+        """The tasks of all tables; ``target`` is ignored.
 
-        The arguments identify a table by its content alone, so that a search does not depend on
-        the folder it lies in.
+        A task's arguments identify its table by the content only, so that a search does not depend
+        on the table's folder.
 
         Raises:
-            ConfigError: a table is missing or cannot be read.
+            ConfigError: A table is missing or cannot be read.
         """
         del target
         tables = [(path, table) for path in self._paths for table in tables_at(path)]

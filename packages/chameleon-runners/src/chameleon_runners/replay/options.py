@@ -1,4 +1,4 @@
-"""Options of the frontend ``table`` and the runner ``replay``, importable without numpy."""
+"""Options of the frontend ``table`` and the runner ``replay``. This module imports no numpy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chameleon_runners.option_fields import option
 
 
 class Noise(StrEnum):
-    """Which of the recorded repeats a replayed measurement consists of."""
+    """The recorded repeats that a replayed measurement consists of: all, or a random few."""
 
     NONE = "none"
     REPEATS = "repeats"

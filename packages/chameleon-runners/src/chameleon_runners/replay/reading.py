@@ -1,4 +1,4 @@
-"""Finds out what a path holds, reads it once per process, and says what is wrong with it."""
+"""Reads recorded tables from files and run folders, and reports what is wrong with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chameleon_runners.replay.table import Table, table_of
 _MILLISECOND = 1e-3
 
 _FAILED_MILLISECONDS = 1e20
-"""Old caches write failures as times of at least this."""
+"""Old Kernel Tuner caches record failures as times of at least this many milliseconds."""
 
 _FAILURES: Mapping[str, FailureKind] = {
     "compil": FailureKind.BUILD_ERROR,
@@ -34,7 +34,7 @@ _FAILURES: Mapping[str, FailureKind] = {
     "valid": FailureKind.INVALID,
     "constraint": FailureKind.INVALID,
 }
-"""What the name of a failure contains (``CompilationFailedConfig``, ``compile``), and its kind."""
+"""Kinds of failure by a part of the recorded name, such as ``CompilationFailedConfig``."""
 
 _RUN_KEYS = ("benchmark_time", "verification_time", "framework_time")
 _T4_RUN_KEYS = ("benchmark", "validation", "framework")
@@ -44,14 +44,15 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
     """The table of a Kernel Tuner cache.
 
     Args:
-        content: the file: ``tune_params_keys`` and ``cache``, which maps each configuration to its
-            parameters and results. ``time`` is in ms or the name of a failure, ``times`` in ms, one
-            per repeat; ``compile_time``, ``benchmark_time`` and others are in ms.
-        name: for people.
-        digest: of the content.
+        content: The parsed file. ``tune_params_keys`` lists the parameters. ``cache`` maps each
+            configuration to its parameters and results. ``time`` is a number of ms or the name of a
+            failure. ``times`` has one number of ms per repeat. ``compile_time``, ``benchmark_time``
+            and other durations are in ms.
+        name: The name of the table in messages.
+        digest: A digest of the content.
 
     Raises:
-        ConfigError: a row lacks something.
+        ConfigError: The table has no row, or a row lacks a value.
     """
     parameters = [str(key) for key in content["tune_params_keys"]]
     rows = content["cache"]
@@ -74,13 +75,13 @@ def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
     """The table of a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
 
     Args:
-        content: the file: ``results``, each with ``configuration``, ``times``, ``invalidity``
-            and ``measurements``.
-        name: for people.
-        digest: of the content.
+        content: The parsed file. ``results`` is a list of rows with ``configuration``, ``times``,
+            ``invalidity`` and ``measurements``.
+        name: The name of the table in messages.
+        digest: A digest of the content.
 
     Raises:
-        ConfigError: a row lacks something, or there is none.
+        ConfigError: The table has no row, or a row lacks a value.
     """
     results: Sequence[Mapping[str, Any]] = content["results"]
     _require_rows(name, results)
@@ -116,7 +117,14 @@ def _measured_in_t4(row: Mapping[str, Any]) -> Measurement:
 
 
 def _measurement(time: Any, times: Sequence[Any], *, build: float, run: float) -> Measurement:
-    """One row: ``time`` is a mean in ms or a failure's name, ``times`` the repeats in ms."""
+    """The measurement of one row.
+
+    Args:
+        time: The mean time in ms, or the name of a failure.
+        times: The time of each repeat in ms.
+        build: The duration of the build in seconds.
+        run: The duration of the benchmark in seconds.
+    """
     measured = partial(Measurement, config=(), build_seconds=build, run_seconds=run)
     if isinstance(time, str):
         kinds = (kind for part, kind in _FAILURES.items() if part in time.lower())
@@ -134,13 +142,13 @@ def _is_time(value: Any) -> bool:
 
 
 def _seconds(milliseconds: Any) -> float:
-    """Milliseconds as seconds; 0 for what was not recorded or cannot be."""
+    """Convert milliseconds to seconds; 0 if the value is missing or impossible."""
     usable = isinstance(milliseconds, int | float) and 0.0 <= milliseconds < math.inf
     return float(milliseconds) * _MILLISECOND if usable else 0.0
 
 
 def _value(value: Any) -> Any:
-    """A parameter's value as something that can be compared and hashed."""
+    """Convert a parameter's value to a value that can be compared and hashed."""
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -158,13 +166,13 @@ def _require_all(name: str, row: str, missing: Sequence[str]) -> None:
 
 
 def tables_of_run(folder: Path) -> list[Table]:
-    """The tables of a run folder, in the order of its tasks; tasks never measured have none.
+    """The tables of a run folder, one per measured task, in the order of the tasks.
 
-    The space of a table has the recorded space's knobs, as far as their values occur in the
-    records. The recorded configurations are the legal ones: an unmeasured one cannot be replayed.
+    A table's space has the knobs of the recorded space, with the recorded values only. Only
+    recorded configurations are legal, since others cannot be replayed.
 
     Raises:
-        RunFolderError: there is no run in this folder, or it cannot be read.
+        RunFolderError: The folder has no run, or cannot be read.
     """
     with read_store(folder) as store:
         tables = [_table(store, stored) for stored in store.tasks()]
@@ -190,27 +198,27 @@ def _table(store: RecordStore, stored: StoredTask) -> Table | None:
 
 
 def _knob_value(value: Any) -> Any:
-    """A knob's value, as JSON has kept it, as something that can be compared and hashed."""
+    """Convert a knob's value from JSON to a value that can be compared and hashed."""
     if isinstance(value, list) and all(isinstance(part, int) for part in value):
         return tuple(value)
     return value if isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
 OPERATOR = "table"
-"""``Task.operator`` of every task that is a recorded table."""
+"""The ``Task.operator`` of every task of a recorded table."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def tables_at(path: str) -> tuple[Table, ...]:
-    """The tables of a file or run folder.
+    """The tables of a file or of a run folder.
 
     Args:
-        path: a Kernel Tuner cache or T4 file, plain or gzip, or a run folder.
+        path: A Kernel Tuner cache or a T4 file, also compressed with gzip, or a run folder.
 
     Raises:
-        ConfigError: there is nothing, or nothing that can be read.
-        RunFolderError: it is a folder without a run in it.
+        ConfigError: The path does not exist, or the file cannot be read.
+        RunFolderError: The path is a folder without a run.
     """
     file = Path(path)
     if not file.exists():
@@ -225,10 +233,10 @@ def tables_at(path: str) -> tuple[Table, ...]:
 
 
 def table_of_task(task: Task) -> Table:
-    """The table that a task of the frontend ``table`` stands for.
+    """The table of a task that the frontend ``table`` made.
 
     Raises:
-        ConfigError: the table is of another task, is gone, or has changed since.
+        ConfigError: The task has no table, or the table's file is missing or has changed.
     """
     if task.operator != OPERATOR:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The runner ``replay``: answers from recorded tables, on a clock that knows what it would cost."""
+"""The runner ``replay``, which takes measurements from recorded tables, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from chameleon_runners.replay.table import Table
 
 
 class ReplayRunner(Runner):
-    """Looks configurations up in the table that a task stands for.
+    """Looks up the measurements of configurations in a task's recorded table.
 
-    One after the other, as Kernel Tuner measures them. A measurement takes the recorded seconds of
-    compiling and of benchmarking, which the runner's clock adds to real time.
+    Configurations are looked up one after the other, as Kernel Tuner measures them. Each look-up
+    adds the recorded seconds of compiling and benchmarking to the runner's clock.
 
     Args:
-        options: how measurements are made of the recorded repeats.
+        options: How measurements are made from the recorded repeats.
     """
 
     measures_hardware: ClassVar[bool] = False
@@ -42,7 +42,7 @@ class ReplayRunner(Runner):
         return 4
 
     def now(self) -> float:
-        """Real time and the recorded seconds of everything replayed, in seconds."""
+        """Real time plus the recorded durations of all replayed measurements, in seconds."""
         return time.perf_counter() + self._replayed
 
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
@@ -55,9 +55,9 @@ class ReplayRunner(Runner):
             yield measurement
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """The recorded times of all repeats: there is nothing to interleave, and no noise.
+        """The recorded measurements of the contenders, with all repeats and no noise.
 
-        Contenders that are no configurations of the table were not recorded.
+        A contender that is not in the table, such as a baseline, gets an invalid measurement.
         """
         table = self._table(task)
         return [
@@ -75,7 +75,7 @@ class ReplayRunner(Runner):
         return {"device": "recorded tables", "noise": self._options.noise.value}
 
     def best_known(self, task: Task) -> float | None:
-        """The lowest cost in the table in seconds; None if nothing in it succeeded."""
+        """The lowest cost in the task's table in seconds; None if every row failed."""
         best = self._table(task).best_seconds
         return best if math.isfinite(best) else None
 

@@ -1,4 +1,4 @@
-"""The space provider ``table``: what a recorded table tried is what there is to choose from."""
+"""The space provider ``table``, whose configurations are the rows of a recorded table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded table: knobs, the configurations that were tried, and what came of each."""
+"""A recorded table: knobs, the configurations that were measured, and their measurements."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Config = tuple[int, ...]
 
 @attrs.frozen(kw_only=True)
 class RecordedTuples(Knob):
-    """A choice among equally long tuples of integers, such as the tiles of a recorded run.
+    """A knob whose values are tuples of integers of one length, such as recorded tiles.
 
     Attributes:
-        options: the tuples, in the order of the recorded knob's indices.
+        options: The tuples, in the order of the recorded knob's indices.
     """
 
     options: tuple[tuple[int, ...], ...]
@@ -49,16 +49,16 @@ class RecordedTuples(Knob):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Table:
-    """Everything recorded of one tuning problem.
+    """All recorded measurements of one tuning problem.
 
     Attributes:
-        name: for people.
-        digest: of the content, wherever it lies.
-        knobs: one per parameter with more than one value.
-        configs: the recorded configurations as knob indices, distinct, shape (m, knobs).
-        measurements: one per row of ``configs``; their ``run_seconds`` are those of everything
-            but compiling: benchmarking, verifying, the tuner's own overhead.
-        flop: floating-point operations of one evaluation; 0 if the table does not say.
+        name: The name of the table in messages.
+        digest: A digest of the content; it does not depend on the file's path.
+        knobs: One knob per parameter with more than one value; at least one knob.
+        configs: The recorded configurations as knob indices, distinct, shape (m, knobs).
+        measurements: One measurement per row of ``configs``. ``run_seconds`` includes everything
+            except compiling: benchmarking, verifying and the tuner's own overhead.
+        flop: The number of floating-point operations of one evaluation; 0 if unknown.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Table:
         return {tuple(config): row for row, config in enumerate(self.configs.tolist())}
 
     def measurement(self, config: Config) -> Measurement:
-        """The record of a configuration; one that is not in the table is invalid."""
+        """The recorded measurement of a configuration; an invalid one if it is not in the table."""
         row = self._rows.get(config)
         if row is not None:
             return self.measurements[row]
@@ -82,16 +82,16 @@ class Table:
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
-        """Median seconds of every configuration, infinity for failures, shape (m,)."""
+        """The median seconds of every configuration, infinity for failures, shape (m,)."""
         return np.array([measurement.cost for measurement in self.measurements])
 
     @property
     def best_seconds(self) -> float:
-        """The lowest cost in the table in seconds; infinity if everything failed."""
+        """The lowest cost in the table in seconds; infinity if every row failed."""
         return float(self.costs.min())
 
     def space(self) -> DesignSpace:
-        """The design space: the knobs, with the recorded configurations as the legal ones."""
+        """The design space of the table, in which only recorded configurations are legal."""
         return DesignSpace(self.knobs, only=self.configs)
 
 
@@ -104,20 +104,20 @@ def table_of(
     ranks: Mapping[str, Sequence[int]] | None = None,
     flop: float = 0.0,
 ) -> Table:
-    """A table of parameter values.
+    """Make a table from parameter values and measurements.
 
     Args:
-        name: for people.
-        digest: of the content.
-        columns: parameter to its value in every row: numbers, texts or tuples of integers.
-        measurements: one per row, of whatever configuration.
-        ranks: parameter to the place of each row's value among its options. Without it values are
-            ordered by size, so that a step of one index is a small change.
-        flop: floating-point operations of one evaluation.
+        name: The name of the table in messages.
+        digest: A digest of the content.
+        columns: The values of every row, by parameter: numbers, strings or tuples of integers.
+        measurements: One measurement per row; their configurations are ignored.
+        ranks: The index of each row's value among the parameter's values, by parameter. Without it,
+            values are sorted, so that a step of one index is a small change.
+        flop: The number of floating-point operations of one evaluation.
 
     Returns:
-        The table. A parameter with one value is no knob. If several rows have one configuration,
-        the first counts.
+        The table. A parameter with only one value becomes no knob, unless all parameters have one
+        value. If several rows have the same configuration, the first row counts.
     """
     ranks = ranks or {}
     chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}
@@ -142,7 +142,7 @@ def table_of(
 def _indexed(
     values: Sequence[Any], ranks: Sequence[int] | None
 ) -> tuple[tuple[Any, ...], list[int]]:
-    """The distinct values in order, and the index of each row's."""
+    """The distinct values in order, and the index of each row's value."""
     if len({type(value) in (str, tuple) and type(value) for value in values}) > 1:
         values = [str(value) for value in values]
     if ranks is None:

@@ -1,1 +1,1 @@
-"""The runner ``rpc``: boards and GPU servers behind TVM's RPC, through a tracker or by address."""
+"""The runner ``rpc``: remote devices behind TVM's RPC, reached by a tracker or by address."""

@@ -1,4 +1,4 @@
-"""Addresses as users write them: ``host:port``, ``[::1]:9190``."""
+"""Addresses as users write them, such as ``host:port`` or ``[::1]:9190``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LAST_PORT = 65535
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """The place at which a tracker or a server listens.
+    """The address of a tracker or a server.
 
     Attributes:
-        host: name or number of the machine.
-        port: its port.
+        host: The name or the IP address of the machine.
+        port: The port.
     """
 
     host: str
@@ -24,10 +24,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The address that a text says.
+        """Parse an address.
 
         Raises:
-            ConfigError: it has another form.
+            ConfigError: The string does not have the form ``host:port``.
         """
         host, colon, port = text.strip().rpartition(":")
         host = host.removeprefix("[").removesuffix("]")

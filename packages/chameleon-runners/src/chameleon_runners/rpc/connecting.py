@@ -1,4 +1,4 @@
-"""Connecting to a server of TVM's RPC, which TVM itself waits for without end."""
+"""Connects to a server of TVM's RPC with a time limit, which TVM's own client lacks."""
 
 from __future__ import annotations
 
@@ -18,29 +18,34 @@ _WAITED_FOR = "already have key"
 
 
 class WrongKeyError(TargetError):
-    """A server has another key than the one it was called with."""
+    """A server does not accept the key that the client sent."""
 
 
 def hang_up(session: Any) -> None:
-    """Give the device of a session back, if its server still listens."""
+    """Close a session, so that other clients can use the device."""
     # TVM raises whatever its server did wrong, and there is nothing left to be done about it.
     with contextlib.suppress(Exception):
         session.get_function("CloseRPCConnection")()
 
 
 def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> Any:
-    """A session of TVM's, made in a thread: TVM waits for ever for a server that says nothing.
+    """Open a session of TVM's RPC with a time limit.
+
+    A thread opens the session, since TVM waits without limit for a silent server.
 
     Args:
-        address: of the server.
-        key: that it answers to.
-        lifetime: seconds after which the server ends the session.
-        deadline: seconds to wait.
+        address: The address of the server.
+        key: The key that the server accepts.
+        lifetime: The seconds after which the server ends the session.
+        deadline: The longest wait in seconds.
+
+    Returns:
+        The session (``tvm.rpc.RPCSession``).
 
     Raises:
-        DeviceLostError: no server answers in time.
-        WrongKeyError: it has another key.
-        TargetError: it is no server of TVM's RPC, or speaks another version.
+        DeviceLostError: No server answers in time.
+        WrongKeyError: The server does not accept the key.
+        TargetError: The address is not that of a server of TVM's RPC, or its version differs.
     """
     from tvm import rpc  # noqa: PLC0415 - builders need it not
 
@@ -110,7 +115,7 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
 
 
 def _why_not(name: str) -> str:
-    """Why there is no connection, which TVM does not tell."""
+    """Why a connection fails, since TVM's error does not say it."""
     host, _, port = name.rpartition(":")
     try:
         socket.create_connection((host, int(port)), 1.0).close()
@@ -120,6 +125,6 @@ def _why_not(name: str) -> str:
 
 
 def brief(error: BaseException) -> str:
-    """The last line of an error, which of TVM's says most."""
+    """The last line of an error, which is the most useful one in TVM's errors."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]

@@ -1,4 +1,4 @@
-"""A device behind TVM's RPC, as the worker process sees it that has it to itself."""
+"""A remote device behind TVM's RPC, used by one worker process that no other process shares."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _ANSWER_SECONDS = 5.0
 
 
 class RpcDevice(Device):
-    """One device of a tracker's key, or at one address.
+    """One device of a tracker's key, or the device at one address.
 
-    A session with its server lasts while there is work. It is renewed before the server ends it.
-    After a while without work it is closed, which gives the device to others. The next candidate
-    opens another one, perhaps with another device of the same key.
+    A session with the device's server stays open while there is work, and is renewed before the
+    server ends it. After some time without work the session is closed, so that other clients can
+    use the device. The next candidate opens a new session, perhaps with another device of the same
+    key.
 
     Args:
-        options: where it is.
+        options: The address of the device or its tracker, and time limits.
     """
 
     def __init__(self, options: RpcDeviceOptions) -> None:
@@ -62,7 +63,7 @@ class RpcDevice(Device):
         self._let_go()
 
     def _ready(self) -> RpcSession:
-        """The session, or another one if it is over or near its end."""
+        """The session; a new one if it has ended or will end soon."""
         if not self._target:
             raise DeviceLostError("the device is used before it is connected to")
         session = self._session

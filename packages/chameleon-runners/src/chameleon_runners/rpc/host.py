@@ -1,9 +1,8 @@
 """The process of a server or a tracker: ``python -m chameleon_runners.rpc.host server ...``.
 
-TVM's server listens in a thread that dies for good when a kernel crashes its session's process. It
-serves a client that is gone until its kernel ends. Here the thread is watched and started anew on
-the same port, and such a kernel is ended. Prints one JSON object, with the port, when it listens;
-ends with its parent.
+TVM's server listens in a thread that dies if a kernel crashes the process of its session. This
+program restarts the thread on the same port. It also ends kernels that keep running after their
+client has gone. It prints one JSON object with the port when it listens, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from chameleon_tvm.quick_tvm import tvm
 
 _WATCH_SECONDS = 0.2
 _DESERTED_SECONDS = 1.0
-"""A session whose client is gone for so long, and that goes on, hangs in a kernel."""
+"""Seconds after which a session without a client is ended, since a kernel in it hangs."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until the parent ends or a signal comes."""
+    """Serve until the parent process ends or a signal arrives."""
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=("server", "tracker"))
     parser.add_argument("--host", required=True)
@@ -101,7 +100,7 @@ def _listen(options: argparse.Namespace) -> Any:
 
 
 def _deserted(port: int) -> bool:
-    """Whether there is a session whose client has hung up."""
+    """Whether the client of any session has closed the connection."""
     with contextlib.suppress(psutil.Error):
         return any(
             connection.status == psutil.CONN_CLOSE_WAIT

@@ -1,4 +1,4 @@
-"""Options of the ``rpc`` runner and of its devices, importable without any numerical library."""
+"""Options of the runner ``rpc`` and its devices. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chameleon_runners.option_fields import duration, in_place, option, unbound
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class RpcOptions(FleetOptions):
-    """Options of the ``rpc`` runner; every duration is in seconds."""
+    """Options of the runner ``rpc``. All durations are in seconds."""
 
     tracker: str | None = unbound(None, "host:port of the tracker that the devices belong to")
     key: str | None = option(
@@ -36,27 +36,27 @@ class RpcOptions(FleetOptions):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The servers that are named one by one."""
+        """The addresses of servers that the options list."""
         return (self.address,) if isinstance(self.address, str) else tuple(self.address)
 
 
 @attrs.frozen(kw_only=True)
 class RpcDeviceOptions:
-    """One device, as its worker process is told; every duration is in seconds.
+    """Options of one device, which its worker process receives. All durations are in seconds.
 
     Attributes:
-        tracker: where to ask for it, or None.
-        address: where it is, if there is no tracker.
-        key: of the devices.
-        proxied: whether several servers may have one address, that of a proxy.
-        device_index: which of the server's devices of the target's kind.
-        threads: that kernels run with, if it is a CPU.
-        priority: of requests.
-        connect_timeout: how long to wait for it.
-        session_timeout: when the server ends the session.
-        idle_timeout: when it is given back.
-        cache_bytes: inputs kept there.
-        cooldown: pause between the repeats of a kernel.
+        tracker: The address of the tracker that grants the device, or None.
+        address: The address of the device's server, if there is no tracker.
+        key: The key of the devices.
+        proxied: Whether several servers may share one address, that of a proxy.
+        device_index: The index of the device among the server's devices of the target's kind.
+        threads: The number of threads that kernels run with on a CPU.
+        priority: The priority of requests to the tracker.
+        connect_timeout: The longest wait for a device.
+        session_timeout: The time after which the server ends the session.
+        idle_timeout: The time without work after which the device is given back.
+        cache_bytes: The size in bytes of the inputs that are kept on the device.
+        cooldown: The pause between the repeats of a kernel.
     """
 
     tracker: str | None = None

@@ -1,4 +1,4 @@
-"""The runner ``rpc``: a fleet of devices behind TVM's RPC."""
+"""The runner ``rpc``: a fleet of remote devices behind TVM's RPC."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ FACTORY = "chameleon_runners.rpc.device:RpcDevice"
 _FIRST_ANSWER_SECONDS = 5.0
 _ANSWER_SECONDS = 0.9
 _FORGET_SECONDS = 60.0
-"""A server that is restarted is missing from the tracker's summary for a moment."""
+"""Seconds for which a vanished server still counts, since a restarted one is missing briefly."""
 
 _SAME = ("device_index", "threads", "priority", "session_timeout", "idle_timeout", "cooldown")
-"""Options of the runner that each of its devices has as well."""
+"""Options that a device takes over from its runner."""
 
 _GRACE = 0.8
-"""Of the time that a runner gives a worker to connect: the worker says itself what is wrong."""
+"""The device's share of the runner's ``connect_timeout``, so that the worker can still report."""
 
 
 def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """A function that lists the devices that a runner's options name.
+    """A function that lists the devices which the options name.
 
     Raises:
-        ConfigError: they name none, or name them in two ways.
+        ConfigError: The options name no device, name devices in two ways, or have a session time
+            that is too short.
     """
     if options.session_timeout < options.run_timeout:
         raise ConfigError(
@@ -68,13 +69,13 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
 
 
 class TrackerDevices:
-    """As many devices as the tracker has servers of a key, busy ones included.
+    """Lists as many devices as the tracker has servers of a key, busy servers included.
 
-    The tracker decides which device a client gets, so each is any free one; its description says
-    which.
+    The tracker chooses the device for each session. A listed device therefore means any free device
+    of the key, and its description names the actual one.
 
     Args:
-        options: the runner's options.
+        options: The runner's options.
     """
 
     def __init__(self, options: RpcOptions) -> None:
@@ -85,11 +86,11 @@ class TrackerDevices:
         self._seen: list[tuple[float, int]] = []
 
     def __call__(self) -> list[DeviceRef]:
-        """The devices there are now.
+        """The devices that exist now.
 
         Raises:
-            DeviceLostError: the tracker does not answer, or has no device of the key yet.
-            TargetError: it is no tracker, or has never heard of the key.
+            DeviceLostError: The tracker does not answer, or has no device at all.
+            TargetError: The address is not that of a tracker, or the tracker has only other keys.
         """
         first = not self._seen
         known = queues(self._tracker, timeout=_FIRST_ANSWER_SECONDS if first else _ANSWER_SECONDS)
@@ -138,13 +139,13 @@ def _reference(options: RpcOptions, device: RpcDeviceOptions) -> StageRef:
 
 
 class RpcRunner(FleetRunner):
-    """Builds here, uploads, and measures on remote devices.
+    """Builds candidates on this machine, uploads them to remote devices, and measures there.
 
     Args:
-        options: where they are, and how they are measured on.
+        options: The addresses of the devices, and the options of measuring.
 
     Raises:
-        ConfigError: the options name no device.
+        ConfigError: The options name no device.
     """
 
     def __init__(self, options: RpcOptions) -> None:

@@ -1,7 +1,7 @@
-"""Tests the free devices of a key: ``python -m chameleon_runners.rpc.selftest``.
+"""Tests the free devices of a tracker's key: ``python -m chameleon_runners.rpc.selftest``.
 
-In a process of its own, because what a broken server answers may hang or crash TVM's client.
-The request and the answer are one line of JSON each.
+This is a separate process because the answer of a broken server may hang or crash TVM's client. The
+process reads its request and prints its answer as one line of JSON each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 5.0
 
 
 def main() -> None:
-    """Ask for every free device, keep all of them, test each."""
+    """Request every free device, hold all of them, and test each."""
     answers = Answers()
     wanted = next(requests())
     results: list[dict[str, Any]] = []

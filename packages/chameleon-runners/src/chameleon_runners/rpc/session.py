@@ -1,4 +1,4 @@
-"""One session on one server of TVM's RPC: opened with a deadline, used, closed."""
+"""A session with a server of TVM's RPC, opened with a time limit."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _numbers = itertools.count()
 
 
 class RpcSession:
-    """A session: the device is this process's alone until it is closed or expires.
+    """A session with a server of TVM's RPC. No other client can use the device meanwhile.
 
     Args:
-        address: of the server.
-        key: that the server answers to; from a tracker, or its own.
-        lifetime: seconds after which the server ends it, a kernel that hangs included.
-        deadline: seconds to open it in.
+        address: The address of the server.
+        key: The key that the server accepts, from a tracker or from the server's own options.
+        lifetime: The seconds after which the server ends the session, also if a kernel hangs.
+        deadline: The longest wait for the session in seconds.
 
     Raises:
-        DeviceLostError: no server answers in time.
-        WrongKeyError: it has another key.
-        TargetError: it is no server of TVM's RPC, or speaks another version.
+        DeviceLostError: No server answers in time.
+        WrongKeyError: The server does not accept the key.
+        TargetError: The address is not that of a server of TVM's RPC, or its version differs.
     """
 
     def __init__(self, address: Address, key: str, *, lifetime: float, deadline: float) -> None:
@@ -60,15 +60,15 @@ class RpcSession:
 
     @property
     def left(self) -> float:
-        """Seconds until the server ends it."""
+        """The seconds until the server ends the session."""
         return self._opened + self.lifetime - time.monotonic()
 
     def give_back_when_idle(self, seconds: float) -> None:
-        """Close the session once nothing has used it for so long."""
+        """Close the session, in the background, once it was unused for ``seconds`` seconds."""
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
-        """Count as used now; False if another session is needed."""
+        """Mark the session as used now; False if it cannot be used any more."""
         with self._using:
             self._used = time.monotonic()
             return not (self.over or self._spoilt)
@@ -87,18 +87,21 @@ class RpcSession:
     def prepare(
         self, target: str, *, index: int, threads: int, cache_bytes: int, cooldown: float
     ) -> ServerFacts:
-        """See what the server is, that it can run a target's kernels, and that one is right.
+        """Check that the server can run a target's kernels, and prepare to load them.
 
         Args:
-            target: the canonical target.
-            index: of the device among those of its kind.
-            threads: that kernels run with on a CPU.
-            cache_bytes: how much of the inputs is kept on the device.
-            cooldown: pause between the repeats of a kernel, in seconds.
+            target: The canonical target.
+            index: The index of the device among those of its kind.
+            threads: The number of threads that kernels run with on a CPU.
+            cache_bytes: The size in bytes of the inputs that are kept on the device.
+            cooldown: The pause between the repeats of a kernel, in seconds.
+
+        Returns:
+            Facts about the server.
 
         Raises:
-            TargetError: it never can.
-            DeviceLostError: it went away.
+            TargetError: The server can never run kernels of the target.
+            DeviceLostError: The connection to the server was lost, or the test gave wrong results.
         """
         kind = device_kind(tvm_target(target))
         with self.calls():
@@ -119,12 +122,12 @@ class RpcSession:
         return facts
 
     def try_out(self, target: str) -> None:
-        """Run a function of two lines, built for a target.
+        """Run a tiny test function for a target on the device, to check that kernels work there.
 
         Raises:
-            TargetError: it cannot be loaded, or the server died of it: it is built for another
-                machine.
-            DeviceLostError: the result is wrong, or the device went away.
+            TargetError: The function cannot be loaded or run, probably because the target does not
+                match the machine.
+            DeviceLostError: The result is wrong, or the connection was lost.
         """
         try:
             if self._trial is None:
@@ -148,10 +151,10 @@ class RpcSession:
             )
 
     def load(self, artifact: Path) -> Kernel:
-        """A kernel on the device.
+        """Upload an exported kernel, and load it on the device.
 
         Raises:
-            DeviceLostError: the device went away.
+            DeviceLostError: The connection was lost.
         """
         if self._loader is None:
             raise RuntimeError("a kernel is loaded before the session is prepared")
@@ -159,18 +162,18 @@ class RpcSession:
             return self._loader.load(artifact)
 
     def facts(self, kind: str, index: int) -> ServerFacts:
-        """Facts about the server, without any target."""
+        """Facts about the server, such as its version of TVM; no target is needed."""
         with self.calls():
             return ask(self._session.get_function, self._session.device(kind, index), kind)
 
     def round_trip(self) -> float:
-        """Send an array there and back.
+        """Send an array to the device and back.
 
         Returns:
-            The time that it took, in seconds.
+            The duration in seconds.
 
         Raises:
-            DeviceLostError: something else came back, or nothing.
+            DeviceLostError: The array came back changed, or not at all.
         """
         import numpy as np  # noqa: PLC0415 - for this alone
 
@@ -185,7 +188,7 @@ class RpcSession:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[None]:
-        """Have the session to oneself, and say what errors mean."""
+        """A context that no other thread shares, in which TVM's errors become Chameleon's."""
         with self._using:
             if self.over:
                 raise DeviceLostError(f"the session with {self.name} is closed")
@@ -203,7 +206,10 @@ class RpcSession:
                 self._used = time.monotonic()
 
     def close(self) -> None:
-        """Give the device back. Whatever was loaded cannot be used any more."""
+        """Close the session, so that other clients can use the device.
+
+        The session's kernels cannot be used any more.
+        """
         broken, self.over = self.over, True
         self._loader = self._trial = None
         session, self._session = self._session, None
@@ -214,11 +220,11 @@ class RpcSession:
             thread.join(1.0)
 
     def _set_threads(self, threads: int) -> None:
-        """Have kernels run with so many threads.
+        """Set the number of threads that kernels run with.
 
         Raises:
-            TargetError: the server has fewer; the fastest kernels for one thread are not those
-                for two.
+            TargetError: The server has fewer threads. The fastest kernels for fewer threads are
+                often other ones.
         """
         if not self._has(_SET_THREADS):
             return

@@ -1,4 +1,4 @@
-"""A tracker and its servers as child processes: started, watched, restarted, ended together."""
+"""A tracker and its servers as child processes, which are watched and restarted."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _MODULE = "chameleon_runners.rpc.host"
 _END_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STEADY_SECONDS = 30.0
-"""A process that lived for so long is restarted at once."""
+"""Seconds of life after which a process that ends is restarted without a long pause."""
 
 START_SECONDS = 60.0
-"""Longest start of a process, its imports included, in seconds."""
+"""The longest start of a process in seconds, imports included."""
 
 
 @attrs.define(eq=False)
 class Child:
-    """One process that listens on a port, started again on the same port when it ends.
+    """A process that listens on a port, and that is restarted on the same port when it ends.
 
     Attributes:
         role: ``server`` or ``tracker``.
-        address: where it listens.
-        arguments: more arguments of its module.
-        environment: its environment variables.
-        restarts: how often it was started again.
+        address: The address on which it listens.
+        arguments: More arguments for the process.
+        environment: The environment variables of the process.
+        restarts: The number of restarts.
     """
 
     role: str
@@ -62,16 +62,16 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None when there is none."""
+        """The process id; None if no process runs."""
         return None if self._process is None else self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether the process runs."""
         return self._process is not None and self._process.alive
 
     def start(self) -> None:
-        """Start its process; ``listens`` says when it is ready."""
+        """Start the process; ``listens`` tells when it is ready."""
         where = ["--host", self.address.host, "--port", str(self.address.port)]
         self._process = ChildProcess(
             _MODULE,
@@ -84,10 +84,10 @@ class Child:
         self._listening = False
 
     def wait(self) -> None:
-        """Wait until it listens.
+        """Wait until the process listens.
 
         Raises:
-            TargetError: it ends, or does not listen in time.
+            TargetError: The process ends, or does not listen in time.
         """
         limit = time.monotonic() + START_SECONDS
         while not self.listens(limit - time.monotonic()):
@@ -100,14 +100,18 @@ class Child:
                 )
 
     def listens(self, seconds: float = 0.0) -> bool:
-        """Whether it said that it listens, waiting for that so long."""
+        """Whether the process has reported that it listens.
+
+        Args:
+            seconds: The longest wait for the report in seconds.
+        """
         if not self._listening and self._conversation is not None:
             with contextlib.suppress(TimeoutError, ChildEndedError):
                 self._listening = "port" in self._conversation.answer(seconds)
         return self._listening
 
     def tend(self) -> None:
-        """Start it again if it ended, after a pause that grows while it keeps ending."""
+        """Restart the process if it ended, after a pause that doubles while it keeps ending."""
         if self.alive:
             self.listens()
             return
@@ -125,12 +129,12 @@ class Child:
             self.start()
 
     def kill(self) -> None:
-        """End its processes the hard way; ``tend`` starts it again."""
+        """Kill the process; the next ``tend`` restarts it."""
         if self._process is not None:
             self._process.signal(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it and whatever it started."""
+        """End the process and all processes that it started."""
         process, self._process = self._process, None
         if process is not None:
             process.stop(_END_SECONDS)
@@ -145,13 +149,13 @@ class ServingPlan:
     """The tracker and the servers to start.
 
     Attributes:
-        host: address that all listen on; anything but this machine's own lets others in.
-        port: the tracker's, which the servers' follow; 0 for free ones.
-        key: of the servers.
-        servers: how many there are.
-        announce: the address that clients are told; the host itself if empty.
-        threads: threads of each server's kernels; TVM's own choice if None.
-        register: a module that each server imports, for functions of its own.
+        host: The address to listen on. With any but a loopback address, other machines can connect.
+        port: The port of the tracker; the servers use the ports after it. 0 for any free ports.
+        key: The key of the servers.
+        servers: The number of servers.
+        announce: The address that clients are told; ``host`` if it is empty.
+        threads: The number of threads of each server's kernels; None for TVM's default.
+        register: A module that each server imports, to register functions; empty for none.
     """
 
     host: str = "127.0.0.1"
@@ -164,7 +168,7 @@ class ServingPlan:
 
     @property
     def private(self) -> bool:
-        """Whether only this machine can connect."""
+        """Whether only programs on this machine can connect."""
         if self.host == "localhost":
             return True
         try:
@@ -174,10 +178,10 @@ class ServingPlan:
 
 
 class Serving:
-    """A tracker and servers that live as long as this context.
+    """A context in which a tracker and servers run.
 
     Args:
-        plan: the tracker and the servers to start.
+        plan: The tracker and the servers to start.
     """
 
     def __init__(self, plan: ServingPlan) -> None:
@@ -204,7 +208,7 @@ class Serving:
 
     @property
     def address(self) -> Address:
-        """The tracker's address, as clients are to use it."""
+        """The address of the tracker for clients."""
         return Address(host=self._announced, port=self.tracker.address.port)
 
     def __enter__(self) -> Self:
@@ -239,7 +243,10 @@ class Serving:
         )
 
     def tend(self) -> None:
-        """Look after all processes; call it a few times a second."""
+        """Restart processes that ended, and a tracker that is silent.
+
+        Call it a few times per second.
+        """
         for child in (self.tracker, *self.servers):
             child.tend()
         now = time.monotonic()
@@ -256,7 +263,7 @@ class Serving:
                     self.tracker.kill()
 
     def describe(self) -> dict[str, Any]:
-        """All that a client has to know, and the runner section of a pipeline that says it."""
+        """The addresses and the key, and the runner section of a pipeline that uses them."""
         runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
         return {
             "tracker": str(self.address),
@@ -266,22 +273,22 @@ class Serving:
         }
 
     def close(self) -> None:
-        """End everything; safe to call twice."""
+        """End all processes. This may be called twice."""
         for child in (*self.servers, self.tracker):
             child.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def ports_of(host: str, first: int, count: int) -> list[int]:
-    """Ports to listen on, seen to be free: so many in a row, or any that are free.
+    """Find free ports: consecutive ones from ``first`` on, or any.
 
     Args:
-        host: the address that is listened on.
-        first: of the ports in a row; 0 for any.
-        count: how many.
+        host: The address to listen on.
+        first: The first of consecutive ports; 0 for any free ports.
+        count: The number of ports.
 
     Raises:
-        TargetError: nobody can listen there.
+        TargetError: The host or one of the ports cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = []
@@ -322,7 +329,7 @@ def _reason(error: Exception) -> str:
 
 
 def _outward() -> str:
-    """This machine's address on the network that its default route leads to."""
+    """The address of this machine on the network of its default route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # Nothing is sent: connecting a datagram socket only picks the route.

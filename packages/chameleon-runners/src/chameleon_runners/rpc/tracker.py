@@ -1,8 +1,8 @@
-"""TVM's tracker, spoken to with deadlines, and without TVM.
+"""A client of TVM's tracker with time limits, which does not import TVM.
 
-The protocol (tvm.rpc.tracker): either side says a magic number; then every message is JSON after
-its length, and every question has one answer. TVM's own client waits for ever for a tracker that
-is silent, and for a device if there is none.
+The protocol (tvm.rpc.tracker): both sides send a magic number. Then every message is a length
+followed by JSON, and every question gets one answer. TVM's own client waits without limit for a
+silent tracker, and for a device if there is none.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Code(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """A device that the tracker gives to whoever asked.
+    """A device that the tracker grants to a client.
 
     Attributes:
-        address: of its server.
-        key: that the server answers to, this once.
+        address: The address of the device's server.
+        key: The key that the server accepts, for one session only.
     """
 
     address: Address
@@ -58,11 +58,12 @@ class Queue:
     """The devices of one key.
 
     Attributes:
-        key: the key.
-        servers: where they are, busy ones included; of several at one proxy, the proxy once.
-        free: how many wait for work.
-        pending: how many requests wait for a device.
-        proxied: whether some are at a proxy, whose address is that of all of them.
+        key: The key.
+        servers: The addresses of the servers, busy servers included. A proxy counts once, however
+            many servers it has.
+        free: The number of servers that wait for work.
+        pending: The number of requests that wait for a device.
+        proxied: Whether some servers are behind a proxy and share its address.
     """
 
     key: str
@@ -73,12 +74,12 @@ class Queue:
 
     @property
     def devices(self) -> int:
-        """How many there are, at least: a proxy does not tell how many of its servers are busy."""
+        """The least number of devices: a proxy does not tell how many of its servers are busy."""
         return max(len(self.servers), self.free)
 
 
 class ServerState(StrEnum):
-    """The reaction of a server to a call."""
+    """The state of a server, as its reaction to a call shows it."""
 
     FREE = "free"
     BUSY = "busy"
@@ -86,15 +87,15 @@ class ServerState(StrEnum):
 
 
 def queues(tracker: Address, *, timeout: float) -> list[Queue]:
-    """All devices that a tracker knows.
+    """All devices that a tracker knows, by key.
 
     Args:
-        tracker: its address.
-        timeout: seconds to answer in.
+        tracker: The address of the tracker.
+        timeout: The longest wait for the answer in seconds.
 
     Raises:
-        DeviceLostError: nobody answers.
-        TargetError: what answers is no tracker.
+        DeviceLostError: No tracker answers.
+        TargetError: The address is not that of a tracker.
     """
     with _conversation(tracker, timeout) as ask:
         answer = ask([_Code.SUMMARY])
@@ -105,17 +106,17 @@ def queues(tracker: Address, *, timeout: float) -> list[Queue]:
 
 
 def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Grant:
-    """Ask for a device of a key and wait for it.
+    """Request a device from a tracker, and wait for it.
 
     Args:
-        tracker: the tracker's address.
-        key: of the devices.
-        priority: requests of a higher one are served first.
-        timeout: seconds to wait.
+        tracker: The address of the tracker.
+        key: The key of the devices.
+        priority: The priority of the request; higher ones are served first.
+        timeout: The longest wait in seconds.
 
     Raises:
-        DeviceLostError: none became free in time, or the tracker is gone.
-        TargetError: what answers is no tracker.
+        DeviceLostError: No device became free in time, or the tracker does not answer.
+        TargetError: The address is not that of a tracker.
     """
     try:
         with _conversation(tracker, timeout) as ask:
@@ -130,10 +131,10 @@ def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Gra
 
 
 def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
-    """Call a server with a key that it cannot have, which a free one refuses at once.
+    """Find out whether a server is free, by a call with a wrong key, which a free server refuses.
 
     Returns:
-        Its answer, and the seconds that a connection took (infinity if there is none).
+        The state of the server, and the seconds until it was connected; infinity if it was not.
     """
     said = b"client:nobody"
     started = time.perf_counter()
@@ -209,7 +210,7 @@ def _receive(connection: socket.socket, count: int, limit: float) -> bytes:
 
 
 def _granted(answer: Any) -> Any:
-    """The value behind the code of success."""
+    """The value of an answer whose code says success."""
     code, value = answer
     if code != _Code.SUCCESS:
         raise ValueError(f"it answers {code}")

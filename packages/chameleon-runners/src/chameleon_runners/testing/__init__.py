@@ -1,5 +1,5 @@
-"""A space of kernels that misbehave, to test runners with.
+"""A space of misbehaving kernels, and devices that fail, for tests of runners.
 
-Needs no compiler: :class:`~chameleon_runners.testing.faults.FaultSpace` is a space provider like
-any other, whose kernels are Python, and whose knob says what each of them does wrong.
+No compiler is needed: the kernels of :class:`~chameleon_runners.testing.faults.FaultSpace` are
+Python code. The space's knob ``fault`` chooses what a kernel does wrong.
 """

@@ -1,4 +1,4 @@
-"""Devices that crash, lie, vanish, fill up, lack memory or get files that are cut off."""
+"""Devices for tests that crash, compute wrongly, disconnect, or lack memory or disk space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chameleon_runners.testing.faults import ARTIFACT, load
 
 
 class DeviceFault(StrEnum):
-    """A mistake that a device makes with the candidate that it is given."""
+    """A fault of a device while it runs a candidate."""
 
     CRASHES = "crashes"
     LIES = "lies"
@@ -37,16 +37,17 @@ class FaultDeviceOptions:
     """Options of a device that fails.
 
     Attributes:
-        state: a folder of the device's own, which outlives its workers. It counts the device's
-            commands there, so that every worker goes on where the last one ended.
-        seed: with the count, decides what the next candidate meets.
-        rates: how often it does what, as shares of the candidates; at most 1 in all.
-        down: attempts to reach it that fail after it disconnected.
-        deaf: attempts to reach it that hang, from the first on.
-        gone_after: candidates after which it is never reached again; None for ever.
-        target: the only target it can run; empty for any.
-        seconds: what loading a candidate takes, in seconds.
-        pace: its times, relative to those of other devices.
+        state: A folder for the device's state, which outlives its workers. It counts the device's
+            candidates, so that a new worker continues the count.
+        seed: The seed that decides, together with the count, which fault the next candidate meets.
+        rates: The share of candidates for each fault, by the fault's name; at most 1 in total.
+        down: The number of attempts to connect that fail after the device disconnected.
+        deaf: The number of attempts to connect that hang, counted from the first.
+        gone_after: The number of candidates after which the device cannot be connected any more;
+            None for never.
+        target: The only target that the device can run; empty for any.
+        seconds: The seconds that loading a candidate takes.
+        pace: The factor on the times of the device's kernels.
     """
 
     state: str
@@ -68,10 +69,10 @@ class FaultDeviceOptions:
 
 
 class FaultDevice(Device):
-    """Runs what ``FaultBuilder`` exports, or fails by seed and rate.
+    """A device that runs the kernels of ``FaultBuilder``, and fails at random by seed and rates.
 
     Args:
-        options: what goes wrong how often.
+        options: The faults and their rates.
     """
 
     def __init__(self, options: FaultDeviceOptions) -> None:
@@ -108,7 +109,7 @@ class FaultDevice(Device):
         return self._options.gone_after is not None and self.count() >= self._options.gone_after
 
     def count(self) -> int:
-        """How many candidates it was given so far."""
+        """The number of candidates that the device got so far."""
         log = self._state / "given"
         return log.stat().st_size if log.exists() else 0
 
@@ -142,14 +143,14 @@ class FaultDevice(Device):
         return None
 
     def disconnect(self) -> None:
-        """Vanish, for a while."""
+        """Disconnect, so that the next attempts to connect fail."""
         (self._state / "down").write_text(str(self._options.down))
         self._reached = False
         raise DeviceLostError("the connection was reset")
 
 
 class _DeviceKernel(Kernel):
-    """A kernel on a device that may be about to fail."""
+    """A kernel on a device that may return wrong outputs or be slow."""
 
     def __init__(self, kernel: Kernel, fault: DeviceFault | None, pace: float) -> None:
         self._kernel = kernel
@@ -188,7 +189,7 @@ _LOADING: dict[DeviceFault, Callable[[FaultDevice], None]] = {
 
 
 def _load_cut_off(artifact: Path) -> Kernel:
-    """Load what is left of an artifact that was cut off on its way."""
+    """Load a copy of an exported kernel whose file lacks its last byte."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(artifact, copy)
@@ -198,12 +199,12 @@ def _load_cut_off(artifact: Path) -> Kernel:
 
 
 def fault_device_ref(name: str, folder: Path, **options: Any) -> DeviceRef:
-    """A fault device as the fleet knows it.
+    """The reference of a fault device, for a fleet.
 
     Args:
-        name: the device's name.
-        folder: where its state is kept, in a folder of that name.
-        options: of ``FaultDeviceOptions``.
+        name: The device's name.
+        folder: The folder in which a folder of this name keeps the device's state.
+        options: Options of ``FaultDeviceOptions``.
     """
     state = folder / name
     state.mkdir(parents=True, exist_ok=True)

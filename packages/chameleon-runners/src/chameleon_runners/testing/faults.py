@@ -1,4 +1,4 @@
-"""Kernels that crash, hang, print, fork, eat memory or are wrong: one knob picks which."""
+"""A design space of kernels that crash, hang, print, fork, use much memory or are wrong."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from chameleon_core.task import Task
 
 _SHAPE = (4, 5)
 _STANDARD = 2
-"""The highest number of the standard streams."""
+"""The highest file descriptor of the standard streams."""
 
 ARTIFACT = "program.json"
-"""The file of an exported kernel; complete if it ends with a new line."""
+"""The file of an exported kernel. It is complete if it ends with a newline."""
 
 
 class Fault(StrEnum):
-    """The behaviour of a kernel."""
+    """The misbehaviour of a kernel or of its build."""
 
     NONE = "none"
     INVALID = "invalid"
@@ -60,7 +60,7 @@ class Fault(StrEnum):
 
 
 FAULTS = tuple(Fault)
-"""The faults in the order of the knob's indices."""
+"""All faults, in the order of the knob's indices."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,12 +68,12 @@ class FaultOptions:
     """Options of the fault space.
 
     Attributes:
-        variants: how many configurations there are of each fault.
-        seconds: what a run of a kernel takes, in seconds.
-        opening: what making the builder does: nothing, ``raises`` or ``exits``.
-        reference: what computing the reference does: nothing, ``missing`` or ``exits``.
-        kernel_mib: what a kernel holds from its build on, in MiB.
-        run_mib: what it holds from its first run on besides, in MiB.
+        variants: The number of configurations per fault.
+        seconds: The seconds that one run of a kernel takes.
+        opening: The fault of making the builder: ``raises`` or ``exits``; empty for none.
+        reference: The fault of computing the reference: ``missing`` or ``exits``; empty for none.
+        kernel_mib: The memory that a kernel holds from its build on, in MiB.
+        run_mib: The additional memory that a kernel holds from its first run on, in MiB.
     """
 
     variants: int = 4096
@@ -128,7 +128,7 @@ def _scribble() -> None:
 
 
 def _fork() -> None:
-    """Leave a child of a child behind, in a session of its own."""
+    """Start a grandchild process in a session of its own, which keeps running."""
     program = (
         "import subprocess, sys;"
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
@@ -187,7 +187,7 @@ _DEEDS: dict[Fault, Callable[[], None]] = {
 
 
 class FaultKernel(Kernel):
-    """Does what its fault says when its outputs are asked for; otherwise waits and is right."""
+    """A kernel that misbehaves in ``outputs`` as its fault says; otherwise it is correct."""
 
     def __init__(
         self, fault: Fault, seconds: float, *, kernel_mib: int = 0, run_mib: int = 0
@@ -262,7 +262,7 @@ class FaultBuilder(Builder):
 
 
 class FaultSpace(SpaceProvider):
-    """A space of two knobs: which fault, and a number that makes configurations distinct."""
+    """A design space with two knobs: the fault, and a number that makes configurations distinct."""
 
     def __init__(self, options: FaultOptions) -> None:
         self._options = options
@@ -287,7 +287,7 @@ def load(artifact: Path) -> FaultKernel:
     """The kernel that ``FaultBuilder.export`` wrote.
 
     Raises:
-        ValueError: the file is not complete.
+        ValueError: The file is not complete.
     """
     text = (artifact / ARTIFACT).read_text()
     if not text.endswith("\n"):
@@ -297,7 +297,7 @@ def load(artifact: Path) -> FaultKernel:
 
 
 def expected() -> np.ndarray:
-    """The outputs of a right kernel."""
+    """The outputs of a correct kernel."""
     return np.arange(1.0, 21.0, dtype=np.float32).reshape(_SHAPE)
 
 

@@ -1,6 +1,6 @@
 """Entry point of a worker: ``python -m chameleon_runners.worker COMMANDS REPLIES``.
 
-Both are inherited file descriptors.
+Both arguments are numbers of inherited file descriptors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from chameleon_runners.worker.protocol import Decoder, receive, send
 
 
 def main() -> int:
-    """Answer commands until there are no more."""
+    """Answer commands until the pipe of commands is closed."""
     commands, replies = (int(argument) for argument in sys.argv[1:3])
     # Programs that a candidate starts must not hold the pipes open.
     os.set_inheritable(commands, False)

@@ -1,4 +1,4 @@
-"""A worker's state and its answers to the runner's commands."""
+"""The state of a worker, and its answers to the runner's commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from chameleon_runners.worker.stages import Builders, make_device, preload
 
 @contextlib.contextmanager
 def _losing(words: str) -> Iterator[None]:
-    """Turns exceptions that no contract names into ``DeviceLostError``."""
+    """A context that turns exceptions other than Chameleon's own into ``DeviceLostError``."""
     try:
         yield
     except ChameleonError:
@@ -42,9 +42,9 @@ def _losing(words: str) -> Iterator[None]:
 def limit_memory(limit: int) -> None:
     """Make allocations beyond ``limit`` bytes fail in this process and its children.
 
-    The limit is on writable private memory (RLIMIT_DATA), which counts what a program
-    allocates, but neither libraries nor the address space that GPU drivers reserve.
-    Core files are switched off: a crash is an ordinary result here.
+    The limit is on writable private memory (RLIMIT_DATA). It includes all that a program allocates,
+    but neither libraries nor the address space that GPU drivers reserve. Core files are switched
+    off, since a crash is an ordinary result of a worker.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
@@ -55,10 +55,10 @@ def limit_memory(limit: int) -> None:
 
 
 def pin(cores: list[int]) -> None:
-    """Bind the main thread to some cores; other threads stay where they are.
+    """Bind the main thread to some cores; other threads are not bound.
 
-    TVM gives the main thread all cores back when it starts its pool of threads. So this is called
-    before every clock is started, not once.
+    TVM resets the main thread's cores when it starts its thread pool. So this function is called
+    before every timing.
     """
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
@@ -68,11 +68,11 @@ def pin(cores: list[int]) -> None:
 _LONGEST_MESSAGE = 1500
 
 _STAGE_COMMANDS = frozenset({"init", "open", "reference", "connect", "probe", "disconnect"})
-"""Commands that run no candidate: what goes wrong in them is the stage's or the device's fault."""
+"""Commands that run no candidate, so that a failure is the stage's or the device's fault."""
 
 
 def explain(error: BaseException) -> str:
-    """An exception as a bounded text; the ends of a long one say most."""
+    """The type and message of an exception; the middle of a long message is left out."""
     text = f"{type(error).__name__}: {error}".strip()
     if len(text) > _LONGEST_MESSAGE:
         half = _LONGEST_MESSAGE // 2
@@ -81,7 +81,7 @@ def explain(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that an allocation failed, in Python or behind it."""
+    """Whether an exception says that an allocation failed, in Python or in a library."""
     words = str(error).lower().replace("_", " ")
     return isinstance(error, MemoryError) or "bad alloc" in words or "out of memory" in words
 
@@ -92,7 +92,7 @@ def failed(kind: FailureKind, message: str, **more: Any) -> Message:
 
 
 def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
-    """The kind of failure of a candidate that an exception stands for."""
+    """The kind of failure that an exception of a candidate means."""
     if isinstance(error, InvalidConfigurationError):
         return FailureKind.INVALID
     if out_of_memory(error):
@@ -105,7 +105,7 @@ def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
 
 
 class CommandHandler:
-    """A builder or a device, and the kernels made with it, each under a number of the runner's."""
+    """The state of a worker: a builder or a device, and its kernels by slot number."""
 
     def __init__(self) -> None:
         self._builder: Builder | None = None
@@ -119,7 +119,7 @@ class CommandHandler:
         self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
-        """Do what a command says and return the reply, whatever a candidate does in Python."""
+        """Execute a command and return the reply, also if a candidate raises any exception."""
         for slot in message.get("drop", ()):
             self._kernels.pop(slot, None)
         started = time.perf_counter()
@@ -181,11 +181,11 @@ class CommandHandler:
         return self._device
 
     def _connect(self, message: Message) -> Message:
-        """Make the device unless it was made before, and reach it.
+        """Make the device if necessary, and connect to it.
 
         Raises:
-            DeviceLostError: it cannot be reached now.
-            ChameleonError: it can never be used.
+            DeviceLostError: The device cannot be reached now.
+            ChameleonError: The device can never be used.
         """
         if self._device is None:
             self._device = make_device(message["factory"], message["options"])
@@ -193,10 +193,10 @@ class CommandHandler:
             return {"status": "ok", "description": self._device.connect(message["target"])}
 
     def _probe(self, _message: Message) -> Message:
-        """Have the device test itself.
+        """Run the device's self-test.
 
         Raises:
-            DeviceLostError: it does not answer rightly.
+            DeviceLostError: The self-test fails.
         """
         with _losing("its self-test fails"):
             self._ready_device.probe()
@@ -220,7 +220,7 @@ class CommandHandler:
         return {"status": "ok"}
 
     def _export(self, message: Message) -> Message:
-        """Build one configuration for devices, into a folder that does not exist yet."""
+        """Build one configuration for devices, into a new folder."""
         builder = self._ready_builder
         if type(builder).export is Builder.export:
             name = type(builder).__name__
@@ -235,7 +235,7 @@ class CommandHandler:
         return {"status": "ok"}
 
     def _run(self, message: Message) -> Message:
-        """Load an artifact, check and time it, and let go of it."""
+        """Load an exported kernel, check and time it, and free it."""
         return self._clock(self._ready_device.load(Path(message["artifact"])), message)
 
     def _measure(self, message: Message) -> Message:
@@ -279,7 +279,7 @@ class CommandHandler:
         return failed(FailureKind.WRONG_OUTPUT, text, error=error), error
 
     def _repeat(self, message: Message) -> Message:
-        """The repeats of one turn of a kernel that was checked before."""
+        """Time one turn of a kernel that was checked before."""
         kernel = self._kernels[message["slot"]]
         # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
         # the run that ``Kernel.repeats`` does before the clock starts is for.
@@ -293,5 +293,5 @@ class CommandHandler:
 
 
 def _switches(message: Message) -> Callable[[], int]:
-    """The count of switches of threads that a kernel runs on; those of a device are not known."""
+    """A function that counts thread switches; always 0 for kernels on a device."""
     return involuntary_switches if message["cores"] else no_switches

@@ -1,4 +1,4 @@
-"""Comparing a candidate's outputs with the reference, and passing the reference on."""
+"""Compares a candidate's outputs with the reference, and stores the reference in a file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """How far outputs are from the reference.
+    """The difference between outputs and their reference.
 
     Attributes:
-        error: largest |difference| over the largest |expected|; infinity if they cannot be
-            compared.
-        problem: what cannot be compared, as a sentence; empty if the error says it all.
+        error: The largest |difference| divided by the largest |expected|. Infinity if the outputs
+            cannot be compared.
+        problem: Why the outputs cannot be compared; empty if they can.
     """
 
     error: float
@@ -26,21 +26,22 @@ class Difference:
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
-    """Write arrays so that a reader sees all of them or no file."""
+    """Write arrays to a file, so that readers see either the whole file or none."""
     with replacing(path) as file:
         np.savez(file, *arrays)
 
 
 def load_arrays(path: Path) -> Arrays:
-    """Read what ``save_arrays`` wrote."""
+    """Read the arrays that ``save_arrays`` wrote."""
     with np.load(path, allow_pickle=False) as stored:
         return [stored[f"arr_{index}"] for index in range(len(stored.files))]
 
 
 def compare(actual: Arrays, expected: Arrays) -> Difference:
-    """Compare a candidate's outputs with the expected ones.
+    """Compare a candidate's outputs with the expected outputs.
 
-    Shapes and dtypes must agree, and so must the places of NaN and of infinities.
+    Shapes and kinds of dtypes must agree, and so must the places of NaN and of infinities. The
+    expected outputs may have a wider dtype.
     """
     if len(actual) != len(expected):
         return _incomparable(f"{len(actual)} outputs where {len(expected)} are expected")

@@ -1,7 +1,8 @@
-"""Messages between runner and worker: JSON with a length and a checksum.
+"""Messages between a runner and its workers: JSON with a length and a checksum.
 
-JSON rather than pickle, and a checksum. The writer shares a process with candidates that may
-scribble over memory or file descriptors: the reader must notice, and run no code.
+A candidate runs in the worker's process, and may overwrite memory or write to file descriptors. The
+checksum detects damaged messages. The format is JSON and not pickle, so that a damaged message runs
+no code.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LARGEST = 64 << 20
 
 
 class ProtocolError(Exception):
-    """Bytes came through the pipe that are no message."""
+    """The bytes from a worker's pipe are not a valid message."""
 
 
 def encode(message: Message) -> bytes:
@@ -30,10 +31,10 @@ def encode(message: Message) -> bytes:
 
 
 def send(descriptor: int, message: Message) -> None:
-    """Write one message completely.
+    """Write one whole message.
 
     Raises:
-        OSError: nobody reads any more.
+        OSError: The other end of the pipe is closed.
     """
     data = memoryview(encode(message))
     while data:
@@ -41,16 +42,16 @@ def send(descriptor: int, message: Message) -> None:
 
 
 class Decoder:
-    """Collects bytes and hands out whole messages."""
+    """Collects bytes, and returns complete messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add bytes and return the messages they complete.
+        """Add bytes, and return the messages that they complete.
 
         Raises:
-            ProtocolError: the bytes are not a message.
+            ProtocolError: The bytes are not a valid message.
         """
         self._buffer += data
         messages: list[Message] = []
@@ -79,6 +80,6 @@ def _parse(body: bytes) -> Message:
 
 
 def receive(descriptor: int, decoder: Decoder) -> list[Message] | None:
-    """Wait for bytes and return the messages they complete; None at the end of the stream."""
+    """Wait for bytes, and return the messages that they complete; None at the end of the pipe."""
     data = os.read(descriptor, 1 << 16)
     return decoder.feed(data) if data else None

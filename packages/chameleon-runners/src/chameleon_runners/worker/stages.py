@@ -1,4 +1,4 @@
-"""Makes the builders and devices of stages in a worker from what the runner sends."""
+"""Makes the builders and devices of stages in a worker, from the runner's messages."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from chameleon_core.task import Task
 from chameleon_runners.worker.protocol import Message
 
 HEAVY_MODULES = ("torch",)
-"""Modules kept from being imported along with another one: TVM's FFI imports torch when it is
-installed, which more than doubles the start of a worker. A stage that needs one says so in a
-class attribute, ``needs_modules = ("torch",)``."""
+"""Modules that are not imported together with a stage.
+
+TVM's FFI imports torch if it is installed, which more than doubles the start of a worker. A stage
+that needs such a module has a class attribute ``needs_modules = ("torch",)``.
+"""
 
 
 def block(modules: Iterable[str]) -> None:
-    """Make importing these modules fail as if they were not installed."""
+    """Make imports of these modules fail, as if they were not installed."""
     for name in modules:
         if name not in sys.modules:
             sys.modules[name] = None  # type: ignore[assignment]
 
 
 def unblock(modules: Iterable[str]) -> None:
-    """Undo ``block``."""
+    """Undo ``block`` for these modules."""
     for name in modules:
         if name in sys.modules and sys.modules[name] is None:
             del sys.modules[name]
@@ -40,11 +42,11 @@ def make_builder(message: Message) -> Builder:
     """Make the builder that an ``open`` command describes.
 
     Args:
-        message: ``factory``, ``options``, ``task``, ``threads`` and, for a baseline,
-            ``variant``.
+        message: The command, with ``factory``, ``options``, ``task``, ``threads`` and, for a
+            baseline, ``variant``.
 
     Raises:
-        ChameleonError: the stage cannot be imported or cannot do this task.
+        ChameleonError: The stage cannot be imported, or cannot handle this task.
     """
     factory = _load(message["factory"])
     unblock(getattr(factory, "needs_modules", ()))
@@ -59,8 +61,12 @@ def make_builder(message: Message) -> Builder:
 def make_device(factory: str, options: dict[str, Any]) -> Device:
     """Make a device from its ``StageRef``.
 
+    Args:
+        factory: ``"module:Class"`` of the device.
+        options: JSON values of its options.
+
     Raises:
-        ChameleonError: it cannot be imported or made.
+        ChameleonError: The device's class cannot be imported or instantiated.
     """
     kind = _load(factory)
     unblock(getattr(kind, "needs_modules", ()))
@@ -69,13 +75,13 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
 
 
 def preload(factory: str) -> None:
-    """Import a stage's class ahead of time; what is wrong with it shows when it is opened."""
+    """Import a stage's class early. Errors are ignored, since opening the stage shows them."""
     with contextlib.suppress(Exception, SystemExit):
         _load(factory)
 
 
 def _load(factory: str) -> Callable[..., Any]:
-    """Import a stage's class, lightly if that works."""
+    """Import a stage's class, without heavy modules if that works."""
     before = set(sys.modules)
     block(HEAVY_MODULES)
     with contextlib.suppress(Exception):
@@ -89,16 +95,21 @@ def _load(factory: str) -> Callable[..., Any]:
 
 
 _SAME = ("factory", "options", "task", "variant", "threads")
-"""What two messages that describe one builder have in common."""
+"""The fields in which all messages that describe the same builder agree."""
 
 _MOST = 64
 _GROWTH_BYTES = 512 << 20
-"""Growth of the process above which only the builder in use is kept: they hold their inputs, which
-are weights of hundreds of megabytes now and then."""
+"""Growth of the process above which only the current builder is kept.
+
+Builders hold their inputs, and weights may be hundreds of megabytes.
+"""
 
 
 class Builders:
-    """Makes each builder once, as long as memory allows: a scheduler comes back to its tasks."""
+    """Keeps the builders that were made, as long as memory allows.
+
+    A scheduler returns to earlier tasks, whose builders then need not be made again.
+    """
 
     def __init__(self) -> None:
         self._made: dict[str, Builder] = {}
@@ -106,10 +117,10 @@ class Builders:
         self._bytes_before: int | None = None
 
     def get(self, message: Message) -> Builder:
-        """The builder that an ``open`` command describes.
+        """The builder that an ``open`` command describes, made at the first call.
 
         Raises:
-            ChameleonError: the stage cannot be imported or cannot do this task.
+            ChameleonError: The stage cannot be imported, or cannot handle this task.
         """
         key = json.dumps([message.get(name) for name in _SAME], sort_keys=True)
         if key not in self._made:

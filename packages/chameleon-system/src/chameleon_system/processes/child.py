@@ -97,7 +97,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the child runs. A child that has ended keeps its id until ``kill`` is called."""
+        """Whether the child runs. An ended child keeps its process id until ``kill`` is called."""
         if self._process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
@@ -108,7 +108,7 @@ class ChildProcess:
         return self._log.text
 
     def clear_log(self) -> None:
-        """Forget the output so far."""
+        """Forget the child's output so far."""
         self._log.clear()
 
     def signal(self, number: signal.Signals) -> None:

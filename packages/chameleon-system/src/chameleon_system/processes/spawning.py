@@ -16,8 +16,9 @@ Process = subprocess.Popen[bytes]
 def spawn(start: Callable[[], Process]) -> Process:
     """Start a process from the one thread that starts all processes.
 
-    The kernel kills a child with a death signal when the thread that started it ends. Another
-    thread may end earlier than its process.
+    The kernel kills a child with a death signal when the thread that started it ends. The thread
+    that calls this function may end earlier than this process, so it does not start the child
+    itself.
 
     Args:
         start: a function that starts the process and returns it.

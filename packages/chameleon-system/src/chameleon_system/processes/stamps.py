@@ -71,9 +71,9 @@ class ProcessStamp:
     def dead(self) -> bool:
         """Whether the process is known to have ended.
 
-        The value is False if this is unknown, for a process of another namespace or another start.
-        Such a process may run in another container with the same temporary folder, or on another
-        machine.
+        The value is False if this is unknown, because the process belongs to another namespace or
+        another start of the machine. Such a process may run in another container with the same
+        temporary folder, or on another machine.
         """
         if (self.boot, self.namespace) != (_boot(), _namespace()):
             return False

@@ -200,7 +200,7 @@ class RecordDatabaseSuite(StageSuite):
             again.close()
 
     def test_order(self) -> None:
-        """A second addition changes nothing, and the better of two records stays, in any order."""
+        """The better of two records stays in any order; adding it again changes nothing."""
         key, slow, fast = _key(64), _record(1, 2e-3), _record(1, 1e-3)
         for records in ((fast, slow), (slow, fast)):
             with self.opened() as (database, _), trial(self.where):

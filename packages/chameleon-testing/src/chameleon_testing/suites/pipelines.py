@@ -36,7 +36,7 @@ class FrontendSuite(StageSuite):
         return {**super().subjects(pipeline), "target": target_of(pipeline)}
 
     def test_tasks(self) -> None:
-        """Tasks have unique names and positive work, are JSON, and are the same the next time."""
+        """Tasks are JSON, have unique names and positive work, and are the same the next time."""
         with trial(self.where):
             frontend = self.make()
             tasks, again = (each.tasks(self.target) for each in (frontend, self.make()))

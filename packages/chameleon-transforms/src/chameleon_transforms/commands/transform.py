@@ -1,4 +1,4 @@
-"""``chameleon transform``: a faster network that should still learn as well."""
+"""``chameleon transform``: finds a faster network that should still learn as well."""
 
 from __future__ import annotations
 

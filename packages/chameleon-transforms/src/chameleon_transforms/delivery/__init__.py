@@ -1,1 +1,1 @@
-"""Delivery of a chosen network: code, weights, a script that trains it again."""
+"""Writes a chosen network to a folder: code, weights, and a script that trains it again."""

@@ -1,6 +1,6 @@
-"""The folder of a chosen network: code, weights, data, a script that trains it again.
+"""Writes the folder of a chosen network: code, weights, data and a script for training.
 
-The code is plain torch, which is read and changed without this package.
+The code is plain torch, which can be read and changed without this package.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ def write_point(
     data: Iterable[tuple[Tensor, Tensor]],
     folder: Path,
 ) -> list[str]:
-    """Write what belongs to a network.
+    """Write the folder of a point of the front.
 
     Args:
-        space: of which it is; its network has the weights.
-        point: which.
-        images: an example of the network's input.
-        data: batches of images and classes, written as files for the script.
-        folder: made if it is missing.
+        space: The space of the point. Its network has the original weights.
+        point: The point to write.
+        images: An example of the network's input.
+        data: Batches of images and classes, which are written to files for the script.
+        folder: The folder, which is made if it is missing.
 
     Returns:
-        The layers whose weights could not be carried over.
+        Names of the layers that keep initial weights, because the original weights could not be
+        carried over.
 
     Raises:
-        ConfigError: the network's code cannot be written.
+        ConfigError: The network's code cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     candidate = space.candidate(point.config)
@@ -69,7 +70,11 @@ def write_point(
 def write_candidate(
     space: NetworkSpace, candidate: Candidate, images: Tensor, folder: Path
 ) -> list[str]:
-    """Write the code and weights of a candidate as ``network``; returns as ``write_point`` does."""
+    """Write a candidate's code and weights as ``network``.
+
+    Returns:
+        Names of the layers that keep initial weights.
+    """
     modules, fresh = Carrier(space, candidate).modules()
     if fresh:
         log.warning("layers_keep_initial_weights", layers=fresh)
@@ -79,7 +84,10 @@ def write_candidate(
 
 
 def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
-    """Write batches as ``train.pt`` and, one sample in five, ``test.pt``."""
+    """Write one sample in five to ``test.pt`` and all others to ``train.pt``.
+
+    Batches after the first GiB of images are left out, with a warning.
+    """
     batches: list[tuple[Tensor, Tensor]] = []
     size = 0
     for batch in data:
@@ -133,13 +141,13 @@ def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: s
     """Write a network's code as ``NAME.py`` and its weights beside it.
 
     Args:
-        network: traced, with modules of torch's own and transformed convolutions.
-        images: an example.
-        folder: where; it is there.
-        name: of the Python file.
+        network: The traced network, with modules of torch and transformed convolutions.
+        images: An example of the network's input.
+        folder: An existing folder.
+        name: Name of the Python file, without ``.py``.
 
     Raises:
-        ConfigError: it has a module whose code cannot be written.
+        ConfigError: The code of a module cannot be written.
     """
     weights = f"{name}.{WEIGHTS}"
     text = (
@@ -155,7 +163,7 @@ def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: s
 
 
 def _renamed(network: fx.GraphModule) -> dict[str, Tensor]:
-    """The state with modules called by one word each, as in the code."""
+    """The state dictionary with the names that modules have in the written code."""
     named = sorted(_modules(network), key=len, reverse=True)
     names = {}
     for key, value in network.state_dict().items():
@@ -198,7 +206,7 @@ def _attribute(network: fx.GraphModule, name: str) -> str:
 
 
 def _forward(network: fx.GraphModule) -> list[str]:
-    """The graph's code with modules and attributes called by one word each."""
+    """The code of ``forward``, with modules and attributes renamed as in the written code."""
     copied = fx.Graph()
     copied.output(copied.graph_copy(network.graph, {}))
     for node in copied.nodes:
@@ -230,10 +238,10 @@ _KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
 
 
 def constructor(module: nn.Module, name: str) -> str:
-    """Python that makes a module, without its weights.
+    """Python code that makes a module, without its weights.
 
     Raises:
-        ConfigError: torch does not say how it is made.
+        ConfigError: The text that torch prints for the module does not make an equal module.
     """
     if isinstance(module, TransformedConvolution):
         channels = 0 if module.bias is None else len(module.bias)

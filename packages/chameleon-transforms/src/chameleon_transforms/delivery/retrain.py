@@ -1,12 +1,13 @@
-"""Trains the transformed network again, with the original as its teacher; needs torch alone.
+"""Trains the transformed network again, with the original as its teacher; needs only torch.
 
     python retrain.py                     trains on the batches in the folder `data`
     python retrain.py --data FOLDER       trains on another folder
 
-The folder holds `train.pt` and, for the accuracy on other data, `test.pt`. Each is a pair (images,
-classes) that `torch.save` wrote: images as floats of shape (n, channels, rows, columns), classes as
-whole numbers of shape (n,). The weights go into `retrained.pt`; rename it to `network.weights.pt`
-and `network.py` loads them. Distillation is that of Hinton et al. (2015).
+The folder holds `train.pt` and, to measure accuracy on other data, `test.pt`. Each file is a pair
+(images, classes) that `torch.save` wrote: images as floats of shape (n, channels, rows, columns),
+classes as integers of shape (n,). The script writes the weights to `retrained.pt`. Rename this file
+to `network.weights.pt`, and `network.py` loads it. The method is distillation (Hinton et al.,
+2015).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def read(folder: Path, name: str) -> tuple[Tensor, Tensor]:
 
 
 def accuracy(network: nn.Module, images: Tensor, classes: Tensor, batch: int) -> float:
-    """The share of images whose class is found."""
+    """The share of images whose class the network predicts."""
     network.eval()
     with torch.no_grad():
         predicted = [network(part).argmax(1) for part in images.split(batch)]
@@ -49,7 +50,7 @@ def accuracy(network: nn.Module, images: Tensor, classes: Tensor, batch: int) ->
 def loss_of(
     scores: Tensor, taught: Tensor | None, classes: Tensor, weight: float, temperature: float
 ) -> Tensor:
-    """Cross-entropy with the classes, and with what the original says."""
+    """Cross-entropy with the classes, combined with the distance to the teacher's outputs."""
     loss = nn.functional.cross_entropy(scores, classes)
     if taught is None:
         return loss
@@ -70,7 +71,7 @@ def train(  # noqa: PLR0917 - in their order
     options: argparse.Namespace,
     report: Callable[[str], None] = print,
 ) -> bool:
-    """Train in place; returns whether every loss was finite."""
+    """Train the network in place; return whether every loss was finite."""
     if len(images) < 2:
         sys.exit("One sample has no statistics of a batch; give at least two.")
     batch = min(options.batch, len(images))
@@ -135,7 +136,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Train, say how accurate both networks are, and save the weights."""
+    """Train, print the accuracy of both networks, and save the weights."""
     options = arguments()
     sys.path.insert(0, str(HERE))
     network, original = (importlib.import_module(name) for name in ("network", "original"))

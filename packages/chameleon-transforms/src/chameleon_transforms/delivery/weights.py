@@ -1,7 +1,8 @@
-"""Weights of the original, carried over to what replaces its layers.
+"""Carries the weights of the original over to the layers that replace its convolutions.
 
-The rest of a domain is the part with the largest weights. Products of smaller matrices are
-truncated singular value decompositions, the nearest ones there are (Eckart and Young 1936).
+If a domain is shortened, the channels with the largest weights are kept. Products of smaller
+matrices are truncated singular value decompositions, which are the best approximations (Eckart and
+Young 1936).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TINY = 1e-12
 
 
 def dense(weight: Tensor, groups: int) -> Tensor:
-    """The weight of a grouped convolution with the zeros written out, shape (O, I, kh, kw)."""
+    """The weight of a grouped convolution with explicit zeros, shape (O, I, kh, kw)."""
     if groups == 1:
         return weight
     outputs, inputs, *taps = weight.shape
@@ -34,14 +35,14 @@ def dense(weight: Tensor, groups: int) -> Tensor:
 
 
 def factors(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
-    """Dense weights of stages that together come near one convolution's.
+    """Dense weights of consecutive stages that together approximate one convolution.
 
     Args:
-        weight: shape (O, I, kh, kw).
-        stages: what replaces it.
+        weight: Weight of the convolution, shape (O, I, kh, kw).
+        stages: The stages that replace the convolution.
 
     Returns:
-        A weight for each stage, or None if nothing is known of such stages.
+        A weight for each stage, or None if this function does not know such stages.
     """
     if len(stages) == 1:
         return [weight]
@@ -71,7 +72,7 @@ def _is_pointwise(stage: Stage) -> bool:
 
 
 def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Two factors of so many columns and rows; zeros if the matrix has a smaller rank."""
+    """Two factors with ``rank`` columns and rows; padded with zeros if the matrix has less rank."""
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
     count = min(rank, len(s))
     root = s[:count].sqrt()
@@ -83,13 +84,14 @@ def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def of_nest(weight: Tensor, nest: Nest) -> Tensor:
-    """The weight of one nest, from a dense one of its stage.
+    """The weight of a nest, from the dense weight of its stage.
 
-    If input channels are left out, each filter is scaled to the magnitude that it had.
+    If input channels are left out, each filter is scaled to its former magnitude.
 
     Args:
-        weight: shape (O, I, kh, kw), with at least the taps of the nest.
-        nest: whose.
+        weight: Dense weight of the stage, shape (O, I, kh, kw), with at least the nest's filter
+            size.
+        nest: The nest.
     """
     part = weight[nest.outputs.start : nest.outputs.stop, nest.inputs.start : nest.inputs.stop]
     rows, columns = (
@@ -112,13 +114,13 @@ def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | 
     """Fill a module with a convolution's weights.
 
     Args:
-        module: of the program; changed in place.
-        program: what it computes.
-        weight: dense, shape (O, I, kh, kw), with the channels that the program has.
-        bias: shape (O,), or None.
+        module: The module of ``program``, which is changed in place.
+        program: The program that replaces the convolution.
+        weight: Dense weight of shape (O, I, kh, kw), with the program's channels.
+        bias: Bias of shape (O,), or None.
 
     Returns:
-        Whether all of it was filled; else it keeps its initial weights.
+        Whether the module was filled. If not, it keeps its initial weights.
     """
     weights = factors(weight, program.stages)
     if weights is None:
@@ -142,8 +144,8 @@ class Carrier:
     """Makes the modules of a candidate with the weights of the original.
 
     Args:
-        space: of which it is; its network has the weights.
-        candidate: which.
+        space: The space of the candidate. Its network has the original weights.
+        candidate: The candidate.
     """
 
     def __init__(self, space: NetworkSpace, candidate: Candidate) -> None:
@@ -153,7 +155,7 @@ class Carrier:
         self._kept = {group.name: self._largest(group) for group in space.groups}
 
     def _largest(self, group: ChannelGroup) -> Tensor:
-        """The channels of a group that stay, in their order: those that are written with most."""
+        """The channels of a group that are kept, in order: those with the largest weights."""
         left = self._candidate.channels[group.name]
         total = torch.zeros(group.channels)
         for writer in group.writers:
@@ -163,7 +165,7 @@ class Carrier:
         return total.topk(left).indices.sort().values
 
     def modules(self) -> tuple[Mapping[str, nn.Module], list[str]]:
-        """The modules by name, and the layers that keep initial weights."""
+        """The changed modules by name, and the names of layers that keep initial weights."""
         modules = replacements(self._space, self._candidate)
         fresh: list[str] = []
         for name, module in modules.items():
@@ -189,7 +191,7 @@ class Carrier:
         return weight, bias
 
     def _narrow(self, name: str, original: nn.Module, module: nn.Module) -> None:
-        """Fill a normalisation, or a product, of fewer channels."""
+        """Fill a normalization or a linear layer that has fewer channels."""
         group = next(
             item for item in self._space.groups if name in (*item.normalisations, *item.products)
         )

@@ -1,12 +1,12 @@
-"""The loop nest of one convolution, and the primitive transformations of its domain.
+"""The loop nest of a convolution, and the primitive transformations of its domain.
 
 Turner et al. (ASPLOS 2021, section 4) write a convolution as the nest
 
     for co, oh, ow, ci, kh, kw:
         O[co, oh, ow] += W[co, ci, kh, kw] * I[ci, oh * s + kh, ow * s + kw]
 
-A neural transformation changes this domain, and so the result. A bottleneck shortens the domain of
-co, and a group ties tiles of co and ci.
+A neural transformation changes the domains of these loops, and so the result. A bottleneck shortens
+the domain of co. Grouping ties tiles of co to tiles of ci.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Extent:
-    """A part of a loop's domain: from ``start`` on, ``length`` iterations."""
+    """A part of a loop's domain: ``length`` iterations from ``start``."""
 
     start: int
     length: int
@@ -31,18 +31,19 @@ class Extent:
 
 @attrs.frozen(kw_only=True)
 class Nest:
-    """One nest: which part of a stage's output it computes, of which part of its input.
+    """A loop nest that computes a part of a stage's output from a part of its input.
 
     Attributes:
-        outputs: domain of co, among the stage's output channels.
-        inputs: domain of ci over all tiles, among the stage's input channels.
-        rows: domain of oh, among the stage's output rows.
-        kernel: domains of kh and kw.
-        stride: of rows and columns.
-        dilation: of rows and columns.
-        padding: zeros around the stage's whole input: top, left, bottom, right.
-        size: rows and columns of the stage's input.
-        tied: tiles of co and of ci that are tied to one iterator; 1 if all are combined.
+        outputs: Domain of co, among the stage's output channels.
+        inputs: Domain of ci over all tiles, among the stage's input channels.
+        rows: Domain of oh, among the stage's output rows.
+        kernel: Extents of kh and kw.
+        stride: Strides of rows and columns.
+        dilation: Dilations of rows and columns.
+        padding: Zeros around the stage's whole input: top, left, bottom, right.
+        size: Rows and columns of the stage's input.
+        tied: Number of tiles of co that are tied to tiles of ci (groups); 1 if all outputs read all
+            inputs.
     """
 
     outputs: Extent
@@ -77,21 +78,21 @@ class Nest:
 
     @property
     def _reads(self) -> tuple[int, int]:
-        """The first and last of the input rows that its part of oh reads, padding included."""
+        """First input row that the nest reads, and the end of the rows; padding counts."""
         first = self.rows.start * self.stride[0] - self.padding[0]
         last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
         return first, last
 
     @property
     def read_rows(self) -> Extent:
-        """Input rows that its part of oh reads, those of the padding left out."""
+        """Input rows that the nest reads, without padding."""
         first, last = self._reads
         start, stop = max(0, first), min(self.size[0], last)
         return Extent(start=start, length=stop - start)
 
     @property
     def pads(self) -> tuple[int, int, int, int]:
-        """Zeros around the rows that it reads: top, left, bottom, right."""
+        """Zeros around the rows that the nest reads: top, left, bottom, right."""
         first, last = self._reads
         _, left, _, right = self.padding
         return (max(0, -first), left, max(0, last - self.size[0]), right)
@@ -108,7 +109,7 @@ class Nest:
         return self.outputs.length * (self.inputs.length // self.tied) * taps
 
     def tie(self, tiles: int) -> Nest | None:
-        """Tile co and ci by so many tiles more and tie the two outer iterators: grouping.
+        """Divide each tile of co and ci into ``tiles`` tiles and tie these: grouping.
 
         Returns:
             The nest, or None if the tiles do not divide both domains.
@@ -120,14 +121,14 @@ class Nest:
 
     @property
     def most_tiles(self) -> int:
-        """The most tiles that divide both domains of channels."""
+        """The largest number of tiles that divides both domains of channels."""
         return gcd(self.outputs.length, self.inputs.length)
 
     def shrunk(self, by: int) -> Nest | None:
-        """The nest with the domain of co divided, from 0 on: bottlenecking.
+        """The nest with the domain of co divided by ``by``, from 0: bottlenecking.
 
         Returns:
-            The nest, or None if it does not divide, or no longer into the tied tiles.
+            The nest, or None if ``by`` or the number of tied tiles does not divide the domain.
         """
         length = self.outputs.length // by
         if by < 2 or self.outputs.length % by or length % self.tied:  # noqa: PLR2004
@@ -135,14 +136,14 @@ class Nest:
         return attrs.evolve(self, outputs=Extent(start=0, length=length))
 
     def split_outputs(self, parts: int) -> tuple[Nest, ...] | None:
-        """Nests for equal parts of co; None if they do not divide, or tiles are tied."""
+        """Nests for equal parts of co; None if co is not divisible, or tiles are tied."""
         if parts < 2 or self.tied > 1 or self.outputs.length % parts:  # noqa: PLR2004
             return None
         length = self.outputs.length // parts
         return tuple(self._outputs(part * length, length) for part in range(parts))
 
     def split_outputs_at(self, first: int) -> tuple[Nest, Nest] | None:
-        """Nests for the first so many of co, and for the rest of them."""
+        """Nests for the first ``first`` channels of co and for the remaining channels."""
         if self.tied > 1 or not 0 < first < self.outputs.length:
             return None
         return self._outputs(0, first), self._outputs(first, self.outputs.length - first)
@@ -151,7 +152,10 @@ class Nest:
         return attrs.evolve(self, outputs=Extent(start=self.outputs.start + at, length=length))
 
     def split_rows(self, parts: int) -> tuple[Nest, ...] | None:
-        """Nests for equal parts of oh, each reading the rows that it needs; None as above."""
+        """Nests for equal parts of oh, each reading the input rows that it needs.
+
+        None if oh is not divisible, or a part would read only padding.
+        """
         if parts < 2 or self.rows.length % parts:  # noqa: PLR2004
             return None
         length = self.rows.length // parts

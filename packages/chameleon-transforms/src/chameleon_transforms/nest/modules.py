@@ -1,4 +1,4 @@
-"""The torch module of a program; its class is also written into the code of a delivered network."""
+"""The torch module of a program. The code of delivered networks contains its class."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from chameleon_transforms.nest.program import Program
 
 
 class TransformedConvolution(nn.Module):
-    """Convolutions in place of one: stages, each of parts that compute disjoint outputs.
+    """Stages of convolutions that replace one convolution.
 
     Args:
-        stages: for each stage its parts. A part has ``inputs``, ``rows`` and ``places``, each as
-            (first, last + 1): the channels and rows that it reads, and the output rows. It has
-            ``pads``: left, right, top, bottom; and ``convolution``: arguments of ``nn.Conv2d``.
-            Parts of the same rows follow each other in the order of their output channels.
-        bias: channels of a bias of the last stage, 0 for none.
+        stages: For each stage, its parts, which compute disjoint outputs. A part has ``inputs`` and
+            ``rows``: the input channels and input rows that it reads. It has ``places``: its output
+            rows. Each of these is (first, last + 1). It also has ``pads`` (left, right, top,
+            bottom) and ``convolution``, the arguments of ``nn.Conv2d``. Parts of equal rows follow
+            each other in the order of their output channels.
+        bias: Number of channels of the last stage's bias; 0 for no bias.
     """
 
     def __init__(self, stages: list[list[dict[str, Any]]], bias: int = 0) -> None:
@@ -48,9 +49,9 @@ class TransformedConvolution(nn.Module):
 
 
 def plan_of(program: Program) -> list[list[dict[str, Any]]]:
-    """The arguments of ``TransformedConvolution``, as plain values.
+    """The argument ``stages`` of ``TransformedConvolution`` for a program, as plain values.
 
-    Parts are in the order of their rows, then of their output channels, as they are concatenated.
+    Parts are in the order in which they are concatenated: by rows, then by output channels.
     """
     return [[_part(nest) for nest in sorted(stage.nests, key=_place)] for stage in program.stages]
 

@@ -1,4 +1,4 @@
-"""The replacement of one convolution: stages of loop nests, one stage after the other."""
+"""The replacement of a convolution: consecutive stages of loop nests."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Stage:
     """Nests that read one tensor and write disjoint parts of another.
 
     Attributes:
-        input: shape of what they read, without the batch.
-        output: shape of what they write.
-        nests: they cover the output, each element once.
+        input: Shape of the tensor that the nests read, without the batch.
+        output: Shape of the tensor that the nests write, without the batch.
+        nests: The nests, which write each element of the output once.
     """
 
     input: Shape
@@ -37,9 +37,9 @@ class Program:
     """A convolution after any number of transformations.
 
     Attributes:
-        stages: each reads what the one before wrote; the first reads the convolution's input, the
-            last writes an output of the convolution's shape.
-        bias: whether a bias is added to the last stage's output.
+        stages: The stages in order. Each stage reads the output of the stage before it. The first
+            reads the convolution's input, and the last writes an output of the convolution's shape.
+        bias: Whether a bias is added to the last stage's output.
     """
 
     stages: tuple[Stage, ...]
@@ -58,14 +58,14 @@ class Program:
 
     @property
     def main(self) -> int:
-        """The stage with the most work, which transformations change."""
+        """Index of the stage with the most work, which transformations change."""
         return max(range(len(self.stages)), key=lambda index: self.stages[index].multiply_adds)
 
     def map_main(self, change: Callable[[Nest], Sequence[Nest] | None]) -> Program | None:
-        """The program with each nest of its main stage replaced by others of the same domain.
+        """The program with each nest of its main stage replaced by nests of the same domain.
 
         Args:
-            change: gives the nests in place of one, or None if the transformation is illegal.
+            change: Returns the nests that replace a nest, or None if the transformation is illegal.
 
         Returns:
             The program, or None if the transformation is illegal for one of the nests.
@@ -80,7 +80,7 @@ class Program:
         return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(nests)),))
 
     def with_stages(self, at: int, stages: Sequence[Stage]) -> Program:
-        """The program with others in the place of one stage."""
+        """The program with the stage at position ``at`` replaced by other stages."""
         return attrs.evolve(self, stages=(*self.stages[:at], *stages, *self.stages[at + 1 :]))
 
 
@@ -96,18 +96,18 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
     tied: int = 1,
     bias: bool = False,
 ) -> Program:
-    """A convolution as it is: one stage of one nest.
+    """The program of an untransformed convolution: one stage with one nest.
 
     Args:
-        channels: of the input.
-        outputs: channels of the output.
-        kernel: filter size.
-        stride: of rows and columns.
-        padding: top, left, bottom, right.
-        dilation: of rows and columns.
-        size: rows and columns of the input.
-        tied: groups.
-        bias: whether there is one.
+        channels: Number of input channels.
+        outputs: Number of output channels.
+        kernel: Size of the filter (rows, columns).
+        stride: Strides of rows and columns.
+        padding: Zeros at the top, left, bottom and right.
+        dilation: Dilations of rows and columns.
+        size: Rows and columns of the input.
+        tied: Number of groups.
+        bias: Whether the convolution has a bias.
     """
     nest = Nest(
         outputs=Extent(start=0, length=outputs),
@@ -128,7 +128,7 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
 
 
 def pointwise(input_shape: Shape, outputs: int) -> Stage:
-    """A stage that combines the channels of each position: a convolution of 1x1."""
+    """A stage that combines the channels at each position: a 1x1 convolution."""
     channels, *size = input_shape
     return whole(
         channels, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(size[0], size[1])

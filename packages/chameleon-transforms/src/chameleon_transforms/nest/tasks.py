@@ -14,11 +14,11 @@ Spec = Conv2dSpec | DepthwiseConv2dSpec
 
 
 def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
-    """The operator of one nest.
+    """The operator of a nest, which reads the nest's part of the input as its whole input.
 
     Args:
-        nest: of which the input's part is read as an input of its own.
-        batch: samples.
+        nest: The nest.
+        batch: Number of samples.
     """
     common: dict[str, Any] = {
         "input": (batch, nest.inputs.length, nest.read_rows.length, nest.size[1]),

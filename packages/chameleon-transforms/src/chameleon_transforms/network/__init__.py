@@ -1,1 +1,1 @@
-"""A network whose convolutions can be changed: layers, channels that agree, its space."""
+"""A network whose convolutions can be changed: its layers, groups of channels, design space."""

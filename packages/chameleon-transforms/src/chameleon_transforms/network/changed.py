@@ -1,4 +1,4 @@
-"""A candidate as a trainable torch network: other convolutions, and fewer channels between them."""
+"""Makes a candidate a trainable torch network, with replaced convolutions and fewer channels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 
 
 def convolution_of(program: Program, *, plain: bool) -> nn.Module:
-    """The module in place of a convolution: torch's own if one of those does.
+    """The module that replaces a convolution: ``nn.Conv2d`` if this suffices.
 
     Args:
-        program: what it computes.
-        plain: whether it was not transformed.
+        program: The program that the module computes.
+        plain: Whether the convolution was not transformed.
     """
     (first, *others) = program.stages
     if not plain or others or len(first.nests) > 1:
@@ -39,11 +39,11 @@ def convolution_of(program: Program, *, plain: bool) -> nn.Module:
 
 
 def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Module]:
-    """The modules of a candidate that are not the original's, by name.
+    """The modules of a candidate that differ from the original's, by name.
 
     Args:
-        space: of which it is.
-        candidate: which.
+        space: The space of the candidate.
+        candidate: The candidate.
     """
     modules: dict[str, nn.Module] = {}
     for name, program in candidate.programs.items():
@@ -64,7 +64,7 @@ def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Modu
 
 
 def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
-    """A normalisation of fewer channels, as at its initialisation."""
+    """A batch normalization with fewer channels and initial weights."""
     return nn.BatchNorm2d(
         channels,
         eps=part.eps,
@@ -75,11 +75,11 @@ def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
 
 
 def changed_network(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -> fx.GraphModule:
-    """A copy of a network with other modules in the place of some; the graph is the same.
+    """A copy of a network with some modules replaced; the graph stays the same.
 
     Args:
-        network: the original.
-        modules: by the name that they have in it.
+        network: The original network.
+        modules: The new modules, by the names of the modules that they replace.
     """
     changed = copy.deepcopy(network)
     for name, module in modules.items():

@@ -1,7 +1,8 @@
-"""Channels that agree: which layers write and read the same ones, through skip connections too.
+"""Finds groups of channels that several layers share, also through skip connections.
 
-A bottleneck without a stage that restores the channels is legal only if all their writers and
-readers take part. These are both sides of an addition, a normalisation, and every consumer.
+A bottleneck without a stage that restores the channels is legal only if all layers that write or
+read these channels change together. These are both sides of an addition, a normalization, and every
+reader.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _IMAGE = 4
 
 @attrs.frozen(kw_only=True)
 class ChannelGroup:
-    """Channels that several modules have to agree about.
+    """Channels that several modules share, so that their number must change in all of them.
 
     Attributes:
-        name: of the first layer that writes them.
-        channels: how many there are.
-        writers: convolutions that compute them.
-        readers: convolutions that read them.
-        normalisations: modules with numbers for each of them.
-        products: linear modules that read them, a channel a feature.
+        name: Name of the first layer that writes the channels.
+        channels: Number of channels.
+        writers: Names of the convolutions that write the channels.
+        readers: Names of the convolutions that read the channels.
+        normalisations: Names of the normalizations of the channels.
+        products: Names of linear modules that read each channel as a feature.
     """
 
     name: str
@@ -48,7 +49,7 @@ class ChannelGroup:
 
 
 class _Groups:
-    """Nodes whose channels are the same, as a union of sets."""
+    """Sets of nodes with the same channels (a union-find structure)."""
 
     def __init__(self) -> None:
         self._parent: dict[fx.Node, fx.Node] = {}
@@ -72,10 +73,10 @@ class _Groups:
 
 
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
-    """The groups whose number of channels may change: all who write and read them can.
+    """The groups of channels whose number may change.
 
-    Channels of the network's inputs and outputs stay as they are. So do those that a node reads
-    whose effect on channels is unknown (a concatenation, a reshape).
+    Channels of the network's inputs and outputs stay as they are. So do channels that a node reads
+    whose effect on channels is unknown, such as a concatenation or a reshape.
     """
     groups = _Groups()
     for node in network.module.graph.nodes:
@@ -104,7 +105,7 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
 
 
 def _kind(node: fx.Node, network: TracedNetwork) -> str:
-    """The effect of a node on channels; ``other`` if that is not known, or in several places."""
+    """The effect of a node on channels; ``other`` if unknown, or if its module is called twice."""
     if node.op == "call_module":
         return _kind_of_module(node, network)
     if node.target in _SUMS:
@@ -137,7 +138,7 @@ def _calls(node: fx.Node) -> int:
 
 
 def _of_points(node: fx.Node, network: TracedNetwork) -> bool:
-    """Whether it flattens maps of 1x1 into features, a channel a feature."""
+    """Whether a node flattens 1x1 images, so that each channel becomes a feature."""
     before = network.shapes.get(node.all_input_nodes[0].name, ())
     after = network.shapes.get(node.name, ())
     return len(before) == _IMAGE and before[2:] == (1, 1) and after == before[:2]

@@ -1,4 +1,4 @@
-"""The space of transformed networks: a knob for each layer and one for channels that agree.
+"""The space of transformed networks: a knob for each layer and for each group of channels.
 
 A network is a row of indices. No knob has an illegal choice: a layer's choices are those that are
 legal for every number of channels that its neighbours may leave it.
@@ -28,12 +28,12 @@ _LEAST_CHANNELS = 8
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """One network of the space.
+    """A network of the space.
 
     Attributes:
-        labels: the transforms of each layer, in words, by its name.
-        programs: what each layer becomes, by its name.
-        channels: numbers of channels that are left, by the name of their group.
+        labels: By layer name, the label of its transforms, such as ``group(4)``.
+        programs: By layer name, the program that replaces the layer.
+        channels: By name of a channel group, the number of channels that are left.
     """
 
     labels: Mapping[str, str]
@@ -47,19 +47,19 @@ class Candidate:
 
 
 class NetworkSpace:
-    """All networks that transforms make of one.
+    """All networks that transforms can make of one network.
 
     Args:
-        network: which.
-        transforms: what may be done to a convolution.
-        sequence: transforms of one convolution, at most.
-        widths: by which channels between convolutions may be divided; 1 among them.
+        network: The original network.
+        transforms: The transforms that may be applied to a convolution.
+        sequence: Largest number of transforms of one convolution.
+        widths: Numbers by which channels between convolutions may be divided; 1 must be among them.
 
     Attributes:
-        network: the same.
-        groups: channels that may be fewer.
-        design: the space as knobs, ``layer:NAME`` and ``width:NAME``; explorers walk it.
-        original: the network as it is, a row of indices.
+        network: The original network.
+        groups: The groups of channels whose number may be reduced.
+        design: The space as knobs ``layer:NAME`` and ``width:NAME``, for explorers.
+        original: The row of indices of the original network.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class NetworkSpace:
         """The network of a row of indices.
 
         Args:
-            config: one index for each knob of ``design``.
+            config: One index for each knob of ``design``.
         """
         values = self.design.decode(config)
         channels = {
@@ -118,12 +118,12 @@ class NetworkSpace:
         return Candidate(labels=labels, programs=programs, channels=channels)
 
     def _narrowed(self, layer: Layer, channels: Mapping[str, int]) -> Program:
-        """A layer as it is, but for the numbers of its channels."""
+        """A layer's program, untransformed except for its numbers of channels."""
         reads, writes = self._reads.get(layer.name, ""), self._writes.get(layer.name, "")
         return narrowed(layer.program, channels.get(reads), channels.get(writes))
 
     def _labels(self, layer: Layer) -> list[str]:
-        """The choices of a layer, those with least work last."""
+        """The choices of a layer; those with the least work come last."""
         known = {group.name: group.channels for group in self.groups}
         around = [
             [(name, known[name] // width) for width in self._widths[name]]
@@ -138,7 +138,7 @@ class NetworkSpace:
         return sorted(labels or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
 
     def _variants(self, program: Program) -> dict[str, Program]:
-        """The programs that a convolution may become, by label; each once."""
+        """The distinct programs that can replace a convolution, by label."""
         if program not in self._made:
             self._made[program] = variants(program, self._transforms, self._sequence)
         return self._made[program]
@@ -147,16 +147,17 @@ class NetworkSpace:
 def variants(
     program: Program, transforms: Iterable[Transform], sequence: int
 ) -> dict[str, Program]:
-    """All programs that sequences of transforms make of one, by label.
+    """All programs that sequences of transforms make of a convolution, by label.
 
     Args:
-        program: a convolution as it is.
-        transforms: which.
-        sequence: how many are applied one after another, at most.
+        program: The untransformed convolution.
+        transforms: The transforms.
+        sequence: Largest number of transforms in a sequence.
 
     Returns:
-        The program itself first; one that several sequences make has the label of the first.
-        Those that would do as much work as the program, or more, are left out.
+        The program itself first, then all others. If several sequences make the same program, it
+        has the label of the first. Programs that do at least as much work as the original are left
+        out.
     """
     variants = {AS_IS: program}
     last = {"": program}
@@ -175,12 +176,12 @@ def variants(
 
 
 def narrowed(program: Program, inputs: int | None, outputs: int | None) -> Program:
-    """A convolution as it is with other numbers of channels.
+    """An untransformed convolution with other numbers of channels.
 
     Args:
-        program: of one stage with one nest.
-        inputs: channels, or None for those that it has.
-        outputs: channels, or None likewise.
+        program: A program of one stage with one nest.
+        inputs: Number of input channels; None to keep it.
+        outputs: Number of output channels; None to keep it.
     """
     (stage,) = program.stages
     (nest,) = stage.nests

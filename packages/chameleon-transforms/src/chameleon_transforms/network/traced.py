@@ -1,4 +1,4 @@
-"""A torch network as a graph, with the convolutions that may be transformed."""
+"""Traces a torch network as a graph, and finds convolutions that may be transformed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True)
 class Layer:
-    """One convolution that may be transformed.
+    """A convolution that may be transformed.
 
     Attributes:
-        name: of its module in the network.
-        program: what it computes, as it is.
-        site: node whose value says what the layer contributes: after the normalisation and the
-            activation that follow it alone. Empty if there are several.
+        name: Name of its module in the network.
+        program: The untransformed program of the convolution.
+        site: Name of the node whose value scores read as the layer's output. It comes after the
+            normalization and activation that only this layer feeds. Empty if the network calls the
+            layer several times.
     """
 
     name: str
@@ -38,13 +39,13 @@ class Layer:
 
 @attrs.frozen(kw_only=True)
 class TracedNetwork:
-    """A network, its graph and its layers.
+    """A network as a graph, with its layers.
 
     Attributes:
-        module: the graph with the network's own modules.
-        shapes: shape of the first axis on of each node's value, if that is a tensor.
-        layers: in the order of the graph.
-        kept: convolutions that stay as they are, and why.
+        module: The graph with the network's own modules.
+        shapes: By node name, the shape of the node's value, if it is a tensor.
+        layers: Convolutions that may be transformed, in the order of the graph.
+        kept: By name, convolutions that stay as they are, with the reason.
     """
 
     module: fx.GraphModule
@@ -57,11 +58,12 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
     """Trace a network.
 
     Args:
-        network: its forward takes one batch of images and has no control flow over values.
-        images: an example, shape (n, channels, rows, columns).
+        network: A network whose forward takes one batch of images and has no control flow that
+            depends on values of tensors.
+        images: An example input, shape (n, channels, rows, columns).
 
     Raises:
-        ConfigError: it cannot be traced or run, or has no convolution.
+        ConfigError: The network cannot be traced or run, or it has no convolution to transform.
     """
     try:
         module = fx.symbolic_trace(network)
@@ -99,10 +101,10 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """The output of a network, if that is one tensor of shape (samples, classes).
+    """Check that a network's output is one tensor of shape (samples, classes), and return it.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: The output is something else.
     """
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
         raise ConfigError(
@@ -123,7 +125,7 @@ _IN_PLACE = {
 
 
 def _without_writes(module: fx.GraphModule) -> fx.GraphModule:
-    """The same without operations in place, which would change what a layer has computed."""
+    """The network without in-place operations, which would overwrite the outputs of layers."""
     for node in module.graph.nodes:
         node.target = _IN_PLACE.get(node.target, node.target)
         if "inplace" in node.kwargs:
@@ -169,11 +171,11 @@ def _layers(
 
 
 def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
-    """A convolution as loop nests.
+    """The loop nests of a convolution.
 
     Args:
-        convolution: with zeros as padding.
-        shape: of its input.
+        convolution: A convolution that pads with zeros.
+        shape: Shape of the convolution's input.
     """
     kernel, stride, dilation = (
         (int(pair[0]), int(pair[1]))
@@ -211,7 +213,7 @@ ELEMENTWISE = (
 
 
 def _site(node: fx.Node, module: fx.GraphModule) -> fx.Node:
-    """The last of the normalisations and activations that read a node and nothing else does."""
+    """The last node in the chain of normalizations and activations that only ``node`` feeds."""
     while len(node.users) == 1:
         (user,) = node.users
         if user.op == "call_module":

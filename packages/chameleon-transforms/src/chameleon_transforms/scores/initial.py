@@ -1,4 +1,4 @@
-"""Scores of networks at their initialisation; sizes are what any other score has to beat."""
+"""Scores of networks with initial weights. Two scores by size serve as baselines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from chameleon_transforms.contract import Judged, NetworkScore
 
 
 class FisherPotential(NetworkScore):
-    """The approximated effect on the loss of removing each channel, summed over the network.
+    """The approximate effect on the loss of removing each channel, summed over the network.
 
-    Per channel 1/2 the mean over the batch of (sum over positions of activation times gradient)
-    squared. Per layer the sum over channels, per network the sum over layers (Turner et al., ASPLOS
+    For each channel, it is half the mean over the batch of (sum over positions of activation times
+    gradient) squared. The score is the sum over all channels of all layers (Turner et al., ASPLOS
     2021, section 5.2, equations 1 to 4).
     """
 
@@ -33,11 +33,11 @@ class FisherPotential(NetworkScore):
 
 
 class SynapticFlow(NetworkScore):
-    """The sum over weights of |weight times gradient| of the outputs' sum, as a logarithm.
+    """The logarithm of the sum over weights of |weight * gradient of the summed outputs|.
 
-    Synaptic flow (Tanaka et al., NeurIPS 2020) needs no data.
-    Weights are their absolute values, the image is of ones, and normalisation is left out, as in
-    Abdelfattah et al. (ICLR 2021, section 3.2).
+    Synaptic flow (Tanaka et al., NeurIPS 2020) needs no data. As in Abdelfattah et al. (ICLR 2021,
+    section 3.2), weights are replaced by their absolute values, the image consists of ones, and
+    normalization is left out.
     """
 
     def score(self, network: Judged) -> float:
@@ -64,11 +64,11 @@ class SynapticFlow(NetworkScore):
 
 
 class ActivationOverlap(NetworkScore):
-    """The logarithm of the determinant of how many activations two samples have in common.
+    """The log-determinant of the matrix of how many activations two samples have in common.
 
-    Overlap of activation patterns is a score of Mellor et al. (ICML 2021).
-    A pattern is which of a layer's outputs are positive. Counts are divided by the number of
-    activations: networks of other widths are compared.
+    Overlap of activation patterns is a score of Mellor et al. (ICML 2021). A pattern says which of
+    a layer's outputs are positive. Counts are divided by the number of activations, so that
+    networks of different widths are comparable.
     """
 
     def score(self, network: Judged) -> float:
@@ -86,7 +86,7 @@ class ActivationOverlap(NetworkScore):
 
 
 class Parameters(NetworkScore):
-    """Weights of convolutions and products."""
+    """The number of weights of convolutions and matrix products."""
 
     proportional = True
 
@@ -95,7 +95,7 @@ class Parameters(NetworkScore):
 
 
 class MultiplyAdds(NetworkScore):
-    """Multiply-adds of all convolutions; if they decide, all networks are accepted."""
+    """The number of multiply-adds of all convolutions. If this score decides, all are accepted."""
 
     proportional = True
 

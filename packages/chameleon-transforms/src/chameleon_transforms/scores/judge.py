@@ -1,7 +1,7 @@
-"""Runs candidates at their initialisation on one minibatch; a thousand share what they can.
+"""Runs candidates with initial weights on one minibatch; a thousand candidates share the work.
 
-The minibatch and the random numbers that weights are made of are drawn once. Networks are compared
-on the same draws, and none is copied or initialised anew.
+The minibatch and the random numbers for weights are drawn once. So networks are compared on the
+same numbers, and no network is copied or initialized again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Judge:
     """Scores candidates of one space.
 
     Args:
-        space: whose candidates.
-        images: a minibatch, shape (n, channels, rows, columns), n at least 2.
-        labels: their classes, shape (n,).
-        seed: of the weights.
+        space: The space of the candidates.
+        images: A minibatch, shape (n, channels, rows, columns), n at least 2.
+        labels: The images' classes, shape (n,).
+        seed: Seed of the initial weights.
     """
 
     def __init__(self, space: NetworkSpace, images: Tensor, labels: Tensor, seed: int = 0) -> None:
@@ -56,7 +56,7 @@ class Judge:
         """The score of a candidate.
 
         Raises:
-            ConfigError: the network cannot be run on the minibatch.
+            ConfigError: The network cannot be run on the minibatch.
         """
         try:
             return score.score(self.candidate(candidate))
@@ -70,19 +70,20 @@ class Judge:
     def scored(
         self, candidates: Sequence[Candidate], scores: Mapping[str, NetworkScore]
     ) -> list[dict[str, float]]:
-        """Several scores of several candidates, as many candidates at a time as torch has threads.
+        """Several scores of several candidates, in parallel threads.
 
-        A network of small maps gives two threads little to share, and two networks enough.
+        Each thread runs its own candidate, because two threads gain little from sharing a network
+        with small images.
 
         Args:
-            candidates: which.
-            scores: by name.
+            candidates: The candidates.
+            scores: The scores, by name.
 
         Returns:
-            For each candidate its scores by name.
+            For each candidate its scores, by name.
 
         Raises:
-            ConfigError: as ``score`` does.
+            ConfigError: A network cannot be run on the minibatch.
         """
 
         def all_of(candidate: Candidate) -> dict[str, float]:
@@ -97,7 +98,7 @@ class Judge:
             torch.set_num_threads(threads)
 
     def numbers(self, name: str, count: int) -> Tensor:
-        """So many normal numbers, always the same ones for a module of the network."""
+        """``count`` normal random numbers, which are always the same for a module's name."""
         known = self._numbers.get(name)
         if known is None or len(known) < count:
             # In pieces, so that the first numbers are the same however many there are.
@@ -111,7 +112,7 @@ class Judge:
         return torch.randn(_PIECE, generator=generator)
 
     def filled(self, name: str, module: nn.Module) -> nn.Module:
-        """A module on the device ``meta`` with initial weights (He et al. 2015), no gradients."""
+        """A module on the device ``meta`` filled with initial weights (He et al. 2015)."""
         used = 0
         weights = [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
         numbers = self.numbers(name, sum(layer.weight.numel() for layer in weights))
@@ -128,11 +129,11 @@ class Judge:
 
 
 class _Initialised(Judged):
-    """One candidate.
+    """A candidate with its initial weights.
 
     Args:
-        judge: whose data and random numbers.
-        candidate: which.
+        judge: The judge with the data and random numbers.
+        candidate: The candidate.
     """
 
     def __init__(self, judge: Judge, candidate: Candidate) -> None:
@@ -181,7 +182,7 @@ class _Initialised(Judged):
 
 
 class _Run(fx.Interpreter):
-    """Runs a graph with a candidate's modules and remembers what its layers compute."""
+    """Runs a graph with a candidate's modules, and keeps the outputs of its layers."""
 
     def __init__(self, network: _Initialised, graph: fx.GraphModule, *, normalised: bool) -> None:
         super().__init__(graph)

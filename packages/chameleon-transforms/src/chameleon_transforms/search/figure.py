@@ -1,4 +1,4 @@
-"""The front as a page, with a plot of all judged networks, and as CSV."""
+"""Writes the front as an HTML page with a plot of all judged networks, and as CSV."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _GROUPS = {
 
 
 def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str) -> str:
-    """The page.
+    """The HTML page of a front.
 
     Args:
-        judged: all judged networks, the original first.
-        front: those that none dominates, fastest first.
-        score: the one that decides.
-        title: of the page.
+        judged: All judged networks, the original first.
+        front: The networks that no other dominates, fastest first.
+        score: Name of the deciding score.
+        title: Title of the page.
     """
     header = ("point", "ms", "faster", score, "weights", "changes")
     rows = []
@@ -59,7 +59,7 @@ def _details(network: Point) -> Cell:
 
 
 def _counts(network: Point) -> str:
-    """How much of a network is changed; layers whose channels are fewer may be whole otherwise."""
+    """Numbers of transformed layers and of channel groups with fewer channels, in words."""
     layers = (
         f"{counted(len(network.transforms), 'layer')} transformed" if network.transforms else ""
     )
@@ -75,7 +75,7 @@ def changes(network: Point) -> str:
 
 
 def _plot(judged: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
-    """Seconds against the score, which has a logarithmic axis if all of its values are positive."""
+    """Seconds against the score, on a logarithmic axis if all scores are positive."""
     shown = [network for network in judged if math.isfinite(network.predicted_seconds)]
     shown = [network for network in shown if math.isfinite(network.scores[score])]
     chosen = {network.config for network in front}
@@ -132,7 +132,7 @@ def _group(network: Point, chosen: set[tuple[int, ...]], original: Point) -> str
 
 
 def table(points: Sequence[Point], original: Point) -> str:
-    """Points as CSV, with what each costs relative to the original."""
+    """The points as CSV, with their speedups over the original."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     scores = list(original.scores)

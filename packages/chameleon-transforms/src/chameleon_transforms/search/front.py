@@ -1,4 +1,4 @@
-"""Networks that were judged, and those that no other is better than in everything."""
+"""Judged networks, and the front: the networks that no other network dominates."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ PARAMETERS = "parameters"
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """One judged network.
+    """A judged network.
 
     Attributes:
-        config: row of indices of the space.
-        seconds: of all its convolutions, each measured alone; None if one was not.
-        predicted_seconds: the same, with predictions for those that were not measured.
-        scores: by name of the score.
-        parameters: weights of all layers.
-        multiply_adds: of all layers, for one sample.
-        accepted: whether the deciding score is not below its bound.
-        transforms: of each layer that is transformed, in words.
-        channels: numbers of channels that are fewer than the original's, by group.
+        config: The network's row of indices in the space.
+        seconds: Sum of the seconds of all its convolutions, each measured alone; None if one of
+            them was not measured.
+        predicted_seconds: The same sum, with predictions for convolutions that were not measured.
+        scores: The scores, by name.
+        parameters: Number of weights of all layers.
+        multiply_adds: Number of multiply-adds of all layers, for one sample.
+        accepted: Whether the deciding score is at least its bound.
+        transforms: By layer name, the label of the transforms, for transformed layers.
+        channels: By name of a channel group, the number of channels, for groups with fewer than in
+            the original.
     """
 
     config: tuple[int, ...]
@@ -41,15 +43,15 @@ class Point:
 
     @property
     def known_seconds(self) -> float:
-        """Its seconds as far as they are measured, and predicted beyond that."""
+        """The measured seconds if all convolutions were measured, else the predicted seconds."""
         return self.predicted_seconds if self.seconds is None else self.seconds
 
     def speedup(self, original: Point) -> float:
-        """How many times as fast it is as the original."""
+        """The seconds of the original over the seconds of this network."""
         return original.known_seconds / self.known_seconds
 
     def cells(self, original: Point, score: str) -> tuple[str, ...]:
-        """Milliseconds, speedup, score and weights in a row, for the terminal and for pages."""
+        """Milliseconds, speedup, score and weights as strings, for the terminal and for pages."""
         return (
             f"{1e3 * self.known_seconds:.3g}",
             f"{self.speedup(original):.2f}",
@@ -68,10 +70,12 @@ class Point:
 
 
 def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which rows no other row is at most as large as in every column and smaller in one.
+    """Mark the rows that no other row dominates.
+
+    A row dominates another if it is at most as large in every column and smaller in one.
 
     Args:
-        losses: shape (n, columns). The first of equal rows is kept.
+        losses: Array of shape (n, columns). If rows are equal, only the first is marked.
     """
     best = np.ones(len(losses), np.bool_)
     for index, row in enumerate(losses):
@@ -83,11 +87,11 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def front(points: Sequence[Point], score: str) -> list[Point]:
-    """The accepted and measured points that none dominates, fastest first.
+    """The accepted and measured points that no other dominates, fastest first.
 
     Args:
-        points: judged networks.
-        score: the one that decides.
+        points: Judged networks.
+        score: Name of the deciding score.
     """
     usable = [
         point

@@ -1,4 +1,4 @@
-"""How long the operators of transformed networks take: each distinct one is measured once."""
+"""The times of transformed networks' operators. Each distinct operator is measured once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DROPPED = ("precision", "transform", "require", "warm_start", "baselines")
 
 
 def _key(operator: str, arguments: Mapping[str, Any]) -> str:
-    """Identity of an operator whatever is done to its sums, and in whatever order it is read."""
+    """A key of an operator without its epilogue; the order of arguments does not matter."""
     fields = attrs.fields_dict(CONVOLUTIONS[operator])
     values = {
         name: value
@@ -39,15 +39,15 @@ def _key(operator: str, arguments: Mapping[str, Any]) -> str:
 
 
 class OperatorTimes:
-    """Seconds of operators, from earlier runs and from runs of its own.
+    """Seconds of operators, from earlier runs and from new runs.
 
     Args:
-        pipeline: its target, stages and runner measure.
-        folder: where runs of operators go; those that are there are read.
-        measurements: configurations measured of each operator.
-        records: folders of other runs.
-        listeners: get the runs' events.
-        interruption: may ask a run to stop.
+        pipeline: The pipeline whose target, stages and runner measure.
+        folder: Folder of the runs that measure operators. Runs that are already in it are read.
+        measurements: Number of configurations to measure for each operator.
+        records: Folders of other runs to read.
+        listeners: Objects that receive the runs' events.
+        interruption: Object through which a run can be asked to stop.
     """
 
     def __init__(  # noqa: PLR0917 - one caller, by name
@@ -81,14 +81,14 @@ class OperatorTimes:
         return self._keys[spec]
 
     def seconds(self, spec: Spec) -> float | None:
-        """The best time of an operator, infinite if it has failed, None if it is unknown."""
+        """The best time of an operator; infinite if it failed, None if it is unknown."""
         return self._seconds.get(self.key(spec))
 
     def measure(self, specs: Iterable[Spec]) -> int:
-        """Tune the operators that are not known yet, each by itself; returns how many those were.
+        """Tune each operator that has no known time; return the number of these operators.
 
         Raises:
-            RunInterrupted: it was asked to stop; what was measured is kept.
+            RunInterrupted: The run was asked to stop. Measurements are kept.
         """
         unknown: dict[str, Spec] = {}
         for spec in specs:
@@ -120,7 +120,7 @@ class OperatorTimes:
         return len(named)
 
     def _read(self, folder: Path) -> None:
-        """Take over the best measurement of every convolution of a run on this target."""
+        """Add the best times of all convolutions that a run measured on this target."""
         with read_store(folder) as store:
             for stored in store.tasks():
                 task = stored.task

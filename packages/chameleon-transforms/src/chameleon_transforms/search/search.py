@@ -1,4 +1,4 @@
-"""The search of ``chameleon transform``: propose, judge, measure what is promising, again."""
+"""The search of ``chameleon transform``: propose and judge networks, measure the best, repeat."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _GENERATION = 32
 
 
 class TransformSearch:
-    """Searches networks of one space.
+    """Searches the networks of a space.
 
     Args:
-        space: which networks there are.
-        judge: runs them at their initialisation.
-        scores: by name; the first one decides.
-        times: measures operators, unless the options say that none is measured.
-        options: the section ``transform``.
-        batch: samples of an inference whose latency counts.
-        seed: of everything that is drawn.
+        space: The space of networks.
+        judge: Runs networks with initial weights.
+        scores: The scores by name. The first decides.
+        times: Measures operators, unless the options say that no operator is measured.
+        options: The section ``transform`` of the pipeline.
+        batch: Number of samples of the inference whose latency counts.
+        seed: Seed of all random choices.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class TransformSearch:
         return tuple(self._points.values())
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Point]:
-        """Judge as many candidates as the options say; returns the front, fastest first.
+        """Judge as many candidates as the options say; return the front, fastest first.
 
         Args:
-            progress: called with how many were judged, and of how many.
+            progress: Called with the number of judged candidates and their total.
         """
         total, rounds = self._options.candidates, self._options.rounds
         self._measure([self.original])
@@ -92,13 +92,13 @@ class TransformSearch:
         return self.front()
 
     def front(self) -> list[Point]:
-        """The points that none dominates: measured ones, or predicted if nothing measures."""
+        """The points that no other dominates; by measured times, or predicted without measuring."""
         return front(self.points, self._decides)
 
     # -- judging ------------------------------------------------------------------------------
 
     def _of_original(self) -> Bound:
-        """The least score that the original's asks of the others."""
+        """The bound that the original's score sets for all other networks."""
         original, score = self._space.candidate(self._space.original), self._scores[self._decides]
         # As the others are judged: on another number of threads the last bits may differ.
         (scored,) = self._judge.scored([original], {self._decides: score})
@@ -116,7 +116,7 @@ class TransformSearch:
         )
 
     def _judged(self, configs: Sequence[tuple[int, ...]]) -> list[Point]:
-        """Networks with their scores, and their times as far as they are known."""
+        """Networks with their scores, and with times as far as they are known."""
         candidates = [self._space.candidate(config) for config in configs]
         scored = self._judge.scored(candidates, self._scores)
         return [
@@ -147,7 +147,7 @@ class TransformSearch:
         return [spec for program in programs for spec in specs_of(program, batch=self._batch)]
 
     def _timed(self, point: Point, candidate: Candidate | None = None) -> Point:
-        """A point with its seconds as far as they are known now."""
+        """A point with its seconds updated from the operators' times known so far."""
         candidate = candidate or self._space.candidate(point.config)
         specs = self._operators(candidate)
         known = [self._times.seconds(spec) for spec in specs]
@@ -171,13 +171,13 @@ class TransformSearch:
         return self._evolution.propose(configs, np.array(losses, np.float64), legal, count)
 
     def _promising(self) -> list[Point]:
-        """Accepted points that were not measured, those that seem fastest."""
+        """The accepted points without measurement that are predicted to be fastest."""
         promising = [net for net in self._points.values() if net.accepted and net.seconds is None]
         promising.sort(key=lambda net: net.predicted_seconds)
         return promising[: self._options.per_round]
 
     def _measure(self, points: Sequence[Point]) -> None:
-        """Measure the operators of some points, and tell all points of it."""
+        """Measure the operators of some points, and update all points."""
         if not self._measures or not points:
             return
         candidates = [self._space.candidate(point.config) for point in points]
@@ -185,7 +185,7 @@ class TransformSearch:
         self._learn()
 
     def _learn(self) -> None:
-        """Predict from all that is known, and tell all points of it."""
+        """Fit the predictor to all known times, and update all points."""
         known = {spec: self._times.seconds(spec) for spec in self._specs}
         self._predictor.fit({spec: entry for spec, entry in known.items() if entry is not None})
         self._points = {config: self._timed(entry) for config, entry in self._points.items()}
@@ -194,13 +194,14 @@ class TransformSearch:
 
 @attrs.frozen(kw_only=True)
 class Bound:
-    """The least score that is accepted.
+    """The smallest score that a network must have to be accepted.
 
     Attributes:
-        score: of the original.
-        multiply_adds: of the original.
-        proportional: as of ``NetworkScore``.
-        tolerance: how far below a score may be, relative to the original's.
+        score: Score of the original network.
+        multiply_adds: Number of multiply-adds of the original network.
+        proportional: Whether the bound is proportional to a network's multiply-adds (see
+            ``NetworkScore``).
+        tolerance: How far a score may be below the bound, relative to the original's score.
     """
 
     score: float
@@ -209,7 +210,7 @@ class Bound:
     tolerance: float = 0.0
 
     def at(self, multiply_adds: int) -> float:
-        """The least score of a network of so many multiply-adds."""
+        """The smallest accepted score of a network with ``multiply_adds`` multiply-adds."""
         least = self.score - self.tolerance * abs(self.score)
         if not self.proportional:
             return least
@@ -226,11 +227,13 @@ _MOST_MOVES = 4
 
 
 class Evolution:
-    """A constrained search for small losses (Deb et al. 2002, with the front as parents).
+    """A constrained evolutionary search for small losses (Deb et al. 2002).
+
+    The parents are the accepted networks that no other dominates.
 
     Args:
-        space: the knobs.
-        rng: draws everything.
+        space: The knobs.
+        rng: Random generator of all choices.
     """
 
     def __init__(self, space: DesignSpace, rng: np.random.Generator) -> None:
@@ -244,10 +247,10 @@ class Evolution:
         """Networks that were not proposed before, shape (at most ``count``, knobs).
 
         Args:
-            configs: networks that were judged, shape (n, knobs).
-            losses: of each, shape (n, objectives); smaller is better.
-            legal: which of them were accepted, shape (n,).
-            count: networks that are wanted.
+            configs: The judged networks, shape (n, knobs).
+            losses: The losses of each judged network, shape (n, objectives); smaller is better.
+            legal: Whether each judged network was accepted, shape (n,).
+            count: Number of networks to propose.
         """
         self._seen |= {row.tobytes() for row in np.ascontiguousarray(configs, np.int32)}
         proposed: list[NDArray[np.int32]] = []
@@ -292,13 +295,13 @@ _WORD = 4
 
 
 def prior(spec: Spec) -> float:
-    """Seconds of an operator at a rate that all have, for a start."""
+    """A first estimate of an operator's seconds, from one assumed rate for all operators."""
     touched = np.prod(spec.input) + np.prod(spec.result_shape) + np.prod(spec.filter_shape)
     return float(spec.flop / 2.0 / _RATE + _WORD * touched / _RATE + _CALL)
 
 
 def features(spec: Spec) -> NDArray[np.float64]:
-    """The numbers that the speed of an operator depends on, shape (10,)."""
+    """The numbers from which an operator's speed is predicted, shape (10,)."""
     outputs, channels, *kernel = spec.filter_shape
     rows, columns = spec.result_shape[2:]
     strided = max(spec.strides) > 1
@@ -321,7 +324,7 @@ def features(spec: Spec) -> NDArray[np.float64]:
 
 
 class OperatorPredictor:
-    """Ridge regression of the logarithm of seconds over those of ``prior``."""
+    """Predicts operators' seconds: ridge regression of log(seconds / ``prior``)."""
 
     def __init__(self) -> None:
         self._weights = np.zeros(10)

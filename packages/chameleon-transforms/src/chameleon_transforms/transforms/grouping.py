@@ -1,4 +1,7 @@
-"""Tiles of channels that are tied, whole or in parts (Turner et al., sections 4.2 and 7.3)."""
+"""Transforms that tie tiles of channels (grouping), in the whole convolution or in parts.
+
+(Turner et al., ASPLOS 2021, sections 4.2 and 7.3.)
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ Nests = Sequence[Nest] | None
 
 
 class NestTransform(Transform):
-    """A transform that changes each nest of the main stage by itself."""
+    """A transform that changes each nest of the main stage separately."""
 
     @abstractmethod
     def changes(self) -> Iterable[tuple[str, Callable[[Nest], Nests]]]:
-        """The label of each variant, and what becomes of a nest."""
+        """Pairs of a variant's label and the function that changes a nest."""
 
     def variants(self, program: Program) -> Variants:
         for label, change in self.changes():
@@ -30,7 +33,7 @@ class NestTransform(Transform):
 
 
 class Group(NestTransform):
-    """``group(G)``: tile the domains of co and ci by G, and tie the tiles."""
+    """``group(G)``: divide the domains of co and ci into G tiles, and tie the tiles."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for groups in self.options.groups:
@@ -42,7 +45,7 @@ def _grouped(tiles: int, nest: Nest) -> Nests:
 
 
 class Depthwise(NestTransform):
-    """``depthwise``: as many tied tiles as there are channels on the side that has fewer."""
+    """``depthwise``: tie as many tiles as co or ci has channels, whichever has fewer."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         yield "depthwise", _depthwise
@@ -56,7 +59,7 @@ def _depthwise(nest: Nest) -> Nests:
 
 
 class SplitOutputs(NestTransform):
-    """The domain of co in parts, each tied by a number of tiles of its own."""
+    """``split-outputs``: divide the domain of co into parts, each with its own number of groups."""
 
     name = "split-outputs"
 
@@ -66,12 +69,12 @@ class SplitOutputs(NestTransform):
             yield label, partial(self.parts, groups)
 
     def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
-        """The nests in the place of one, as many as there are numbers of tiles."""
+        """The nests that replace a nest, one per number in ``groups``; None if illegal."""
         return _tied(nest.split_outputs(len(groups)), groups)
 
 
 class SplitRows(SplitOutputs):
-    """The domain of oh in slabs, each with weights and a number of tied tiles of its own."""
+    """``split-rows``: divide the output rows into parts, each with its own weights and groups."""
 
     name = "split-rows"
 
@@ -80,7 +83,7 @@ class SplitRows(SplitOutputs):
 
 
 class MixedGroups(NestTransform):
-    """The first output channels standard, the rest grouped."""
+    """``mixed-groups``: the first output channels are not grouped, the others are."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for part in self.options.standard:
@@ -96,7 +99,7 @@ def _mixed(part: int, tiles: int, nest: Nest) -> Nests:
 
 
 def _tied(parts: Nests, groups: Sequence[int]) -> Nests:
-    """Parts of a nest, each tied by its number of tiles; None if one is illegal."""
+    """Nests, each grouped by its number in ``groups``; None if one of these is illegal."""
     if parts is None:
         return None
     tied = [

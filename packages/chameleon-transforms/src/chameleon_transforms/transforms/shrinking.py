@@ -1,4 +1,4 @@
-"""Shorter domains, with a pointwise stage if the shapes of the convolution ask for one."""
+"""Transforms that shorten domains, with a 1x1 stage if the convolution's shapes require it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Stages = tuple[Stage, Stage]
 
 
 class _TwoStages(Transform):
-    """Two stages in the place of a main stage with one nest, if they multiply less.
+    """Replaces a main stage that has one nest by two stages, if these do less work.
 
-    A convolution of 1x1 that was small already would only grow.
+    For a 1x1 convolution with few channels, two stages would do more work.
     """
 
     name: ClassVar[str]
@@ -39,10 +39,10 @@ class _TwoStages(Transform):
 
 
 class Bottleneck(_TwoStages):
-    """``bottleneck(B)``: the domain of co divided by B.
+    """``bottleneck(B)``: divide the domain of co by B.
 
-    The readers of the convolution expect all channels, so a pointwise stage restores them. If all
-    readers take fewer, the network's space divides the channels without it (``widths``).
+    The readers of the convolution expect all channels, so a 1x1 stage restores them. If all readers
+    can take fewer channels, the option ``widths`` divides the channels without this stage.
     """
 
     name = "bottleneck"
@@ -57,7 +57,7 @@ class Bottleneck(_TwoStages):
 
 
 class InputBottleneck(_TwoStages):
-    """``input-bottleneck(B)``: a pointwise stage divides the domain of ci beforehand."""
+    """``input-bottleneck(B)``: a 1x1 stage first divides the domain of ci by B."""
 
     name = "input-bottleneck"
 
@@ -71,9 +71,9 @@ class InputBottleneck(_TwoStages):
 
 
 class LowRank(_TwoStages):
-    """``low-rank(B)``: columns of taps, then rows of taps (Jaderberg et al. 2014).
+    """``low-rank(B)``: filters of one column, then filters of one row (Jaderberg et al. 2014).
 
-    The number of channels between the two is the convolution's divided by B.
+    The number of channels between the two is that of the convolution's outputs, divided by B.
     """
 
     name = "low-rank"
@@ -113,7 +113,7 @@ def _separated(stage: Stage, nest: Nest, rank: int) -> tuple[Stage, Stage]:
 
 
 class KernelShrink(NestTransform):
-    """``kernel-shrink(K)``: shorter domains of kh and kw, around the same middle."""
+    """``kernel-shrink(K)``: shorten the domains of kh and kw to K around the same centre."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for size in self.options.sizes:
@@ -121,7 +121,7 @@ class KernelShrink(NestTransform):
 
 
 def _with_kernel(size: int, nest: Nest) -> tuple[Nest] | None:
-    """The nest with a filter of that size; None if it is no smaller or has another middle."""
+    """The nest with a smaller filter; None if it is no smaller, or has another centre."""
     less = [kernel - size for kernel in nest.kernel]
     if min(less) < 0 or max(less) == 0 or any(taps % 2 for taps in less):
         return None

@@ -1,4 +1,4 @@
-"""TVM's own untuned kernel: what compiling a network without a tuner runs."""
+"""TVM's untuned kernel: the kernel that TVM runs for an operator if no tuner is used."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from chameleon_tvm.operators.base import is_operator
 
 
 class UntunedBaseline(Baseline):
-    """The operator's function, lowered by TVM's default pipeline without any schedule.
+    """The operator's function, compiled by TVM's default pipeline without a schedule.
 
-    TVM schedules nothing by default on a CPU: ``relax.build`` lowers every function as it was
-    written, serial loops included. The same is done here, in the task's own layouts.
+    On a CPU, TVM schedules nothing by default: ``relax.build`` compiles every function as written,
+    with serial loops. This baseline does the same, in the task's own layouts.
     """
 
     vendor: ClassVar[bool] = False
@@ -26,7 +26,7 @@ class UntunedBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether it is one of TVM's operators on a CPU; GPUs run nothing without a schedule."""
+        """Whether the task is a known operator on a CPU; GPUs run nothing without a schedule."""
         return is_operator(task.operator) and _kind(task.target) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:
@@ -42,7 +42,7 @@ class UntunedBaseline(Baseline):
 
 
 def _kind(target: str) -> str:
-    """The kind of a canonical target; empty for one that is not TVM's."""
+    """The kind of a canonical target; empty if the string is not a target of TVM."""
     try:
         return str(json.loads(target)["kind"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""A builder of TVM programs: what every TVM space and the untuned baseline share."""
+"""The base class of builders of TVM programs, which all TVM spaces and baselines use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from chameleon_tvm.operators.base import operator_of
 
 
 class TVMBuilder(Builder):
-    """Builds kernels of one task; subclasses say which program a configuration is.
+    """Builds kernels of one task; subclasses define the program of each configuration.
 
     Args:
-        task: the task.
-        threads: how many threads the kernels will run with.
+        task: The task to build kernels for.
+        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, task: Task, *, threads: int) -> None:
@@ -31,9 +31,9 @@ class TVMBuilder(Builder):
         self.inputs = self.operator.inputs()
 
     def use(self, inputs: Arrays) -> None:
-        """Compute on these logical inputs from now on, instead of the deterministic ones.
+        """Build later kernels with these logical inputs instead of the operator's own.
 
-        A network's own weights are packed this way.
+        For example, this packs the weights of a network.
         """
         self.inputs = inputs
 
@@ -42,7 +42,7 @@ class TVMBuilder(Builder):
         """The scheduled program of a configuration.
 
         Raises:
-            InvalidConfigurationError: the configuration names no program.
+            InvalidConfigurationError: The configuration has no program.
         """
 
     def build(self, config: Sequence[int]) -> Kernel:
@@ -68,10 +68,10 @@ class TVMBuilder(Builder):
         return texts
 
     def _task_that_unpacks(self, program: Program) -> Task | None:
-        """The task from which another process rebuilds what undoes the outputs' layouts.
+        """The task from which another process remakes the function that undoes output layouts.
 
         Raises:
-            NotImplementedError: a function that is not the operator's undoes them.
+            NotImplementedError: The function is not the operator's method ``logical``.
         """
         if not program.changes_outputs:
             return None

@@ -1,4 +1,4 @@
-"""The common parts of every form of an export."""
+"""Common functions of all forms of export."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        files: written, in the order of the tasks.
-        tasks: names of the tasks that are in them.
-        notes: sentences that whoever uses the files should know.
+        files: Paths of the written files, in the order of the tasks.
+        tasks: Names of the exported tasks.
+        notes: Sentences for the people who use the files.
     """
 
     files: tuple[Path, ...]
@@ -30,7 +30,7 @@ class Exported:
 
 
 def identifiers(names: Sequence[str]) -> list[str]:
-    """Names of files for names of tasks; those that only differ in other letters get a number."""
+    """File names for names of tasks. A number tells equal file names apart."""
     known: Counter[str] = Counter()
     words = []
     for name in map(identifier, names):
@@ -43,11 +43,11 @@ def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
     """The builder of a winner's task.
 
     Args:
-        space: what the winner is a configuration of.
-        winner: of a run.
+        space: The space whose configuration the winner is.
+        winner: The winner of a run.
 
     Raises:
-        ConfigError: it is built by something else than TVM.
+        ConfigError: The space's builder does not use TVM.
     """
     builder = space.builder(winner.task, threads=1)
     if not isinstance(builder, TVMBuilder):
@@ -58,7 +58,7 @@ def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
 
 
 def unoccupied(folder: Path, names: Sequence[str]) -> None:
-    """Make a folder, and see that it has none of these files."""
+    """Make a folder, or raise an error if it already has any of the named files."""
     there = [name for name in names if (folder / name).exists()]
     if there:
         raise ConfigError(

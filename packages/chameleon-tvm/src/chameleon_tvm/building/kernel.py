@@ -1,7 +1,7 @@
-"""Programs built by TVM and bound to their buffers: what a worker checks and times.
+"""Programs that TVM has compiled, with their buffers: a worker checks and times them.
 
-``ModuleKernel`` is a compiled module on any device that TVM reaches, this process's or a remote
-one. ``TVMKernel`` compiles a program for this process's own processor.
+``ModuleKernel`` holds a compiled module on any device that TVM reaches, of this process or remote.
+``TVMKernel`` compiles a program for this process's own processor.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def _unchanged(outputs: Arrays) -> Arrays:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Program:
-    """A scheduled function together with what it is to be run on.
+    """A scheduled function and its inputs.
 
     Attributes:
-        function: a ``tvm.tirx.PrimFunc`` whose parameters are the inputs, then the outputs.
-        inputs: one array per input parameter, already packed into the function's layouts.
-        unpack: turns the function's outputs into the operator's logical outputs.
-        plain_loops: whether it is loops over arrays, without TVM's blocks, which builds faster.
+        function: A ``tvm.tirx.PrimFunc`` whose parameters are the inputs, then the outputs.
+        inputs: One array per input parameter, already packed into the function's layouts.
+        unpack: Converts the function's outputs to the operator's logical outputs.
+        plain_loops: Whether the function consists of loops over arrays without TVM's blocks, which
+            compiles faster.
     """
 
     function: tvm.tirx.PrimFunc
@@ -48,7 +49,7 @@ class Program:
 
     @property
     def changes_outputs(self) -> bool:
-        """Whether ``unpack`` does anything."""
+        """Whether ``unpack`` changes the outputs."""
         return self.unpack is not _unchanged
 
     @property
@@ -60,12 +61,12 @@ class Program:
 
 @attrs.frozen(kw_only=True)
 class Flush:
-    """How caches are emptied between the runs of a kernel that is timed where it runs.
+    """How to empty caches between runs of a kernel that TVM's evaluator times on its device.
 
     Attributes:
-        preprocessor: a function of the device's runtime that is called with the arguments before
-            each run; empty if there is none.
-        copies: whether as many bytes as are to be cold are copied on the device before each run.
+        preprocessor: Name of a function of the device's runtime that is called with the arguments
+            before each run; empty for none.
+        copies: Whether the device copies as many bytes as are to be evicted before each run.
     """
 
     preprocessor: str = ""
@@ -73,17 +74,18 @@ class Flush:
 
 
 class ModuleKernel(Kernel):
-    """A function of a compiled module and its buffers, on one device.
+    """A function of a compiled module with its buffers on one device.
 
     Args:
-        module: holds the function as ``main``.
-        device: where it runs; a device of an RPC session, perhaps.
-        inputs: the input buffers, on the device.
-        outputs: the output buffers, on the device.
-        unpack: turns the function's outputs into the operator's logical outputs.
-        flush: how runs find cold caches.
-        cooldown: pause between repeats, in seconds.
-        guard: makes the context of every use, which says what errors mean.
+        module: The module, which holds the function as ``main``.
+        device: The device that runs the function, possibly of an RPC session.
+        inputs: The input buffers on the device.
+        outputs: The output buffers on the device.
+        unpack: Converts the function's outputs to the operator's logical outputs.
+        flush: How to empty caches between runs.
+        cooldown: Pause between repeats, in seconds.
+        guard: Returns a context in which all calls of the device run, and which translates their
+            errors.
     """
 
     def __init__(
@@ -126,10 +128,11 @@ class ModuleKernel(Kernel):
             return self._evaluate(number, count, 0)
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
-        """Runs of which each follows a flush: TVM flushes before a repeat, so each is one run.
+        """Time runs that each follow a flush of the caches.
 
-        From here the copies that other kernels rotate through could not be told apart from the
-        time that it takes to say so, over a network.
+        TVM flushes before each repeat, so each repeat is one run. Copies of the arguments, as in
+        ``TVMKernel``, are no alternative: over a network, the time would include the messages that
+        select a copy.
         """
         singles = self._evaluate(1, number * count, cold_bytes)
         return tuple(
@@ -138,9 +141,9 @@ class ModuleKernel(Kernel):
         )
 
     def _evaluate(self, number: int, count: int, flushed: int) -> tuple[float, ...]:
-        """Seconds of ``count`` repeats by TVM's evaluator, which sits where the kernel does.
+        """Seconds of ``count`` repeats, timed by TVM's evaluator on the kernel's device.
 
-        It loops in C++ and runs once more, untimed, before it starts.
+        The evaluator loops in C++ and runs the kernel once without timing it before it starts.
         """
         key = number, count, flushed
         if key not in self._evaluators:
@@ -157,13 +160,13 @@ class ModuleKernel(Kernel):
 
 
 class TVMKernel(ModuleKernel):
-    """One function compiled for a target (LLVM JIT, nothing written to disk) with its buffers.
+    """A function compiled in memory for this process's processor or GPU, with its buffers.
 
     Args:
-        program: the function and its packed inputs.
-        target: the canonical target, as ``TargetResolver.resolve`` gives it.
-        constants: places of the inputs that are constants of a network: cold caches are cold for
-            them alone. Empty if there are none: then for all arguments.
+        program: The function and its packed inputs.
+        target: The canonical target, as ``TargetResolver.resolve`` returns it.
+        constants: Positions of the inputs that are constants of a network. If any, cold timings
+            evict only these from the caches, else all arguments.
     """
 
     def __init__(
@@ -182,7 +185,7 @@ class TVMKernel(ModuleKernel):
 
     @property
     def cold_bytes_each(self) -> int:
-        """Bytes of one copy, as packed, of the arguments that are evicted between repeats."""
+        """Bytes of one copy of the arguments that cold timings evict from the caches."""
         cold = [self._arguments[index] for index in self._constants] or self._arguments
         return sum(
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
@@ -190,13 +193,15 @@ class TVMKernel(ModuleKernel):
         )
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
-        """Walk through as many copies of the arguments as it takes to evict each of them.
+        """Time runs in turn on enough copies of the arguments that each copy has left the caches.
 
-        In a network the operator before has just written the activations, but all the other
-        operators' weights have been read since this one's: only constants are cold.
-        Copies rather than a flush between runs: the worker threads of TVM's pool go to sleep
-        during a flush, and their waking up would be counted. Calling from Python costs about
-        a microsecond a run.
+        In a network, the previous operator has just written the activations. But the weights of all
+        other operators have been read since this operator's weights were read, so only constants
+        are cold.
+
+        A flush between runs would be worse than copies: TVM's worker threads fall asleep during a
+        flush, and the time would include waking them. Calling the kernel from Python costs about a
+        microsecond per run.
         """
         # One larger than that has left the caches by the time it is read again.
         each = max(1, self.cold_bytes_each)
@@ -218,7 +223,7 @@ class TVMKernel(ModuleKernel):
         return tuple(seconds)
 
     def _copy(self) -> list[tvm.runtime.Tensor]:
-        """The arguments with a fresh copy of those that are to be cold."""
+        """The arguments, with a fresh copy of those that must be cold."""
         if not self._constants:
             inputs, outputs = self._allocate(self._device)
             return inputs + outputs
@@ -242,10 +247,10 @@ class TVMKernel(ModuleKernel):
 
 @cache
 def require_device(target: str) -> None:
-    """Refuse a target that nothing in this machine runs.
+    """Raise an error if this machine has no device for a target.
 
     Raises:
-        TargetError: TVM finds no such device here.
+        TargetError: TVM finds no such device on this machine.
     """
     kind = device_kind(tvm_target(target))
     if not tvm.runtime.device(kind).exist:
@@ -257,6 +262,6 @@ def require_device(target: str) -> None:
 
 
 def device_kind(target: tvm.target.Target) -> str:
-    """TVM's name for the kind of device a target's kernels run on."""
+    """TVM's name for the kind of device that runs a target's kernels, such as ``cpu``."""
     kind = str(target.kind.name)
     return "cpu" if kind == "llvm" else kind

@@ -1,4 +1,4 @@
-"""Makes listings: ``python -m chameleon_tvm.building.listing_process``, told what on its input."""
+"""Makes listings: ``python -m chameleon_tvm.building.listing_process``, with JSON on stdin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 4_000_000
 
 
 def main() -> int:
-    """Write the listings of each winner that has some; the status says whether any has failed."""
+    """Write the TensorIR and assembly of winners to files; return 1 if any failed, else 0."""
     work = json.load(sys.stdin)
     factory = load_factory(work["space"]["factory"])
     provider: SpaceProvider = factory(options_for(factory, work["space"]["options"]))

@@ -1,8 +1,8 @@
-"""A short way through TVM's passes for functions that are loops over arrays already.
+"""A short pipeline of TVM passes for functions that already are loops over arrays.
 
-TVM's default pipeline serves blocks, thread bindings, layouts and dtypes that the templates'
-functions do not have. It takes as long as LLVM does on their straight-line tiles. LLVM merges
-common subexpressions and hoists invariants itself.
+TVM's default pipeline handles blocks, thread bindings, layouts and dtypes that the templates'
+functions do not contain. On the templates' straight-line tiles, it takes as long as LLVM does. LLVM
+itself merges common subexpressions and hoists invariants.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _UNCHECKED = {"tirx.disable_assert": True}
 def compile_function(
     function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
 ) -> tvm.runtime.Module:
-    """A module with the function as ``main``, ready to run in this process.
+    """Compile a function to a module that this process can run, with the name ``main``.
 
     Args:
-        function: scheduled.
-        target: what to compile for.
-        plain_loops: whether the function is one that ``PLAIN_LOOPS`` is enough for.
+        function: The scheduled function.
+        target: The target to compile for.
+        plain_loops: Whether the pipeline ``PLAIN_LOOPS`` suffices for the function.
     """
     return lower_function(function, target, plain_loops=plain_loops).jit()
 
@@ -33,12 +33,12 @@ def compile_function(
 def lower_function(
     function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
 ) -> tvm.runtime.Executable:
-    """Compiled code that can be linked into a library, for this machine or another one.
+    """Compile a function to code that can be linked into a library, for any machine.
 
     Args:
-        function: scheduled; becomes ``main``.
-        target: what to compile for.
-        plain_loops: whether the function is one that ``PLAIN_LOOPS`` is enough for.
+        function: The scheduled function, which gets the name ``main``.
+        target: The target to compile for.
+        plain_loops: Whether the pipeline ``PLAIN_LOOPS`` suffices for the function.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     pipeline = PLAIN_LOOPS if plain_loops else "default"
@@ -47,7 +47,7 @@ def lower_function(
 
 
 def _plain_loops() -> tuple[object, object, object]:
-    """The passes, and those that finish host and device functions, as TVM's registry wants."""
+    """The passes of the pipeline, and the passes that finish host and device functions."""
     passes = [
         tirx.transform.FlattenBuffer(),
         tirx.transform.StorageRewrite(),
@@ -63,11 +63,11 @@ tirx.register_tir_pipeline(PLAIN_LOOPS, _plain_loops)
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
-    """The source of a function's kernels; needs neither a GPU nor nvcc.
+    """The CUDA source of a function's kernels; this needs neither a GPU nor nvcc.
 
     Args:
-        function: scheduled.
-        target: of the kind cuda.
+        function: The scheduled function.
+        target: A CUDA target.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     # If an export has loaded the CUDA compiler into this process, it asks for the target here.

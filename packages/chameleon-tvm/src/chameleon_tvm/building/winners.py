@@ -1,7 +1,7 @@
-"""Listings of winners in the run folder: what a configuration became, for people to read.
+"""Writes listings of winners to the run folder: their TensorIR and assembly, for people.
 
-A process of its own makes them (:mod:`.listing_process`), for the code of a candidate never runs
-beside the search, and what makes it may crash.
+A separate process makes the listings (:mod:`.listing_process`). Making them may crash, and code of
+a candidate must not run in the process of the search.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ _SAID = 400
 def worth_listing(
     operators: Sequence[OperatorResult], network: NetworkResult
 ) -> list[OperatorResult]:
-    """The operators that have a winner and take most of the time, the longest first.
+    """The operators with a winner that take most of the network's time, the slowest first.
 
     Args:
-        operators: of a run.
-        network: what was made of them; what is not in it is left out.
+        operators: The operators of a run.
+        network: The run's result for the network. If it lists kernels, operators without a kernel
+            are left out.
     """
     in_place = {kernel.name: kernel.seconds for kernel in network.kernels}
 
@@ -58,14 +59,14 @@ def worth_listing(
 
 
 def list_winners(run: RunContext, result: RunResult) -> None:
-    """Write listings of winners into the run folder, and remove those of earlier winners.
+    """Write listings of winners to the run folder, and remove those of earlier winners.
 
-    The run's result is already known. So no failure here ends the run, and a request to stop ends
-    only the listings.
+    The run's result is already known. So no failure in this function ends the run, and a request to
+    stop ends only the listings.
 
     Args:
-        run: the run.
-        result: the run's result.
+        run: The run.
+        result: The run's result.
     """
     operators = worth_listing(result.operators, result.network)
     if not operators:

@@ -1,4 +1,4 @@
-"""``chameleon cpu``: what a target's CPU is taken for, and what estimates know of it."""
+"""``chameleon cpu``: shows which CPU a target means, and the facts that estimates use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import click
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(text: str, measuring: bool, as_json: bool) -> None:
-    """Show what code is compiled for on a CPU, and what first guesses know of it."""
+    """Show what CPU a target's code is compiled for, and the facts that first guesses use."""
     # Imports TVM, which --help does without.
     from chameleon_tvm.commands.cpu_measuring import describe  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Describes a CPU, and measures its peak and the bandwidth of its memory."""
+"""Describes a CPU, and measures its peak rate and the bandwidth of its memory."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _REPEATS = 10
 
 @attrs.frozen(kw_only=True)
 class CpuMeasurement:
-    """The measured rates, all cores at work.
+    """Measured rates of a CPU with all cores at work.
 
     Attributes:
-        flops: multiplications and additions of float32 per second.
-        memory_bytes: read from memory per second.
-        memory_rate: bytes read per core in a cycle. A cycle is the time that the peak takes for the
-            multiply-adds that the core starts in one, by its description.
+        flops: Multiplications and additions of float32 per second.
+        memory_bytes: Bytes read from memory per second.
+        memory_rate: Bytes read per core and cycle. The length of a cycle follows from ``flops`` and
+            the number of multiply-adds that the description says a core starts per cycle.
     """
 
     flops: float
@@ -44,11 +44,11 @@ class CpuMeasurement:
 
 
 def measure(target: str, info: TargetInfo) -> CpuMeasurement:
-    """Measure this machine's CPU: the best of some repeats, a few seconds in all.
+    """Measure this machine's CPU: the best of several repeats, in a few seconds.
 
     Args:
-        target: the canonical target, which is this machine.
-        info: its description.
+        target: The canonical target, which must be this machine's CPU.
+        info: The CPU's description.
     """
     tvm.get_global_func("runtime.config_threadpool")(1, info.cores)
     lanes = info.lanes("float32")
@@ -68,7 +68,7 @@ def _best(program: Program, target: str) -> float:
 
 
 def _stream_bytes(info: TargetInfo) -> int:
-    """Far more than the last-level cache holds, and at most a quarter of the memory."""
+    """Bytes to read: far more than the last-level cache, at most a quarter of the memory."""
     wanted = max(_LEAST_BYTES, _TIMES_L3 * info.l3_bytes)
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -78,7 +78,7 @@ def _stream_bytes(info: TargetInfo) -> int:
 
 
 def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
-    """Independent chains of ``x = x * a + b``, each in a register, on every core."""
+    """A program with independent chains of ``x = x * a + b`` in registers, on every core."""
     factors = emit.buffer("factors", (2, lanes))
     out = emit.buffer("out", (cores, chains, lanes))
 
@@ -100,7 +100,7 @@ def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
 
 
 def _reading(cores: int, rows: int, lanes: int) -> Program:
-    """Every core adds up a part of an array, which memory sends once."""
+    """A program in which every core reads and adds up its own part of an array."""
     data = emit.buffer("data", (cores, rows, _STREAMS * lanes))
     out = emit.buffer("out", (cores, _STREAMS, lanes))
 
@@ -126,7 +126,7 @@ def _reading(cores: int, rows: int, lanes: int) -> Program:
 def _around(
     number: emit.Expr, sums: tuple[tirx.Buffer, ...], loop: emit.Stmt, out: tirx.Buffer, lanes: int
 ) -> emit.Stmt:
-    """Sums cleared before a loop, and stored after it so that nobody leaves it out."""
+    """A loop with its sums set to zero before and stored after, so that LLVM keeps the loop."""
     clear = [emit.assign(acc, emit.zero(lanes)) for acc in sums]
     keep = [
         emit.store(out, [number, index, 0], emit.read(acc), lanes) for index, acc in enumerate(sums)
@@ -135,14 +135,15 @@ def _around(
 
 
 def describe(text: str, *, measuring: bool) -> dict[str, Any]:
-    """The description of a target's CPU, as JSON.
+    """The description of a target's CPU, as JSON values.
 
     Args:
-        text: the target as a user writes it.
-        measuring: whether its memory's rate is measured and kept first.
+        text: The target in the form that users write.
+        measuring: Whether to measure the bandwidth of this machine's memory first, and keep it.
 
     Raises:
-        TargetError: it is no CPU, or another one than this machine's is to be measured.
+        TargetError: The target is no CPU, or ``measuring`` is set and the target is another CPU
+            than this machine's.
     """
     target = TVMTargets(NoOptions()).resolve(text)
     report: dict[str, Any] = {"target": json.loads(target)}

@@ -1,4 +1,4 @@
-"""The abilities of NVIDIA GPUs, from the target alone: no device and no driver is asked."""
+"""Limits of NVIDIA GPUs, known from the target's architecture, without a device or a driver."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class GpuInfo:
     """The facts that a GPU schedule needs about its target.
 
     Attributes:
-        arch: as nvcc names it, ``sm_80`` say.
-        max_threads_per_block: of one block.
-        max_shared_memory_per_block: bytes that a block can declare.
-        registers_per_block: 32-bit registers that a block's threads share.
-        warp_size: threads that execute together.
-        threads_per_multiprocessor: resident threads.
-        shared_per_multiprocessor: bytes of shared memory.
-        blocks_per_multiprocessor: resident blocks.
+        arch: nvcc's name of the architecture, such as ``sm_80``.
+        max_threads_per_block: Largest number of threads of a block.
+        max_shared_memory_per_block: Bytes of shared memory that a block can declare.
+        registers_per_block: 32-bit registers that the threads of a block share.
+        warp_size: Number of threads that execute together.
+        threads_per_multiprocessor: Largest number of resident threads of a multiprocessor.
+        shared_per_multiprocessor: Bytes of shared memory of a multiprocessor.
+        blocks_per_multiprocessor: Largest number of resident blocks of a multiprocessor.
     """
 
     arch: str
@@ -81,10 +81,10 @@ class GpuInfo:
 
 
 def capability(arch: str) -> tuple[int, int]:
-    """The compute capability that an architecture's name stands for.
+    """The compute capability of a CUDA architecture, such as (8, 0) for ``sm_80``.
 
     Raises:
-        TargetError: no such architecture is known.
+        TargetError: The architecture is unknown.
     """
     digits = _ARCH.fullmatch(arch)
     version = (int(digits[1]), int(digits[2])) if digits else None
@@ -98,14 +98,15 @@ def capability(arch: str) -> tuple[int, int]:
 
 
 def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
-    """A CUDA target's values with the limits filled in that follow from its architecture.
+    """Add the usual limits of NVIDIA GPUs to a CUDA target's options.
 
     Args:
-        value: what the user wrote.
-        device: whether this machine has a GPU, whose architecture TVM finds out by itself.
+        value: The options that the user wrote.
+        device: Whether this machine has a GPU. If so, TVM finds out the architecture.
 
     Raises:
-        TargetError: no architecture is named and there is no device to ask, or it is unknown.
+        TargetError: The target names an unknown architecture, or names none and this machine has no
+            GPU.
     """
     arch = value.get("arch")
     if arch is None and not device:
@@ -123,7 +124,7 @@ def gpu_info(target: str) -> GpuInfo:
     """The facts about a canonical CUDA target.
 
     Raises:
-        TargetError: it is no CUDA target, or of an architecture that is not known.
+        TargetError: The target is no CUDA target, or its architecture is missing or unknown.
     """
     value = json.loads(target)
     if value.get("kind") != "cuda":

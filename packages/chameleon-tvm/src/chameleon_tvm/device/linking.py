@@ -1,4 +1,4 @@
-"""Linking compiled functions for the machine that runs them, which may not be this one."""
+"""Links compiled functions for the machine that runs them, which may be another machine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @attrs.frozen(kw_only=True)
 class Linking:
-    """How a library for a target is made.
+    """How a library for a target is linked.
 
     Attributes:
-        name: of the file; its ending says what it is.
-        fcompile: links objects, as ``export_library`` calls it; TVM's choice if None.
+        name: Name of the file. The ending is ``.so`` for a library and ``.tar`` for objects that
+            are not linked yet.
+        fcompile: Function that links objects, an argument of TVM's ``export_library``; None for
+            TVM's default.
     """
 
     name: str
@@ -42,7 +44,7 @@ _LIBRARY = Linking(name="kernel.so")
 
 
 def linking_for(target: tvm.target.Target) -> Linking:
-    """How to link for a target: here if something can, else where it runs."""
+    """How to link for a target: on this machine if it has a suitable linker, else on the device."""
     wanted = os.environ.get(LINKER, "")
     if wanted == "none":
         return _OBJECTS
@@ -70,7 +72,7 @@ def host_triple(target: tvm.target.Target) -> str:
 
 
 def architecture(triple: str) -> str:
-    """The processor architecture in a triple, by one name each."""
+    """The processor architecture of a triple, by Linux's name (``x86_64`` for ``amd64``)."""
     first = triple.partition("-")[0].lower()
     return _SAME.get(first, first)
 

@@ -1,4 +1,4 @@
-"""Targets: what a user writes, its canonical form, and what it means for a schedule."""
+"""Resolves the target that a user writes to canonical JSON, and describes it for schedules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HINT = (
 
 
 class TVMTargets(TargetResolver):
-    """Resolves everything TVM takes, its former command-line form, and ``native``."""
+    """Resolves ``native``, every target that TVM accepts, and TVM's former command-line form."""
 
     def __init__(self, options: NoOptions) -> None:
         del options
@@ -67,7 +67,7 @@ class TVMTargets(TargetResolver):
 
 
 def _described_gpu(target: str) -> dict[str, Any]:
-    """A GPU's limits, if the architecture is one whose limits are known."""
+    """A GPU's limits; only its kind if the limits of its architecture are unknown."""
     try:
         return {"kind": "cuda", "features": [], **attrs.asdict(gpu_info(target))}
     except TargetError:
@@ -91,9 +91,9 @@ def _parsed_json(text: str) -> dict[str, Any]:
 
 
 def _check_options(value: dict[str, Any]) -> None:
-    """See that a mapping has options of its kind, with texts if these are texts.
+    """Check that a target's kind has all given options, and that string options are strings.
 
-    TVM itself names all other faults.
+    TVM itself reports all other faults.
     """
     known = _known_options(_known_kind(str(value["kind"])))
     for name, option in value.items():
@@ -122,7 +122,7 @@ def _known_kind(kind: str) -> str:
 
 
 def _known_options(kind: str) -> dict[str, str]:
-    """The type of every option that targets of a kind have, by its name."""
+    """The type of every option that targets of a kind have, by the option's name."""
     return {str(k): str(v) for k, v in TargetKind.options_from_name(kind).items()}
 
 
@@ -175,7 +175,7 @@ def _typed(name: str, kind: str, value: str) -> Any:
 
 
 def _canonical(value: dict[str, Any]) -> str:
-    """A target's values as JSON with sorted keys, ``native`` replaced and defaults filled in."""
+    """A target's options as JSON with sorted keys, ``native`` resolved and defaults added."""
     if value["kind"] == "llvm":
         triple = str(value.get("mtriple", codegen.llvm_get_system_triple()))
         if value.get("mcpu") == "native":
@@ -202,7 +202,7 @@ def _canonical(value: dict[str, Any]) -> str:
 
 
 def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
-    """A target for this machine's CPU; features that the user adds come after its own."""
+    """A target for this machine's CPU; the user's features come after the CPU's own features."""
     if architecture(triple) != own_architecture():
         raise TargetError(
             f"'native' is this machine's CPU, and the target is built for {triple}",
@@ -218,7 +218,7 @@ def tvm_target(target: str) -> Target:
     """TVM's object for a canonical target.
 
     Raises:
-        TargetError: it is none.
+        TargetError: The string is no valid target.
     """
     try:
         return Target(json.loads(target))
@@ -232,10 +232,10 @@ __all__ = ["TVMTargets", "TargetInfo", "target_info", "tvm_target"]
 
 @cache
 def target_info(target: str) -> TargetInfo:
-    """The facts about a canonical llvm target.
+    """The facts about a canonical CPU target.
 
     Raises:
-        TargetError: it is no CPU.
+        TargetError: The target is no CPU.
     """
     resolved = tvm_target(target)
     if resolved.kind.name != "llvm":

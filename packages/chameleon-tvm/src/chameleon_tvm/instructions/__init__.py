@@ -1,1 +1,4 @@
-"""Machine instructions that templates multiply with: each its meaning, its emission, its needs."""
+"""Machine instructions with which templates multiply, such as fused multiply-add or AMX.
+
+Each class says what its instruction computes, how to emit it, and which CPU or GPU has it.
+"""

@@ -1,8 +1,10 @@
 """Products of tiles of 16 rows of 64 bytes: Intel's Advanced Matrix Extensions (AMX).
 
 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
-Tiles are a thread's. Each parallel body loads the configuration and releases it at its end, so that
-nothing is left to others in the process. Linux lets a process use them on request.
+
+Each thread has tiles of its own. Each parallel body loads the tile configuration at its start and
+releases it at its end. So other code of the process finds the tiles unused. Linux lets a process
+use tiles only after the process has asked for them.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ _PALETTE = 1
 
 
 class Amx(TileProduct):
-    """The common parts of the products of all dtypes.
+    """The common parts of AMX's tile products for all dtypes.
 
     Attributes:
-        suffix: of the instruction's intrinsic.
+        suffix: Ending of the name of the instruction's LLVM intrinsic.
     """
 
     permission: ClassVar[str] = AMX
@@ -43,7 +45,7 @@ class Amx(TileProduct):
         return added_products(sums, data, weights)
 
     def configuration(self, registers: Sequence[Register]) -> bytes:
-        """The 64 bytes that ``ldtilecfg`` reads: palette, bytes of a row and rows of each tile."""
+        """The 64 bytes that ``ldtilecfg`` reads: the palette, and each tile's row size and rows."""
         row_bytes, rows = [0] * 16, [0] * 16
         for register in registers:
             size = np.dtype(self.element(register.holds)).itemsize
@@ -82,7 +84,7 @@ class Amx(TileProduct):
 
 
 class AmxBfloat16(Amx):
-    """Denormals count as zeros, sums are rounded to nearest."""
+    """Products of bfloat16 tiles: denormals count as zeros, and sums are rounded to nearest."""
 
     name: ClassVar[str] = "tdpbf16ps"
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpbf16ps",)
@@ -97,7 +99,7 @@ class AmxBfloat16(Amx):
 
 
 class AmxFloat16(Amx):
-    """Denormals count as zeros in sums, sums are rounded to nearest."""
+    """Products of float16 tiles: denormals count as zeros in sums, which are rounded to nearest."""
 
     name: ClassVar[str] = "tdpfp16ps"
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpfp16ps",)
@@ -109,7 +111,7 @@ class AmxFloat16(Amx):
 
 
 class AmxInt8(Amx):
-    """Unsigned by signed bytes, exact in sums of 32 bits that wrap around."""
+    """Products of unsigned by signed bytes, exact in 32-bit sums that wrap around."""
 
     name: ClassVar[str] = "tdpbusd"
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpbusd",)
@@ -133,7 +135,7 @@ def _address(buffer: Buffer, index: Expr) -> Expr:
 
 
 def _strided(register: Register, buffer: Buffer, start: Expr, stride: Expr) -> tuple[Expr, ...]:
-    """Tile, address and bytes from row to row, as loads and stores take them."""
+    """The tile's number, the first address and the bytes from row to row: a load's arguments."""
     size = np.dtype(str(buffer.dtype)).itemsize
     step = tirx.IntImm("int64", stride * size) if isinstance(stride, int) else stride * size
     return _number(register), _address(buffer, start), step

@@ -1,8 +1,8 @@
-"""An instruction as templates see it: its meaning, how it is emitted, and its requirements.
+"""The base classes of instructions: their meaning, how they are emitted, and their requirements.
 
-A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for one
-of them: another CPU's is one more small file. The tests of an instruction come from its ``meaning``
-alone.
+A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for a
+single instruction. So an instruction of another CPU needs only one more small file. The tests of an
+instruction are made from its method ``meaning``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ _OWN = {record.name: record for record in INSTRUCTIONS}
 
 
 class Instruction(ABC):
-    """One instruction, or the few that take the place of one.
+    """A machine instruction, or a short sequence of machine instructions that acts as one.
 
     Attributes:
-        name: as assembly language calls it, so that no two have the same.
-        summary: what it computes, in one line.
-        architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
-            a kind of target (``cuda``); empty if every CPU has it.
-        features: what a target has to have, by LLVM's names, of a GPU the first architecture that
-            has it; empty if ``architecture`` says all.
-        mnemonics: one of which the code of a function that uses it contains.
-        permission: what a process has to ask the operating system for before its threads start;
-            empty if there is nothing.
-        prelude: LLVM IR that the emission calls into, for types that TVM's code generator lacks;
-            ``emission.using`` puts it into a function.
-        flushes: whether denormal operands and results count as zero, whatever the CPU is set to.
+        name: Name of the instruction in assembly language, unique among all instructions.
+        summary: One line that says what the instruction computes.
+        architecture: Architecture of the processors that have the instruction, by Linux's name
+            (``x86_64``, ``aarch64``), or a kind of target (``cuda``). Empty if every CPU has the
+            instruction.
+        features: LLVM's names of the features that the target must have. For a GPU, the first
+            architecture that has the instruction. Empty if ``architecture`` suffices.
+        mnemonics: Assembly mnemonics. The code of a function that uses the instruction contains at
+            least one of these.
+        permission: Permission that a process must request from the operating system before its
+            threads start. Empty if the instruction needs no permission.
+        prelude: LLVM IR of functions that the emitted code calls, for dtypes that TVM's code
+            generator lacks. ``emission.using`` adds this IR to a function.
+        flushes: Whether denormal operands and results count as zero, whatever mode the CPU is set
+            to.
     """
 
     name: ClassVar[str]
@@ -56,7 +59,7 @@ class Instruction(ABC):
     flushes: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """Takes from this package's record what is said of an instruction before it is imported."""
+        """Copies summary, architecture and features from this package's record of the class."""
         super().__init_subclass__()
         record = _OWN.get(cls.__dict__.get("name", ""))
         if record is not None:
@@ -65,35 +68,39 @@ class Instruction(ABC):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Its meaning, as loops over arrays.
+        """Compute what the instruction computes, with loops over arrays; tests compare with this.
+
+        Shapes depend on the kind of instruction (``Dot``, ``TileProduct``, ``Fragments``).
 
         Args:
-            sums: what products are added to; unchanged afterwards.
-            data: the left side.
-            weights: the right side, as it is stored.
+            sums: The sums before the instruction. This array stays unchanged.
+            data: The left side of the product.
+            weights: The right side of the product, in the order in which it is stored.
 
         Returns:
-            The new sums. Shapes are those of the kind of instruction.
+            The new sums, with the shape of ``sums``.
         """
 
 
 class Dot(Instruction):
     """``sums[l] += sum over k of data[k] * weights[l, k]`` in every lane ``l`` of a vector.
 
-    A group of ``depth`` neighbouring input channels is the same in all lanes, which are output
-    channels: a template broadcasts the group as one word.
+    Lanes are output channels. All lanes read the same group of ``depth`` neighbouring input
+    channels, which a template broadcasts as one machine word.
 
     Attributes:
-        data: dtype of the input as the instruction reads it.
-        weights: dtype of the weights as they are stored.
-        sums: dtype of the sums.
-        depth: elements of a group, ``K``.
-        vectors: the sizes in bytes of vectors of sums that it is there for, and what features each
-            takes beside ``features``.
-        cost: how long one takes, in time of a multiply-add of float32 vectors of the same size.
-        largest_weight: the magnitude of weights up to which it adds up products exactly, whatever
-            the data; None if that holds of all numbers of their type.
-        temporaries: vector registers that it needs beside sums, a group and weights.
+        data: Dtype of the input as the instruction reads it.
+        weights: Dtype of the weights as they are stored.
+        sums: Dtype of the sums.
+        depth: Number of elements of a group, ``K``.
+        vectors: For each size in bytes of a vector of sums that the instruction supports: the
+            features that this size needs in addition to ``features``.
+        cost: Time of one instruction over the time of a multiply-add of float32 vectors of the same
+            size.
+        largest_weight: Largest magnitude of weights for which the sums of products are exact,
+            whatever the data. None if the sums are exact for all weights of the dtype.
+        temporaries: Number of vector registers that the instruction needs in addition to those of
+            sums, group and weights.
     """
 
     data: ClassVar[str]
@@ -107,31 +114,31 @@ class Dot(Instruction):
 
     @property
     def word(self) -> str:
-        """Dtype of a group as one number, which can be broadcast."""
+        """Dtype of a group of ``depth`` data elements as one number that can be broadcast."""
         if self.depth == 1:
             return self.data
         return f"int{8 * self.depth * np.dtype(self.data).itemsize}"
 
     def lanes(self, vector_bytes: int) -> int:
-        """Sums in a vector register.
+        """Number of sums in a vector register.
 
         Args:
-            vector_bytes: size of the register.
+            vector_bytes: Size of the register in bytes.
         """
         return vector_bytes // np.dtype(self.sums).itemsize
 
     def needs(self, vector_bytes: int) -> frozenset[str]:
-        """The features that it takes for vectors of a size, one of ``vectors``."""
+        """The features that vectors of ``vector_bytes`` need; the size is a key of ``vectors``."""
         return self.features | self.vectors[vector_bytes]
 
     def check_weights(self, weights: Array) -> None:
-        """Refuse weights that it does not multiply exactly.
+        """Raise an error if the instruction does not multiply some of the weights exactly.
 
         Args:
-            weights: of any shape.
+            weights: Array of any shape.
 
         Raises:
-            ChameleonError: some are beyond ``largest_weight``.
+            ChameleonError: The magnitude of a weight is above ``largest_weight``.
         """
         most = self.largest_weight
         if most is None:
@@ -146,12 +153,12 @@ class Dot(Instruction):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Its meaning, as loops over arrays.
+        """Compute what the instruction computes, with loops over arrays.
 
         Args:
-            sums: shape (lanes,).
-            data: shape (K,).
-            weights: shape (lanes, K), as stored.
+            sums: The sums before the instruction, shape (lanes,).
+            data: The group that all lanes read, shape (K,).
+            weights: The weights as they are stored, shape (lanes, K).
 
         Returns:
             The new sums, shape (lanes,).
@@ -159,22 +166,22 @@ class Dot(Instruction):
 
     @abstractmethod
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        """The instruction as an expression of TensorIR.
+        """Return the instruction as an expression of TensorIR.
 
         Args:
-            sums: a vector of ``lanes`` elements of type ``sums``.
-            data: a vector of ``lanes`` equal elements of type ``word``.
-            weights: a vector of ``lanes * depth`` elements of type ``weights``, a lane's own
-                ``depth`` ones next to each other.
-            lanes: of the vector.
+            sums: A vector of ``lanes`` elements of dtype ``self.sums``.
+            data: A vector of ``lanes`` equal elements of dtype ``self.word``.
+            weights: A vector of ``lanes * depth`` elements of dtype ``self.weights``. The ``depth``
+                weights of a lane are next to each other.
+            lanes: Number of lanes of the vector of sums.
 
         Returns:
-            The new sums.
+            The expression of the new sums.
         """
 
 
 class IntegerDot(Dot):
-    """One whose products are exact in sums of 32 bits that wrap around."""
+    """A dot product of integers that is exact in 32-bit sums, which wrap around."""
 
     sums: ClassVar[str] = "int32"
 

@@ -1,4 +1,4 @@
-"""Which instructions a target has, and which of them multiply tensors of given types."""
+"""Choose instructions: those that a target has, and those that multiply tensors of given dtypes."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ SHIFTS = {UINT8: 0, INT8: 128}
 
 
 def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
-    """The dot products that multiply tensors of two types on a target, fastest first.
+    """The dot products that multiply tensors of two storage types on a target, fastest first.
 
-    An operand may be wider than its tensor, whose values are converted then. If one of this
-    package's own fits, those of other distributions are left out, and change no kernel of a target
-    that is served already.
+    An operand of an instruction may be wider than the tensor's dtype; the template then converts
+    the tensor's values. Instructions of other distributions are returned only if no instruction of
+    this package fits. So installing a plugin changes no kernel of a target that this package
+    supports.
 
     Args:
-        target: a canonical target of a CPU.
-        data: storage type of the input.
-        weights: that of the weights.
+        target: A canonical CPU target.
+        data: Name of the input's storage type.
+        weights: Name of the weights' storage type.
 
     Returns:
-        Those for vectors of the target's size.
+        Dot products that support vectors of the target's size.
 
     Raises:
-        PluginError: one of another distribution cannot be imported.
+        PluginError: The instruction of another distribution cannot be imported.
     """
     size = target_info(target).vector_bytes
     features = target_features(tvm_target(target))
@@ -62,25 +63,26 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
 
 def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
-    """The dot products of data of eight bits that a target has, those of signed ones last.
+    """The target's dot products of 8-bit data: those of unsigned data first, then of signed data.
 
     Args:
-        target: as for ``dots_of``.
-        weights: storage type of the weights.
+        target: A canonical CPU target.
+        weights: Name of the weights' storage type.
     """
     return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
 
 def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
-    """The tile products that multiply tensors of two types on a target, fastest first.
+    """The tile products that multiply tensors of two storage types on a target, fastest first.
 
-    If the target is this machine's CPU, those that the system refuses to this process are left out,
-    with a warning.
+    If the target is this machine's CPU, instructions that the operating system refuses to this
+    process are left out, with a warning. Instructions of other distributions are returned only if
+    no instruction of this package fits.
 
     Args:
-        target: as for ``dots_of``, as below.
-        data: storage type of the input.
-        weights: that of the weights.
+        target: A canonical CPU target.
+        data: Name of the input's storage type.
+        weights: Name of the weights' storage type.
     """
 
     def fitting(records: Iterable[InstructionRecord]) -> list[TileProduct]:
@@ -97,10 +99,10 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
 
 
 def narrow_weights_pay(target: str) -> bool:
-    """Whether a target multiplies bytes by weights of 7 bits faster than by those of 8.
+    """Whether a target multiplies bytes by 7-bit weights faster than by 8-bit weights.
 
     Args:
-        target: a canonical target of a CPU.
+        target: A canonical CPU target.
     """
     rates = [
         max((dot.depth / dot.cost for dot in integer_dots_of(target, weights)), default=0.0)
@@ -111,19 +113,19 @@ def narrow_weights_pay(target: str) -> bool:
 
 
 def own_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The instructions of this package that a target has.
+    """The records of this package's instructions that a target has.
 
     Args:
-        target: a canonical one of a CPU.
+        target: A canonical CPU target.
     """
     return _had(target, INSTRUCTIONS)
 
 
 def others_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The instructions of other distributions that a target has.
+    """The records of instructions of other distributions that a target has.
 
     Args:
-        target: a canonical one of a CPU.
+        target: A canonical CPU target.
     """
     names = {record.name for record in INSTRUCTIONS}
     entries = default_registry().entries("instructions")
@@ -142,10 +144,10 @@ def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[Instruct
 
 @cache
 def instruction_of(record: InstructionRecord) -> Instruction:
-    """The instruction that a record names.
+    """The instruction object that a plugin record describes.
 
     Raises:
-        PluginError: it cannot be imported or made.
+        PluginError: The instruction's class cannot be imported, or making its object fails.
     """
     instruction: Instruction = make(KINDS["instructions"], record)
     return instruction
@@ -153,7 +155,7 @@ def instruction_of(record: InstructionRecord) -> Instruction:
 
 @cache
 def _permitted(permission: str, target: str) -> bool:
-    """Whether code for a target may use what the system has to be asked for."""
+    """Whether code for a target may use instructions that need an operating system's permission."""
     if not permission or not is_this_cpu(tvm_target(target), json.loads(target)):
         return True
     refused = refusal(permission)
@@ -163,7 +165,7 @@ def _permitted(permission: str, target: str) -> bool:
 
 
 def _exact(dot: Dot, weights: str) -> bool:
-    """Whether it adds up products of all weights of a type exactly."""
+    """Whether a dot product adds up products of all weights of a storage type exactly."""
     return dot.largest_weight is None or STORAGE[weights].magnitude <= dot.largest_weight
 
 

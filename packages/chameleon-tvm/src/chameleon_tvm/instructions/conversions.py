@@ -1,4 +1,4 @@
-"""Numbers of a storage type as float32 in TensorIR, and back: scalars and vectors alike."""
+"""TensorIR expressions that convert numbers of a storage type to float32 and back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Expr = Any
 
 
 def widening(kind: StorageType, value: Expr, lanes: int = 1) -> Expr:
-    """``StorageType.real`` as an expression.
+    """The expression that converts stored numbers to float32, as ``StorageType.real`` does.
 
     Args:
-        kind: a floating type.
-        value: as buffers hold it, one number or a vector.
-        lanes: of the vector.
+        kind: A floating-point storage type.
+        value: The stored number, or a vector of stored numbers.
+        lanes: Number of elements of the vector; 1 for a single number.
     """
     if kind.name == FLOAT32:
         return value
@@ -28,12 +28,12 @@ def widening(kind: StorageType, value: Expr, lanes: int = 1) -> Expr:
 
 
 def rounding(kind: StorageType, value: Expr, lanes: int = 1) -> Expr:
-    """``StorageType.stored`` as an expression.
+    """The expression that rounds float32 to a storage type, as ``StorageType.stored`` does.
 
     Args:
-        kind: a floating type.
-        value: of float32, one number or a vector.
-        lanes: of the vector.
+        kind: A floating-point storage type.
+        value: A float32 number, or a vector of float32 numbers.
+        lanes: Number of elements of the vector; 1 for a single number.
     """
     if kind.name == FLOAT32:
         return value

@@ -1,4 +1,4 @@
-"""How instructions get into a function of TensorIR: as LLVM's intrinsics, or through LLVM IR."""
+"""Ways to put instructions into a TensorIR function: LLVM's intrinsics and functions in LLVM IR."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ PERMISSIONS = "chameleon_permissions"
 
 
 def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
-    """A call of one of LLVM's intrinsics that has no effect beside its result.
+    """A call of one of LLVM's intrinsics that has no effect besides its result.
 
     Args:
-        dtype: of the result.
-        name: as in LLVM IR.
-        arguments: of the types that the intrinsic declares.
+        dtype: Dtype of the result.
+        name: Name of the intrinsic in LLVM IR.
+        arguments: Expressions of the types that the intrinsic declares.
     """
     return tirx.call_llvm_pure_intrin(dtype, name, *arguments)
 
 
 def fenced(sums: Expr, lanes: int) -> Expr:
-    """Sums of integers that LLVM does not put in another order; no instruction.
+    """Integer sums that LLVM must not reorder. The fence itself emits no instruction.
 
-    In an unrolled loop it would add up products of several iterations before it adds them to the
-    sums, for which there are no registers.
+    In an unrolled loop, LLVM would otherwise add up the products of several iterations before it
+    adds them to the sums. There are not enough registers for that.
 
     Args:
-        sums: of int32.
-        lanes: of the vector.
+        sums: A vector of int32.
+        lanes: Number of elements of the vector.
     """
     # LLVM has such a fence for floating-point numbers alone.
     floats = f"float32x{lanes}"
@@ -43,22 +43,23 @@ def fenced(sums: Expr, lanes: int) -> Expr:
 
 
 def function(dtype: str, name: str, *arguments: Expr) -> Expr:
-    """A call of a function of an instruction's ``prelude`` that has no effect beside its result.
+    """A call of a function in an instruction's ``prelude`` that has no effect besides its result.
 
     Args:
-        dtype: of the result.
-        name: of the function.
-        arguments: of the types that the prelude declares; bfloat16 as integers.
+        dtype: Dtype of the result.
+        name: Name of the function in the prelude.
+        arguments: Expressions of the types that the prelude declares. Bfloat16 numbers are passed
+            as integers.
     """
     return tirx.call_pure_extern(dtype, name, *arguments)
 
 
 def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.PrimFunc:
-    """A function with what its instructions need: what they call into, and their permissions.
+    """Add to a function the LLVM IR and the permissions that its instructions need.
 
     Args:
-        function: whole.
-        instructions: that it uses.
+        function: The complete function.
+        instructions: The instructions that the function uses.
     """
     used = list(instructions)
     body = importing(function.body, used)
@@ -68,19 +69,19 @@ def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.
 
 
 def permissions_of(function: Any) -> frozenset[str]:
-    """The permission that a process has to ask the operating system for before it calls a function.
+    """The permissions that a process must request from the operating system to call a function.
 
     Args:
-        function: of a module; only a ``tirx.PrimFunc`` needs any.
+        function: A function of a module. Only a ``tirx.PrimFunc`` needs permissions.
     """
     return frozenset(map(str, (function.attrs or {}).get(PERMISSIONS, ())))
 
 
 def require_permissions(function: tirx.PrimFunc) -> None:
-    """Ask for what a function needs.
+    """Request from the operating system the permissions that a function needs.
 
     Raises:
-        TargetError: the system refuses it.
+        TargetError: The operating system refuses a permission.
     """
     for permission in sorted(permissions_of(function)):
         refused = refusal(permission)
@@ -93,13 +94,14 @@ def require_permissions(function: tirx.PrimFunc) -> None:
 
 
 def importing(body: Any, instructions: Iterable[Instruction]) -> Any:
-    """The body of a function with what the emission of its instructions calls into.
+    """Add to a function's body the LLVM IR functions that its instructions call.
 
-    TVM's code generator inlines these functions, so that no two kernels of a library clash.
+    TVM's code generator inlines these functions, so the same names in two kernels of a library do
+    not clash.
 
     Args:
-        body: a statement.
-        instructions: that it uses.
+        body: The function's body, a TensorIR statement.
+        instructions: The instructions that the body uses.
     """
     for prelude in sorted({item.prelude for item in instructions if item.prelude}):
         body = tirx.AttrStmt(0, "pragma_import_llvm", tvm.ir.StringImm(prelude), body)

@@ -1,4 +1,4 @@
-"""Products of fragments that a warp holds: NVIDIA's tensor cores, through TVM's WMMA intrinsics."""
+"""Products of matrix fragments that a GPU's warp holds: NVIDIA's tensor cores, with TVM's WMMA."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SIDE = 16
 
 @attrs.frozen(kw_only=True)
 class Intrinsics:
-    """Names of the intrinsics that multiply fragments with float32 sums.
+    """Names of TVM's tensor intrinsics that multiply fragments with float32 sums.
 
     Attributes:
-        load: of the left and the right side, from shared memory.
-        fill: zeros sums.
-        multiply: adds a product to the sums.
-        store: puts sums into shared memory.
+        load: Two intrinsics that load the left and the right side from shared memory.
+        fill: The intrinsic that sets sums to zero.
+        multiply: The intrinsic that adds a product to the sums.
+        store: The intrinsic that writes sums to shared memory.
     """
 
     load: tuple[str, str]
@@ -37,12 +37,12 @@ class Intrinsics:
 class Fragments(Instruction):
     """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` of a warp's fragments, in float32.
 
-    Schedules put it into a function by name (``tensorize``).
+    Schedules insert the instruction with ``tensorize``, by the names of its intrinsics.
 
     Attributes:
-        data: dtype of the left side.
-        weights: dtype of the right side.
-        short: the dtype in the names of TVM's intrinsics.
+        data: Dtype of the left side.
+        weights: Dtype of the right side.
+        short: Abbreviation of the dtype in the names of TVM's intrinsics, such as ``f16``.
     """
 
     mnemonics: ClassVar[tuple[str, ...]] = ("mma_sync",)
@@ -51,17 +51,17 @@ class Fragments(Instruction):
     short: ClassVar[str]
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Its meaning; all three have the shape (16, 16)."""
+        """Compute what the instruction computes; all three arrays have the shape (16, 16)."""
         result = sums.copy()
         for k in range(SIDE):
             result += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)
         return result
 
     def intrinsics(self, *, transposed: bool) -> Intrinsics:
-        """The names of its intrinsics, registered with TVM.
+        """Register the instruction's intrinsics with TVM and return their names.
 
         Args:
-            transposed: whether the right side is stored as (n, k).
+            transposed: Whether the right side is stored as (n, k).
         """
         self.register()
         turned = "_trans" if transposed else ""
@@ -81,7 +81,7 @@ class Fragments(Instruction):
 
 
 class Float16Fragments(Fragments):
-    """TVM has its intrinsics."""
+    """Tensor-core products of float16, whose intrinsics TVM defines."""
 
     name: ClassVar[str] = "wmma.f16"
     data: ClassVar[str] = "float16"
@@ -93,7 +93,7 @@ class Float16Fragments(Fragments):
 
 
 class Bfloat16Fragments(Fragments):
-    """Its intrinsics are made of TVM's generators."""
+    """Tensor-core products of bfloat16; functions of TVM generate their intrinsics."""
 
     name: ClassVar[str] = "wmma.bf16"
     data: ClassVar[str] = "bfloat16"
@@ -113,7 +113,7 @@ FRAGMENTS: dict[str, Fragments] = {
 
 @cache
 def _register_bfloat16() -> None:
-    """Give TVM the intrinsics that it has for float16, under names of the same form."""
+    """Register bfloat16 intrinsics with TVM, under names of the same form as those of float16."""
     from tvm.s_tir.tensor_intrin import cuda  # noqa: PLC0415 - slow unless loaded before
 
     def register(name: str, pair: tuple[Any, Any]) -> None:

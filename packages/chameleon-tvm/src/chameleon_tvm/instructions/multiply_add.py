@@ -1,4 +1,4 @@
-"""Multiply-adds of floats, of weights stored in less than float32, and of 32-bit integers."""
+"""Multiply-adds of floats, of weights stored in 16 bits, and of 32-bit integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class MultiplyAdd(Dot):
-    """Product and sum, rounded once if the CPU has them as one instruction."""
+    """A float32 product and sum, rounded once if the CPU has a fused multiply-add."""
 
     name: ClassVar[str] = "multiply-add"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -44,7 +44,10 @@ class MultiplyAdd(Dot):
 
 
 class Bfloat16Weights(MultiplyAdd):
-    """Weights widened on the way by a shift, if memory is the limit."""
+    """A float32 multiply-add with bfloat16 weights, which a shift widens to float32.
+
+    The weights take half the memory of float32, which pays if reading them is the bottleneck.
+    """
 
     name: ClassVar[str] = "multiply-add-bfloat16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -63,7 +66,10 @@ class Bfloat16Weights(MultiplyAdd):
 
 
 class Float16Weights(MultiplyAdd):
-    """Weights widened on the way by a conversion, if memory is the limit."""
+    """A float32 multiply-add with float16 weights, which the CPU converts to float32.
+
+    The weights take half the memory of float32, which pays if reading them is the bottleneck.
+    """
 
     name: ClassVar[str] = "multiply-add-float16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = ("vcvtph2ps",)
@@ -76,7 +82,10 @@ class Float16Weights(MultiplyAdd):
 
 
 class Float16MultiplyAdd(MultiplyAdd):
-    """Everything in float16, sums too: twice the lanes, and an eighth of the digits."""
+    """A multiply-add with data, weights and sums in float16: twice the lanes of float32.
+
+    Float16 has 11 bits of precision, float32 has 24.
+    """
 
     name: ClassVar[str] = "vfmadd231ph"
     mnemonics: ClassVar[tuple[str, ...]] = ("vfmadd132ph", "vfmadd213ph", "vfmadd231ph")
@@ -90,7 +99,7 @@ class Float16MultiplyAdd(MultiplyAdd):
 
 
 class IntegerMultiplyAdd(IntegerDot):
-    """Product and sum of 32-bit integers, which wrap around; what a template falls back to."""
+    """A multiply-add of 32-bit integers, which wrap around; used if no other product fits."""
 
     name: ClassVar[str] = "integer-multiply-add"
     summary: ClassVar[str] = "32-bit integers, on every CPU"

@@ -1,4 +1,4 @@
-"""Groups of four 8-bit integers multiplied and added up: ARM's Advanced SIMD."""
+"""Groups of four 8-bit integers, multiplied and added up: ARM's Advanced SIMD."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chameleon_tvm.types import INT8, UINT8
 
 
 class Sdot(IntegerDot):
-    """Signed bytes, exact in sums of 32 bits that wrap around.
+    """Dot product of signed bytes, exact in 32-bit sums that wrap around.
 
     (Arm Architecture Reference Manual for A-profile.)
     """
@@ -31,7 +31,7 @@ class Sdot(IntegerDot):
 
 
 class Usdot(Sdot):
-    """Unsigned by signed bytes."""
+    """Dot product of unsigned bytes with signed weights."""
 
     name: ClassVar[str] = "usdot"
     mnemonics: ClassVar[tuple[str, ...]] = ("usdot",)

@@ -1,4 +1,4 @@
-"""Products of two rows by two columns, each register a vector: ARM's matrix multiplication."""
+"""Products of two rows by two columns in vector registers: ARM's matrix multiplication."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _BYTES = 16
 
 
 class NeonTiles(TileProduct):
-    """The common parts of both dtypes: all rows of a register are one vector.
+    """The common parts of ARM's tile products: one vector register holds all rows of a tile.
 
-    (Arm Architecture Reference Manual for A-profile.) Columns of weights lie one after the other,
-    as rows of data do.
+    (Arm Architecture Reference Manual for A-profile.) A register of weights holds one column after
+    the other, as a register of data holds one row after the other.
     """
 
     rows: ClassVar[int] = 2
@@ -68,7 +68,7 @@ class NeonTiles(TileProduct):
 
 
 class Bfmmla(NeonTiles):
-    """Pairs of products are added before they reach the sums; denormals count as zeros."""
+    """Products of bfloat16 tiles. Pairs of products are added first; denormals count as zeros."""
 
     name: ClassVar[str] = "bfmmla"
     mnemonics: ClassVar[tuple[str, ...]] = ("bfmmla",)
@@ -97,7 +97,7 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
 
 
 class Smmla(NeonTiles):
-    """Signed bytes, exact in sums of 32 bits that wrap around."""
+    """Products of tiles of signed bytes, exact in 32-bit sums that wrap around."""
 
     name: ClassVar[str] = "smmla"
     mnemonics: ClassVar[tuple[str, ...]] = ("smmla",)

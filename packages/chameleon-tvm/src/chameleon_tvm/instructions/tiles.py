@@ -1,4 +1,4 @@
-"""Instructions that multiply two small matrices: what a template knows of them."""
+"""The base class of instructions that multiply two small matrices (tiles), for templates."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ SUMS, DATA, WEIGHTS = "sums", "data", "weights"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Register:
-    """One register of a kernel.
+    """A register of a kernel that holds a tile.
 
     Attributes:
-        number: which one it is, from 0.
-        holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
-        rows: of it that are used; tiles of data and sums at an edge have fewer than others.
-        width: elements of a row that are used.
-        buffer: what stands for it in TensorIR, if the instruction's operands are vectors.
+        number: Number of the register, from 0.
+        holds: The contents of the register: ``SUMS``, ``DATA`` or ``WEIGHTS``.
+        rows: Number of rows in use. Tiles of data and sums at an edge of the tensor have fewer rows
+            than other tiles.
+        width: Number of elements in use in each row.
+        buffer: The TensorIR buffer that represents the register, if the instruction's operands are
+            vectors; else None.
     """
 
     number: int
@@ -41,24 +43,27 @@ class Register:
 class TileProduct(Instruction):
     """``sums[r, c] += sum over k of data[r, k] * weights[k, c]``, all three in registers.
 
-    ``pack`` neighbouring values of ``k`` are next to each other in the weights, which have the
-    shape (depth / pack, columns, pack). A row of a register of weights is one of the first.
+    In the weights, ``pack`` neighbouring values of ``k`` are next to each other. So weights have
+    the shape (depth / pack, columns, pack), and a row of a register of weights is a slice along the
+    first axis.
 
-    A kernel makes its registers with ``register`` and puts ``around`` about the code that uses
-    them, inside each parallel body. Some systems keep what it sets up for every thread. It writes
-    that code with ``zero``, ``load``, ``product`` and ``store``.
+    A kernel makes its registers with ``register`` and writes the code that uses them with ``zero``,
+    ``load``, ``product`` and ``store``. It wraps this code in ``around``, inside each parallel
+    body, because some CPUs keep the tile configuration separately for every thread.
 
     Attributes:
-        data: dtype of the left side.
-        weights: dtype of the right side.
-        sums: dtype of the sums.
-        rows: of a whole tile of sums and of data.
-        columns: of a tile of sums.
-        depth: of the product.
-        pack: see above; divides the depth.
-        shorter: whether registers of data and weights may hold less of the depth, whole packs.
-        registers: how many there are of all kinds together.
-        cost: how long one takes, in time of a multiply-add of the widest float32 vectors.
+        data: Dtype of the left side.
+        weights: Dtype of the right side.
+        sums: Dtype of the sums.
+        rows: Number of rows of a whole tile of sums or data.
+        columns: Number of columns of a tile of sums.
+        depth: Number of products that are added to each sum.
+        pack: Number of neighbouring values of ``k`` that are next to each other in the weights;
+            divides ``depth``.
+        shorter: Whether registers of data and weights may hold less than ``depth``, in multiples of
+            ``pack``.
+        registers: Number of registers of all kinds together.
+        cost: Time of one instruction over the time of a multiply-add of the widest float32 vectors.
     """
 
     data: ClassVar[str]
@@ -74,12 +79,13 @@ class TileProduct(Instruction):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Its meaning, as loops over arrays.
+        """Compute what the instruction computes, with loops over arrays.
 
         Args:
-            sums: shape (rows, columns), of a whole tile or fewer rows.
-            data: shape (rows, depth).
-            weights: shape (depth / pack, columns, pack), as stored.
+            sums: The sums before the instruction, shape (rows, columns); a tile may have fewer
+                rows.
+            data: The left side, shape (rows, depth).
+            weights: The right side as it is stored, shape (depth / pack, columns, pack).
 
         Returns:
             The new sums, shape (rows, columns).
@@ -90,13 +96,14 @@ class TileProduct(Instruction):
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
-        """One register.
+        """Describe a register of a kernel.
 
         Args:
-            number: below ``registers``, each once in a kernel.
-            holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
-            rows: of data and sums that are used; 0 for all.
-            depth: of the product, if it is ``shorter``; 0 for all.
+            number: Number of the register, below ``self.registers``. A kernel uses each number
+                once.
+            holds: The contents of the register: ``SUMS``, ``DATA`` or ``WEIGHTS``.
+            rows: Number of rows in use of a register of data or sums; 0 for all rows.
+            depth: Depth of the product, for instructions with ``shorter``; 0 for the whole depth.
         """
         depth = depth or self.depth
         whole = depth // self.pack if holds == WEIGHTS else self.rows
@@ -104,54 +111,54 @@ class TileProduct(Instruction):
         return Register(number=number, holds=holds, rows=rows or whole, width=width)
 
     def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
-        """A statement that may use registers: they are set up before it and released after it.
+        """Wrap a statement in code that sets registers up before it and releases them after it.
 
         Args:
-            registers: all that it uses.
-            body: the statement.
+            registers: All registers that the statement uses.
+            body: The statement.
         """
         buffers = [tirx.AllocBuffer(tile.buffer) for tile in registers if tile.buffer is not None]
         return in_turn([*buffers, body])
 
     @abstractmethod
     def zero(self, register: Register) -> Stmt:
-        """Set all elements to zero."""
+        """Statement that sets all elements of a register of sums to zero."""
 
     @abstractmethod
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
-        """Fill the rows of a register.
+        """Statement that fills the rows of a register from a buffer.
 
         Args:
-            register: of any kind.
-            source: a buffer of one axis, of the register's dtype.
-            start: index of the first element of the first row.
-            stride: elements from row to row.
+            register: A register of sums, data or weights.
+            source: A one-dimensional buffer with the register's dtype.
+            start: Index in ``source`` of the first element of the first row.
+            stride: Number of elements from the start of a row to the start of the next row.
         """
 
     @abstractmethod
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
-        """Add the product of two registers to a third one."""
+        """Statement that adds the product of the registers ``data`` and ``weights`` to ``sums``."""
 
     @abstractmethod
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
-        """Write the rows of a register of sums; as for ``load``."""
+        """Statement that writes a register of sums to a buffer; arguments as for ``load``."""
 
 
 def in_turn(statements: Sequence[Stmt]) -> Stmt:
-    """Statements one after the other."""
+    """One statement that runs the given statements in order."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
 def added_products(sums: Array, data: Array, weights: Array) -> Array:
-    """The meaning of most tile products, on values that their sums' type can multiply.
+    """The new sums of most tile products, for dtypes that the sums' dtype can multiply.
 
     Args:
-        sums: shape (rows, columns).
-        data: shape (rows, depth).
-        weights: shape (depth / pack, columns, pack).
+        sums: The sums before the instruction, shape (rows, columns).
+        data: The left side, shape (rows, depth).
+        weights: The right side as it is stored, shape (depth / pack, columns, pack).
 
     Returns:
-        The new sums: products are exact, and each sum is rounded to the type of ``sums``.
+        The new sums. Products are exact, and each sum is rounded to the dtype of ``sums``.
     """
     exact = np.float64 if sums.dtype.kind == "f" else np.int32
     groups, _, pack = weights.shape

@@ -15,10 +15,10 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def quick_stack_inspection() -> Iterator[None]:
-    """Let ``inspect.stack`` skip reading source lines while the context lasts.
+    """Let ``inspect.stack`` skip source lines while the context lasts, to import TVM faster.
 
-    Every TVMScript decorator calls ``inspect.stack()`` to capture variables. The files and lines
-    that it looks up for every frame are not used. They cost most of the import of
+    Every TVMScript decorator calls ``inspect.stack()`` to capture variables, and does not use the
+    source lines that this call reads for every frame. Reading them takes most of the time to import
     ``tvm.s_tir.tensor_intrin``, which decorates hundreds of functions.
     """
     with _LOCK:

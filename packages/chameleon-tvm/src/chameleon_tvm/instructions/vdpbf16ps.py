@@ -26,9 +26,10 @@ define <{lanes} x float> @chameleon_vdpbf16ps_{lanes}(
 
 
 class Vdpbf16ps(Dot):
-    """The odd product is added before the even one, each rounded to nearest, denormals as zeros.
+    """Dot product of bfloat16 pairs: adds the odd product before the even product.
 
-    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.)
+    Each addition is rounded to nearest, and denormals count as zeros (Intel 64 and IA-32
+    Architectures Software Developer's Manual, volume 2).
     """
 
     name: ClassVar[str] = "vdpbf16ps"

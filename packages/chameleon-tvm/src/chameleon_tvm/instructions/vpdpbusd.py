@@ -1,4 +1,4 @@
-"""Groups of four 8-bit integers multiplied and added up: AVX-512 VNNI, and AVX-VNNI."""
+"""Groups of four 8-bit integers, multiplied and added up: AVX-512 VNNI and AVX-VNNI."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chameleon_tvm.types import INT8, UINT8
 
 
 class Vpdpbusd(IntegerDot):
-    """Unsigned by signed bytes, exact in sums of 32 bits that wrap around.
+    """Dot product of unsigned by signed bytes, exact in 32-bit sums that wrap around.
 
-    ``vpdpbusds``, which saturates, is another one (Intel 64 and IA-32 Architectures Software
-    Developer's Manual, volume 2).
+    The instruction ``vpdpbusds``, which saturates, is not used (Intel 64 and IA-32 Architectures
+    Software Developer's Manual, volume 2).
     """
 
     name: ClassVar[str] = "vpdpbusd"
@@ -33,7 +33,7 @@ class Vpdpbusd(IntegerDot):
 
 
 class VexVpdpbusd(Vpdpbusd):
-    """The same for CPUs that have it without AVX-512, such as Intel's since Alder Lake."""
+    """``vpdpbusd`` for CPUs without AVX-512, such as Intel's since Alder Lake."""
 
     name: ClassVar[str] = "vpdpbusd-vex"
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset()}

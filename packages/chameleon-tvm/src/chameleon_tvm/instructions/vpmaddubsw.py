@@ -1,4 +1,4 @@
-"""Pairs of bytes multiplied and added up in 16 bits, which saturate: AVX2, and every CPU since."""
+"""Pairs of bytes, multiplied and added up in 16 bits, which saturate: AVX2."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PAIR = 2
 
 
 class Vpmaddubsw(IntegerDot):
-    """Unsigned by signed bytes: sums of two saturate at 16 bits, those of pairs have 32.
+    """Dot product of unsigned by signed bytes: sums of two products saturate at 16 bits.
 
-    ``vpmaddwd`` by ones adds up the two pairs of a lane (Intel 64 and IA-32 Architectures Software
-    Developer's Manual, volume 2). With weights between -64 and 64 a pair comes to no more than 2 *
-    255 * 64 = 32640, so that nothing saturates.
+    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.) ``vpmaddwd`` by ones
+    then adds up the two 16-bit sums of a lane in 32 bits. With weights between -64 and 64, a sum of
+    two products is at most 2 * 255 * 64 = 32640, so that nothing saturates.
     """
 
     name: ClassVar[str] = "vpmaddubsw"

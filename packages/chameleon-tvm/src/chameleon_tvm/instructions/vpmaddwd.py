@@ -1,4 +1,4 @@
-"""Pairs of 16-bit integers multiplied and added up: AVX2, and every CPU since."""
+"""Pairs of 16-bit integers, multiplied and added up: AVX2."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from chameleon_tvm.quick_tvm import tirx
 
 
 class Vpmaddwd(IntegerDot):
-    """Products of 16-bit integers, exact in sums of 32 bits.
+    """Dot product of 16-bit integers, exact in 32-bit sums.
 
-    8-bit integers are widened to it. ``vpmaddubsw``, which multiplies them as they are, saturates
-    its sums of two at 16 bits unless weights have 7 bits. LLVM makes it and the addition one
-    ``vpdpwssd`` if the CPU has VNNI.
+    8-bit integers are widened to 16 bits for this instruction. ``vpmaddubsw`` multiplies 8-bit
+    integers directly, but its sums of two products saturate at 16 bits unless weights have 7 bits.
+    If the CPU has VNNI, LLVM combines the product and its addition into one ``vpdpwssd``.
     """
 
     name: ClassVar[str] = "vpmaddwd"

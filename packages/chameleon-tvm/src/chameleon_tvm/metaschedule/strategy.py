@@ -41,13 +41,13 @@ _FRUITLESS = 8
 
 
 class TraceSearch:
-    """Asks a tuner for configurations and hands them out as schedules.
+    """Asks a tuner for configurations and returns them as MetaSchedule schedules.
 
     Args:
-        name: the task's, for the log.
-        plan: the task's design spaces.
-        tuner: proposes and learns.
-        max_trials: schedules handed out at most.
+        name: Name of the task, for the log.
+        plan: The task's sketches and their design spaces.
+        tuner: Chameleon's tuner, which proposes configurations and learns from measurements.
+        max_trials: Largest number of schedules to return in total.
     """
 
     def __init__(self, name: str, plan: SketchPlan, tuner: TaskTuner, *, max_trials: int) -> None:
@@ -59,13 +59,13 @@ class TraceSearch:
         self._refused: list[Measurement] = []
 
     def adopt(self, records: Iterable[Any]) -> int:
-        """Learn what a database knows of this task from earlier tuning.
+        """Learn the measurements of this task that a database has from earlier tuning.
 
         Args:
             records: MetaSchedule's tuning records.
 
         Returns:
-            How many of them are of this design space.
+            Number of distinct configurations of this design space among the records.
         """
         known: dict[tuple[int, ...], Measurement] = {}
         for record in records:
@@ -76,7 +76,7 @@ class TraceSearch:
         return len(known)
 
     def schedules(self) -> list[Schedule]:
-        """The next batch; empty if the trials are spent or nothing is left to try."""
+        """The next batch of schedules; empty if no trials are left or no configurations."""
         for _ in range(_FRUITLESS):
             if not self._left:
                 return []
@@ -101,7 +101,7 @@ class TraceSearch:
         return []
 
     def learn(self, results: Sequence[Any]) -> None:
-        """Learn a batch's outcomes.
+        """Learn the results of the last batch.
 
         Args:
             results: MetaSchedule's runner results, in the order of ``schedules``.
@@ -115,12 +115,12 @@ class TraceSearch:
 
 
 def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
-    """The answers of MetaSchedule's builder and runner about a configuration, as a measurement.
+    """The result of MetaSchedule's builder and runner for a configuration, as a measurement.
 
     Args:
-        config: knob indices.
-        run_secs: seconds of each repeat, or None.
-        problem: its builder's or runner's error message, or None.
+        config: The configuration's knob indices.
+        run_secs: Seconds of each repeat, or None.
+        problem: The error message of the builder or runner, or None.
     """
     seconds = tuple(float(value) for value in run_secs or ())
     if problem is None and seconds and all(0.0 < value < math.inf for value in seconds):
@@ -139,14 +139,16 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
 class Workload:
     """The task of a tuning context of MetaSchedule.
 
-    It takes the context's place, which holds the strategy that asks: neither would ever be freed.
+    The strategy keeps this object instead of the context. A context refers to its strategy, so a
+    reference back to the context would keep both in memory.
 
     Attributes:
-        name: the task's.
-        module: with the unscheduled function as ``main``.
-        target: what to tune for.
-        postprocessors: applied to a schedule whose decisions are made.
-        seed: the context's own, at least 0.
+        name: Name of the task.
+        module: Module that holds the unscheduled function as ``main``.
+        target: Target to tune for.
+        postprocessors: MetaSchedule's post-processors, which are applied to each schedule whose
+            decisions are made.
+        seed: The context's seed, at least 0.
     """
 
     name: str
@@ -157,10 +159,10 @@ class Workload:
 
     @classmethod
     def of(cls, context: Any) -> Workload:
-        """The work of a context.
+        """The task of a tuning context.
 
         Raises:
-            ConfigError: it has no module, no target or no space generator.
+            ConfigError: The context has no module, no target or no space generator.
         """
         if context.mod is None or context.target is None or context.space_generator is None:
             raise ConfigError(
@@ -178,7 +180,7 @@ class Workload:
 
     @cached_property
     def task(self) -> Task:
-        """The same as a task of ours."""
+        """The workload as a Chameleon task."""
         return Task(
             name=self.name,
             operator="primfunc",
@@ -189,16 +191,16 @@ class Workload:
 
 
 class TracePlan(SketchPlan):
-    """The ``SketchPlan`` of sketches that the user's own space generator has made.
+    """A ``SketchPlan`` for sketches that the user's own space generator has made.
 
     Args:
-        work: what the sketches belong to.
+        work: The workload that the sketches belong to.
         sketches: MetaSchedule's design spaces.
-        options: ``rules``, ``seed`` and the rewriting options are not read: generating is done,
-            and MetaSchedule builds by itself.
+        options: Options of the space ``sketch``. ``rules``, ``seed`` and the rewriting options have
+            no effect, because the sketches exist already and MetaSchedule builds the kernels.
 
     Raises:
-        ConfigError: the traces cannot be read, or there is none.
+        ConfigError: The traces cannot be read, or the list of sketches is empty.
     """
 
     def __init__(
@@ -224,7 +226,7 @@ class TracePlan(SketchPlan):
 
 
 def canonical_target(target: Target) -> str:
-    """A target of TVM's in the form that ``TVMTargets`` gives it."""
+    """A target object of TVM in the canonical form that ``TVMTargets`` returns."""
     described = json.loads(str(target))
     options = {key: value for key, value in described.items() if not key.startswith("feature.")}
     return TVMTargets(NoOptions()).resolve(json.dumps(options))
@@ -240,14 +242,14 @@ _KNOWN = 1024
 
 
 def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
-    """The search stages that a pipeline file with these sections would have.
+    """The search stages of a pipeline with the given sections.
 
     Args:
-        sections: ``preset``, ``explorer``, ``cost_model``, ``sampler``, ``synthesizer``; those
-            that are None are left to the preset.
+        sections: ``preset``, ``explorer``, ``cost_model``, ``sampler``, ``synthesizer``. The preset
+            decides those that are None.
 
     Raises:
-        ConfigError: a stage is unknown, or an option is.
+        ConfigError: A stage or an option is unknown.
     """
     chosen = {key: value for key, value in sections.items() if value is not None}
     # A pipeline has to name a model and a target; here MetaSchedule brings both.
@@ -257,7 +259,7 @@ def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Put an error's hint into its message, the only part that comes through TVM's FFI."""
+    """Put an error's hint into its message, because TVM's FFI passes only the message on."""
     try:
         yield
     except ChameleonError as error:
@@ -266,23 +268,25 @@ def _told() -> Iterator[None]:
 
 @derived_object
 class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[misc]
-    """Explorer, cost model, sampler and synthesizer of this package on MetaSchedule's traces.
+    """Searches MetaSchedule's traces with Chameleon's explorer, cost model, sampler, synthesizer.
 
-    Pass it as ``strategy=`` to ``ms.tune_tir`` or ``ms.relax_integration.tune_relax``. Records
-    go to the database of the call; what it holds of a task already is learnt first.
+    Pass an object as ``strategy=`` to ``ms.tune_tir`` or ``ms.relax_integration.tune_relax``.
+    Records go to the database of that call. The strategy first learns the task's records that the
+    database already has.
 
     Args:
-        preset: the stages that are not named below, as in a pipeline file.
-        explorer: a name, or a mapping with ``name`` and options.
-        cost_model: the same.
-        sampler: the same.
-        synthesizer: the same.
-        seed: of all stages; None takes it from MetaSchedule's own.
-        prune: whether points that cannot be fast are left out of the design space.
-        archive: shared by the tasks of one call, for stages that learn across tasks.
+        preset: Name of the preset that provides the stages not given below.
+        explorer: Name of the explorer, or a mapping with ``name`` and options.
+        cost_model: Name of the cost model, or a mapping with ``name`` and options.
+        sampler: Name of the sampler, or a mapping with ``name`` and options.
+        synthesizer: Name of the synthesizer, or a mapping with ``name`` and options.
+        seed: Seed of all stages; None to use MetaSchedule's seed.
+        prune: Whether to leave points that cannot be fast out of the design space.
+        archive: Archive of measurements that the tasks of one call share, for stages that learn
+            across tasks.
 
     Raises:
-        ConfigError: a stage is unknown, or an option is.
+        ConfigError: A stage or an option is unknown.
     """
 
     def __init__(
@@ -327,12 +331,12 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         database: Any = None,
         cost_model: Any = None,
     ) -> None:
-        """Make the design space and the stages of the task.
+        """Make the task's design space and search stages.
 
         MetaSchedule's own cost model is not used.
 
         Raises:
-            RuntimeError: the design spaces cannot be read, or a stage cannot be made.
+            RuntimeError: The design spaces cannot be read, or a stage cannot be made.
         """
         del cost_model
         with _told():
@@ -396,7 +400,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             self._required_search().learn(results)
 
     def clone(self) -> Any:
-        """Another one with the same options, for another task of the same call."""
+        """Make a strategy with the same options, for another task of the same call."""
         return ChameleonStrategy(**self._stages, prune=self._options.prune, archive=self._archive)
 
     def _required_workload(self) -> Workload:

@@ -1,4 +1,4 @@
-"""MetaSchedule's traces: of configurations, as JSON, and back to configurations."""
+"""Conversions between Chameleon's configurations, MetaSchedule's traces and JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _POSTPROCESSING = "EnterPostproc"
 
 
 def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
-    """The schedule of a configuration with its trace, as MetaSchedule's strategies make them.
+    """The schedule of a configuration with its trace, as MetaSchedule's strategies return it.
 
     Args:
-        plan: the task's sketches.
-        config: knob indices.
+        plan: The task's sketches.
+        config: The configuration's knob indices.
 
     Raises:
-        InvalidConfigurationError: the configuration names no program.
+        InvalidConfigurationError: The configuration has no program.
     """
     generated, base = plan.generated, _Fresh(plan.generated.base)
     marked = (_EnterPostprocessing(), *generated.postprocessors)
@@ -37,7 +37,10 @@ def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
 
 
 class _Fresh:
-    """Hands out a schedule with an empty trace, and keeps it, in the place of a base schedule."""
+    """Takes the place of a base schedule: returns one schedule with an empty trace, and keeps it.
+
+    Its method ``copy`` returns the same object each time.
+    """
 
     def __init__(self, base: Schedule) -> None:
         self.schedule = Schedule(base.mod)
@@ -47,7 +50,7 @@ class _Fresh:
 
 
 class _EnterPostprocessing:
-    """Marks where in a trace the post-processors begin: MetaSchedule drops what follows."""
+    """Marks the start of post-processing in a trace; MetaSchedule drops what follows the mark."""
 
     def apply(self, schedule: Schedule) -> bool:
         schedule.enter_postproc()
@@ -55,11 +58,11 @@ class _EnterPostprocessing:
 
 
 def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
-    """The configuration whose trace this is; None if it is of none of the plan's sketches.
+    """The configuration that a trace belongs to; None if no sketch of the plan has this trace.
 
     Args:
-        plan: the task's sketches.
-        trace: what a database recorded.
+        plan: The task's sketches.
+        trace: The trace that a database recorded.
     """
     instructions, decisions = _before_postprocessing(trace)
     for number, sketch in enumerate(plan.generated.sketches):
@@ -69,7 +72,7 @@ def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
 
 
 def _before_postprocessing(trace: Trace) -> tuple[list[Any], list[Any]]:
-    """A trace's instructions and decisions before post-processors added theirs."""
+    """The instructions and decisions of a trace that come before post-processing."""
     instructions, decisions = trace_json(trace)
     kinds = [instruction[0] for instruction in instructions]
     end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
@@ -101,7 +104,7 @@ def _index(plan: SketchPlan, decision: Decision, value: Any) -> int:
 
 
 def trace_json(trace: Trace) -> Any:
-    """A trace as JSON values: instructions, and pairs of an instruction's place and decision."""
+    """A trace as JSON values: instructions, and pairs of an instruction's position and decision."""
     return _plain(trace.as_json())
 
 

@@ -1,1 +1,1 @@
-"""Operators as tasks. Empty, so that checking a pipeline file imports ``specs`` alone."""
+"""Operators as tasks. This file is empty, so that checks of pipeline files import little."""

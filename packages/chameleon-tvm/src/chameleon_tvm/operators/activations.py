@@ -1,4 +1,4 @@
-"""Activations as TensorIR expressions, of scalars and of vectors alike, and of NumPy's arrays."""
+"""Activation functions: as TensorIR expressions of scalars or vectors, and of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -81,22 +81,22 @@ _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
 
 
 def activate(value: Expr, name: str) -> Expr:
-    """An activation of a float32 expression.
+    """Apply an activation to a float32 expression.
 
     Args:
-        value: a scalar or a vector.
-        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
+        value: The expression, a scalar or a vector.
+        name: One of ``specs.ACTIVATIONS``, or a name that ``spec.leaky_relu`` returned.
     """
     slope = slope_of(name)
     return _EXPRESSIONS[name](value) if slope is None else _leaky(value, slope)
 
 
 def activated(x: Exact, name: str) -> Exact:
-    """An activation of an array.
+    """Apply an activation to a NumPy array.
 
     Args:
-        x: of any shape.
-        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
+        x: Array of any shape.
+        name: One of ``specs.ACTIVATIONS``, or a name that ``spec.leaky_relu`` returned.
     """
     slope = slope_of(name)
     return ARRAYS[name](x) if slope is None else np.where(x < 0.0, slope * x, x)

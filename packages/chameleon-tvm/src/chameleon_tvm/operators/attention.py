@@ -20,9 +20,9 @@ _HIDDEN_ONE_IN = 7
 
 
 class Attention(Operator):
-    """Inputs are query, key and value, or the one array they are packed in, then the mask.
+    """Attention. Inputs are query, key and value, or one packed array of the three; then the mask.
 
-    The mask is float32 whatever the type of the others.
+    The mask is float32, whatever the dtype of query, key and value.
     """
 
     def __init__(self, task: Task) -> None:

@@ -1,6 +1,6 @@
-"""The arguments of attention in a pipeline file, checked, and the shapes that follow from them.
+"""The arguments of attention in a pipeline file, their checks, and the shapes that follow.
 
-Cheap to import: a pipeline file is checked without TVM or NumPy.
+This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ def _shape(text: str) -> dict[str, str]:
 class AttentionSpec(TypedSpec):
     """``softmax(scale * query key^T + mask) value`` for every head (Vaswani et al. 2017, 3.2).
 
-    If there are fewer heads of keys and values than of queries, neighbouring heads of queries share
-    one (grouped queries, Ainslie et al. 2023). A query that its mask hides every key from gets
-    zeros. Scores, their softmax and sums are float32 whatever the type of queries, keys and values,
-    and so is a mask.
+    If keys and values have fewer heads than queries, neighbouring heads of queries share one of
+    their heads (grouped queries, Ainslie et al. 2023). If the mask hides all keys from a query, the
+    output for this query is zero. Scores, their softmax, their sums and the mask are float32,
+    whatever the dtype of queries, keys and values.
 
     Attributes:
-        query: shape (batch, heads, queries, features).
-        key: shape (batch, key heads, keys, features); key heads divide heads.
-        value: shape (batch, key heads, keys, value features).
-        scale: of the products of queries and keys.
-        causal: whether query i sees keys 0 to i only; not beside a mask.
-        mask: shape of an input that is added to the scaled products, which it is broadcast to;
-            empty if there is none.
-        packed: whether query, key and value are one array (batch, tokens, heads + 2 key heads,
-            features), in this order.
+        query: Shape of the queries (batch, heads, queries, features).
+        key: Shape of the keys (batch, key heads, keys, features). The number of key heads divides
+            the number of heads.
+        value: Shape of the values (batch, key heads, keys, value features).
+        scale: Factor of the products of queries and keys.
+        causal: Whether query i sees only the keys 0 to i. Causal attention has no mask.
+        mask: Shape of an input that is broadcast and added to the scaled products; empty if the
+            operator has no mask.
+        packed: Whether query, key and value are one array (batch, tokens, heads + 2 key heads,
+            features), in the order query, key, value.
     """
 
     kind: ClassVar[str] = "attention"
@@ -155,7 +156,7 @@ class AttentionSpec(TypedSpec):
 
     @property
     def packed_shape(self) -> tuple[int, int, int, int]:
-        """Logical shape (batch, all heads, tokens, features) of the one array of packed parts."""
+        """Logical shape (batch, heads + 2 key heads, tokens, features) of the packed array."""
         batch, heads, tokens, features = self.query
         return (batch, heads + 2 * self.key[1], tokens, features)
 

@@ -1,4 +1,4 @@
-"""Operators: a task made computable, in TensorIR and, independently of TVM, in NumPy."""
+"""The base class of operators, which compute a task in TensorIR and, independently, in NumPy."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ OWN = {record.name: record for record in OPERATORS}
 
 
 class Operator(ABC):
-    """A task's computation.
+    """The computation of a task.
 
-    Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for filters).
-    Physical ones have the layouts that the task asks for and ``prim_func`` takes. Its module takes
-    TVM from ``late_tvm``: a vendor's kernel is checked without importing it.
+    Logical arrays have the axis order of textbooks: N, C, H, W for images and O, I, H, W for
+    filters. Physical arrays have the layouts that the task names and that ``prim_func`` takes.
+    Modules of subclasses import TVM from ``late_tvm``, so that a vendor's kernel can be checked
+    without importing TVM.
 
     Args:
-        task: what to compute.
+        task: The task to compute.
 
     Attributes:
-        task: the same.
+        task: The task to compute.
     """
 
     constants: frozenset[int] = frozenset()
@@ -46,16 +47,16 @@ class Operator(ABC):
 
     @cached_property
     def spec(self) -> Any:
-        """The arguments of the task: an instance of the ``arguments`` of its kind's record."""
+        """The task's arguments as an object of the class that the operator's record names."""
         return record_of(self.task).arguments.of(self.task)  # type: ignore[union-attr]
 
     @abstractmethod
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        """The unscheduled computation on physical arrays: inputs, then outputs."""
+        """The unscheduled TensorIR function on physical arrays: inputs first, then outputs."""
 
     @abstractmethod
     def inputs(self) -> Arrays:
-        """Deterministic logical inputs, the same in every process."""
+        """Logical inputs for checks and measurements. Every process makes the same numbers."""
 
     @abstractmethod
     def reference(self, inputs: Arrays) -> Arrays:
@@ -63,7 +64,10 @@ class Operator(ABC):
 
     @property
     def tolerance(self) -> float:
-        """Largest accepted |difference| over the largest |expected|; that of float32 by default."""
+        """Bound of an output's error, |difference| over largest |expected|; by default float32's.
+
+        This is the ``tolerance`` with which a worker compares outputs with the reference.
+        """
         return tolerance_of(FLOAT32)
 
     @property
@@ -72,26 +76,26 @@ class Operator(ABC):
         return self.task.flop
 
     def arrange(self, inputs: Arrays) -> Arrays:
-        """Physical inputs from logical ones."""
+        """Convert logical inputs to physical inputs."""
         return [self.arranged(index, array) for index, array in enumerate(inputs)]
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """One physical input from a logical one.
+        """Convert one logical input to a physical input.
 
         Args:
-            index: which input it is.
-            array: the logical one.
+            index: Position of the input in ``inputs()``.
+            array: The logical array.
         """
         del index
         return array
 
     def logical(self, outputs: Arrays) -> Arrays:
-        """Logical outputs from physical ones."""
+        """Convert physical outputs to logical outputs."""
         return outputs
 
 
 def is_operator(kind: str) -> bool:
-    """Whether a task's operator is one that is computed here: this package's or a plugin's."""
+    """Whether this package or an installed plugin defines an operator of this kind."""
     return kind in OWN or kind in default_registry().names("operators")
 
 
@@ -99,7 +103,7 @@ def record_of(task: Task) -> OperatorRecord:
     """The record that registers the kind of a task's operator.
 
     Raises:
-        ConfigError: no such kind is installed.
+        ConfigError: No installed distribution defines this kind of operator.
     """
     record: OperatorRecord | None = OWN.get(task.operator)
     if record is not None:
@@ -114,26 +118,26 @@ def record_of(task: Task) -> OperatorRecord:
 
 
 def operator_of(task: Task) -> Operator:
-    """The operator a task describes.
+    """The operator that a task describes.
 
     Raises:
-        ConfigError: no such kind of operator is installed.
-        PluginError: its own code fails.
+        ConfigError: No installed distribution defines this kind of operator.
+        PluginError: The code of the operator's plugin fails.
     """
     operator: Operator = make(KINDS["operators"], record_of(task), task)
     return operator
 
 
 def is_for_cpu(target: str) -> bool:
-    """Whether a task's target is a CPU: canonical JSON, or in short its kind with options."""
+    """Whether a target is a CPU; the target is canonical JSON or a kind with options."""
     kind = json.loads(target)["kind"] if target.startswith("{") else target.split(maxsplit=1)[0]
     return bool(kind == "llvm")
 
 
 def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[Any, Any]:
-    """Numbers in [-1, 1) that depend on nothing but their shape and stream.
+    """Random numbers in [-1, 1) that depend only on their shape and ``stream``.
 
-    Not on the task: two layouts of one operator see the same logical numbers.
+    They do not depend on the task: two layouts of one operator get the same logical numbers.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     # Every worker makes weights, hundreds of megabytes perhaps: in place, in single precision.
@@ -144,21 +148,22 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
 
 
 def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> NDArray[Any]:
-    """Integers of a type's whole range that depend on nothing but their shape and stream.
+    """Random integers from a storage type's whole range; they depend only on shape and ``stream``.
 
     Args:
-        shape: of the array.
-        kind: its type.
-        stream: another number for each array of an operator.
+        shape: Shape of the array.
+        kind: Storage type of the integers.
+        stream: A number that differs between the arrays of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     return rng.integers(kind.low, kind.high, shape, kind.storage_dtype, endpoint=True)
 
 
 def widened(outputs: Arrays) -> Arrays:
-    """Outputs that can be compared: bfloat16, which is foreign to NumPy, and uint8 as float32.
+    """Convert bfloat16 and uint8 outputs to float32, so that they can be compared with a reference.
 
-    References are floating-point numbers, and a difference of unsigned integers is never negative.
+    NumPy has no bfloat16. References are floating-point numbers, and a difference of unsigned
+    integers would never be negative.
     """
     narrow = {BFLOAT16, UINT8}
     return [array.astype(np.float32) if array.dtype.name in narrow else array for array in outputs]

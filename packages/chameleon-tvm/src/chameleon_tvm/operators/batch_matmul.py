@@ -1,4 +1,4 @@
-"""Matrix products neither side of which is constant: TensorIR and a float64 reference."""
+"""Batched matrix products of two variable sides: TensorIR and a float64 reference."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE, tolerance_of
 
 
 class BatchMatmul(Operator):
-    """(batch, m, k) x (batch, k, n), the right side possibly stored transposed.
+    """The product (batch, m, k) x (batch, k, n); the right side may be stored transposed.
 
-    An int8 operator has a third input, the constant numbers of :class:`.QuantizedProduct`.
+    An int8 operator has a third input: a constant array with the fields of
+    :class:`.QuantizedProduct`.
     """
 
     def __init__(self, task: Task) -> None:

@@ -22,8 +22,8 @@ _TAPS = ("rz", "ry", "rx")
 class Convolution(FusedOperator):
     """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
 
-    The unscheduled function takes the weights as (spatial axes, I, O) for channels last and as
-    (O, I, spatial axes) otherwise.
+    The unscheduled function takes weights as (spatial axes, I, O) if channels come last, else as
+    (O, I, spatial axes).
     """
 
     def __init__(self, task: Task) -> None:
@@ -134,7 +134,7 @@ class Convolution(FusedOperator):
 
 
 def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """An (N, C, spatial axes) array as a contiguous array in a layout."""
+    """Copy an (N, C, spatial axes) array into a contiguous array in the given layout."""
     if is_channels_last(layout):
         return np.ascontiguousarray(np.moveaxis(image, 1, -1))
     block = channel_block(layout)
@@ -145,7 +145,7 @@ def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
 
 
 def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """The (N, C, spatial axes) view of an array in a layout."""
+    """View an array in the given layout as (N, C, spatial axes)."""
     if is_channels_last(layout):
         return np.moveaxis(image, -1, 1)
     if not channel_block(layout):
@@ -155,7 +155,7 @@ def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
 
 
 def _axis_names(layout: str, channel: str) -> list[str]:
-    """Names of an image's loops, after which a schedule's knobs are called (``tile_h``)."""
+    """Names of an image's loops. A schedule's knobs have names from these, such as ``tile_h``."""
     spatial = [letter.lower() for letter in SPATIAL if letter in layout]
     if is_channels_last(layout):
         return ["n", *spatial, channel]

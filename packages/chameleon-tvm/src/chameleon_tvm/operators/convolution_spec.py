@@ -1,7 +1,7 @@
-"""The arguments of every convolution, checked, and the shapes that follow from them.
+"""The base class of all convolutions' arguments: their checks, and the shapes that follow.
 
-One family serves one, two and three spatial axes. Cheap to import: a pipeline file is checked
-without TVM or NumPy.
+One class serves one, two and three spatial axes. This module is cheap to import, because a pipeline
+file is checked without TVM or NumPy.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def _both_sides(value: PerAxis, rank: int) -> tuple[int, ...]:
 
 @attrs.frozen(kw_only=True)
 class ConvolutionSpec(FusedSpec):
-    """The arguments of convolutions; sizes are logical (N, C, spatial axes) whatever the layout.
+    """The arguments of a convolution. Sizes are logical (N, C, spatial axes), whatever the layout.
 
-    Spatial axes are in the order depth, height, width; fewer of them are the last ones.
+    Spatial axes are in the order depth, height, width. A 2-D convolution has height and width, a
+    1-D convolution has width.
     """
 
     rank: ClassVar[int]
@@ -126,7 +127,7 @@ class ConvolutionSpec(FusedSpec):
         self._check_sums()
 
     def _check_lengths(self) -> None:
-        """Refuse shapes of another number of axes."""
+        """Refuse sizes whose number of axes does not fit the convolution's rank."""
         rank = self.rank
         per_axis = (self.kernel_size, self.strides, self.dilations)
         fits = len(self.input) == rank + 2 and len(self.pads) == 2 * rank
@@ -176,7 +177,7 @@ class ConvolutionSpec(FusedSpec):
 
     @property
     def pads(self) -> tuple[int, ...]:
-        """Zeros added before each axis, then those after each (top, left, bottom, right)."""
+        """Number of zeros before each axis, then after each axis (top, left, bottom, right)."""
         return _both_sides(self.padding, self.rank)
 
     @property
@@ -199,7 +200,7 @@ class ConvolutionSpec(FusedSpec):
 
     @property
     def filter_shape(self) -> tuple[int, ...]:
-        """The weights' logical (output channels, input channels of a group, spatial axes)."""
+        """The weights' logical shape (output channels, input channels of a group, spatial axes)."""
         return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
 
     @property

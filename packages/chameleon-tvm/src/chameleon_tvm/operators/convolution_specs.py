@@ -1,4 +1,4 @@
-"""The kinds of convolutions, as a pipeline file names them. Cheap to import."""
+"""The kinds of convolutions that a pipeline file can name. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -114,5 +114,5 @@ CONVOLUTIONS: dict[str, type[ConvolutionSpec]] = {
 
 
 def convolution_of(task: Task) -> ConvolutionSpec:
-    """The specification that a convolution's task was made from."""
+    """The arguments of a convolution's task, as an object of the kind's class."""
     return CONVOLUTIONS[task.operator].of(task)

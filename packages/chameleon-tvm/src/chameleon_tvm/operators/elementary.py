@@ -1,6 +1,6 @@
-"""Elementary functions as TensorIR expressions of float32, of scalars and of vectors alike.
+"""Elementary functions as TensorIR expressions of float32 scalars or vectors.
 
-A call of the C library is made lane by lane and takes some twenty times as long.
+A call of the C library computes one lane at a time and takes about twenty times as long.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def number(constant: float, like: Expr) -> Expr:
 
 
 def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
-    """A polynomial by Horner's rule.
+    """The value of a polynomial at ``x``, by Horner's rule.
 
     Args:
-        coefficients: highest first.
-        x: where.
+        coefficients: Coefficients, that of the highest power first.
+        x: The expression at which the polynomial is evaluated.
     """
     value = number(coefficients[0], x)
     for coefficient in coefficients[1:]:
@@ -88,9 +88,9 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """e^x to two units in the last place: 1 at 0, 0 below the least normal number, infinity never.
+    """e^x to two units in the last place: 1 at 0, 0 below the least normal number, never infinity.
 
-    A value that is no number stays none: the bounds come first in their comparisons.
+    NaN stays NaN, because the bounds are the first operands of ``max`` and ``min``.
     """
     low, high = _EXP_RANGE
 
@@ -130,7 +130,7 @@ def erf(x: Expr) -> Expr:
 def _odd_quotient(
     x: Expr, limit: float, numerator: Sequence[float], denominator: Sequence[float]
 ) -> Expr:
-    """X N(x^2) / D(x^2) if |x| is at most a limit, its value at the limit beyond."""
+    """``x * N(x^2) / D(x^2)`` up to a limit of |x|; beyond it the value at the limit."""
 
     def of_inside(inside: Expr) -> Expr:
         return _named(

@@ -1,4 +1,4 @@
-"""The steps between an operator's sums and its output: bias, residual, activation."""
+"""An operator's steps between its sums and its output: bias, residual and activation."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from chameleon_tvm.types import FLOAT32, STORAGE, tolerance_of
 
 
 class Epilogue:
-    """Operands and epilogue of one operator whose own inputs are data and weights.
+    """Operands and epilogue of an operator with data and weights as inputs.
 
-    Everything between data and output is float32, and the output is rounded once, or not at all if
-    it is float32.
+    All numbers between data and output are float32. The output is rounded once to its dtype.
 
     Args:
-        spec: the operator.
-        on_cpu: whether buffers hold numbers as CPUs store them; GPUs have types of their own.
+        spec: The operator's arguments.
+        on_cpu: Whether buffers have CPUs' storage dtypes, such as uint16 for bfloat16. On GPUs,
+            buffers have the operator's dtypes.
 
     Attributes:
-        data_type: dtype of the data.
-        weights_type: dtype of the weights.
-        centred_type: dtype of the result of ``centred_element``.
+        data_type: Dtype of the data.
+        weights_type: Dtype of the weights.
+        centred_type: Dtype of the result of ``centred_element``.
     """
 
     operand_type: ClassVar[str] = FLOAT32
@@ -47,26 +47,26 @@ class Epilogue:
         return STORAGE[dtype].storage_dtype if self._on_cpu else dtype
 
     def _real(self, dtype: str, element: Any) -> Any:
-        """An element of a tensor as what sums are, in an expression."""
+        """An element of a tensor, converted to the dtype of sums, as an expression."""
         if self._on_cpu:
             return conversions.widening(STORAGE[dtype], element)
         return element.astype(self.operand_type)
 
     @property
     def tolerance(self) -> float:
-        """Largest accepted |difference| over the largest |expected|."""
+        """Bound of an output's error: largest |difference| over largest |expected|."""
         return tolerance_of(self.spec.output_dtype)
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
-        """Deterministic logical data and weights of these shapes."""
+        """Logical data and weights of the given shapes; every process makes the same numbers."""
         return [seeded_array(data, self.spec.dtype, 0), seeded_array(weights, self.spec.dtype, 1)]
 
     def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """A logical input as buffers hold it, in the same order.
+        """Convert a logical input to the dtype of its buffer. The order of elements stays.
 
         Args:
-            index: which input it is.
-            array: the input.
+            index: Position of the input among the operator's inputs.
+            array: The logical input.
         """
         if not self._on_cpu:
             return array
@@ -80,30 +80,30 @@ class Epilogue:
         return widened(outputs)
 
     def operand(self, element: Any) -> Any:
-        """An element of data or weights as it is multiplied, in an expression."""
+        """An element of data or weights in the dtype of multiplication, as an expression."""
         return self._real(self.spec.dtype, element)
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
-        """The data as what padding extends by zeros, in float64.
+        """The data in float64, less their zero point if quantized, so that padding is zero.
 
         Args:
-            data: as the operator takes them.
-            more: inputs after the weights.
+            data: The data as the operator takes them.
+            more: The operator's inputs after the weights.
         """
         del more
         return data.astype(np.float64)
 
     def centred_element(self, element: Any) -> Any:
-        """The same of an element of the data, in an expression."""
+        """An element of the data, less the zero point if quantized, as an expression."""
         return element
 
     @property
     def constants(self) -> frozenset[int]:
-        """Which of data, weights, [bias], [residual] never change between runs."""
+        """Positions of the inputs that never change between runs: weights and bias."""
         return frozenset({1, 2} if self.spec.bias else {1})
 
     def inputs(self) -> Arrays:
-        """Deterministic logical inputs beside data and weights: [bias], [residual]."""
+        """Logical inputs after data and weights: [bias], [residual]; the same in every process."""
         spec, arrays = self.spec, []
         if spec.bias:
             arrays.append(seeded_array((spec.output_channels,), spec.dtype, 2))
@@ -112,7 +112,7 @@ class Epilogue:
         return arrays
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
-        """Bias and residual, None if there is none, out of the inputs after the weights."""
+        """Bias and residual among the inputs after the weights. Either is None if not used."""
         rest = list(more)
         bias = rest.pop(0) if self.spec.bias else None
         return bias, rest.pop(0) if self.spec.residual else None
@@ -121,8 +121,8 @@ class Epilogue:
         """The logical output in float64.
 
         Args:
-            sums: the operator's own result; channels are axis 1.
-            more: [bias], [residual].
+            sums: The operator's sums before the epilogue. Channels are axis 1.
+            more: The operator's inputs after the weights: [bias], [residual].
         """
         bias, residual = self.split(more)
         if bias is not None:
@@ -139,16 +139,17 @@ class Epilogue:
         *,
         shape: Sequence[int] | None = None,
     ) -> tuple[list[te.Tensor], te.Tensor]:
-        """The epilogue as tensor expressions.
+        """Add the epilogue to the sums, as tensor expressions.
 
         Args:
-            sums: the operator's own result in its physical layout, perhaps of a wider type.
-            channel: the output channel of a physical index.
-            names: of the output's axes.
-            shape: of the output, if there are more sums than outputs.
+            sums: The operator's sums in its physical layout, possibly in a wider dtype than the
+                output.
+            channel: Function that returns the output channel of a physical index.
+            names: Names of the output's axes.
+            shape: Shape of the output, if it is smaller than that of ``sums``; else None.
 
         Returns:
-            The further parameters ([bias], [residual]) and the output.
+            The additional parameters ([bias], [residual]) and the output.
         """
         spec, parameters = self.spec, []
         shape = sums.shape if shape is None else shape

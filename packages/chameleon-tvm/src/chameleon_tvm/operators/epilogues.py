@@ -12,13 +12,13 @@ from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec
 
 
 class FusedOperator(Operator):
-    """An operator on data and weights; inputs are these, [bias], [residual].
+    """An operator with an epilogue. Inputs are data, weights, [bias], [residual].
 
-    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
+    Inputs of int8 operators are listed in :class:`.QuantizedEpilogue`.
 
     Args:
-        task: what to compute.
-        spec: the same.
+        task: The task to compute.
+        spec: The task's arguments.
     """
 
     def __init__(self, task: Task, spec: ConvolutionSpec | DenseSpec) -> None:

@@ -1,4 +1,4 @@
-"""Layouts of images, by name: cheap to import.
+"""Functions that read names of image layouts, such as NHWC. This module is cheap to import.
 
 An image has one, two or three spatial axes: W, HW or DHW.
 """
@@ -20,19 +20,19 @@ _LAST = re.compile(r"N(D?HW|W)C")
 
 
 def channels_first(rank: int) -> str:
-    """The layout with channels before the spatial axes.
+    """The layout with channels before the spatial axes, such as NCHW.
 
     Args:
-        rank: number of spatial axes.
+        rank: Number of spatial axes.
     """
     return f"NC{SPATIAL[-rank:]}"
 
 
 def channels_last(rank: int) -> str:
-    """The layout with channels after the spatial axes.
+    """The layout with channels after the spatial axes, such as NHWC.
 
     Args:
-        rank: number of spatial axes.
+        rank: Number of spatial axes.
     """
     return f"N{SPATIAL[-rank:]}C"
 
@@ -46,13 +46,13 @@ def spatial_rank(layout: str) -> int:
     """Number of spatial axes of a layout.
 
     Raises:
-        ConfigError: no such layout.
+        ConfigError: The string is not the name of a layout.
     """
     return len(_match(layout)[1])
 
 
 def with_rank(layout: str, rank: int) -> str:
-    """The layout that differs in its number of spatial axes alone."""
+    """The given layout with another number of spatial axes, such as NCW for NCHW."""
     return layout.replace(_match(layout)[1], SPATIAL[-rank:])
 
 
@@ -60,7 +60,7 @@ def channel_block(layout: str) -> int:
     """Channels per block of a blocked layout; 0 for channels first and channels last.
 
     Raises:
-        ConfigError: no such layout.
+        ConfigError: The string is not the name of a layout.
     """
     if is_channels_last(layout):
         _match(layout)
@@ -69,7 +69,7 @@ def channel_block(layout: str) -> int:
 
 
 def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """The shape of an (N, C, spatial axes) array in a layout."""
+    """The shape that an array of logical shape (N, C, spatial axes) has in a layout."""
     n, c, *spatial = shape
     if is_channels_last(layout):
         return (n, *spatial, c)

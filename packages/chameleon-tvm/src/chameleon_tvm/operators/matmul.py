@@ -16,10 +16,10 @@ from chameleon_tvm.operators.specs import DenseSpec
 
 
 class Dense(FusedOperator):
-    """(rows, features) x (units, features)^T; inputs are data, weights, [bias], [residual].
+    """The product (rows, features) x (units, features)^T of data and constant weights.
 
-    The unscheduled function takes the weights as (features, units), so that its inner loop can
-    be vectorised.
+    Inputs are data, weights, [bias], [residual]. The unscheduled function takes weights as
+    (features, units), so that its inner loop can be vectorized.
     """
 
     def __init__(self, task: Task) -> None:

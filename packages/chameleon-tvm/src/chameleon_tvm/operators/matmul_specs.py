@@ -1,6 +1,6 @@
-"""The arguments of matrix products, checked, and the shapes that follow from them.
+"""The arguments of matrix products, their checks, and the shapes that follow.
 
-Cheap to import: a pipeline file is checked without TVM or NumPy.
+This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
 """
 
 from __future__ import annotations

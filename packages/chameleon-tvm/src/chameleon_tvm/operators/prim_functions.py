@@ -1,7 +1,7 @@
-"""Reads a TensorIR function of a user's own, so that a task can carry it as JSON.
+"""Reads a TensorIR function that the user wrote, so that a task can carry the function as JSON.
 
-The task holds the function itself, and the source text of a reference in NumPy. A worker process,
-or another machine years later, needs none of the user's files.
+The task holds the function and the source text of its NumPy reference. So a worker process, or
+another machine years later, needs none of the user's files.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TOLERANCE = 1e-3
 
 @attrs.frozen(kw_only=True)
 class ReadFunction:
-    """A user's function, read.
+    """A user's TensorIR function in the form that a task carries.
 
     Attributes:
-        arguments: of its task, the tolerance left at :data:`TOLERANCE`.
-        flop: floating-point operations of one evaluation.
+        arguments: The task's arguments, with the default tolerance :data:`TOLERANCE`.
+        flop: Number of floating-point operations of one evaluation.
     """
 
     arguments: dict[str, Any]
@@ -37,17 +37,18 @@ class ReadFunction:
 
 
 def read_function(source: str, reference: str, constants: Sequence[str], name: str) -> ReadFunction:
-    """Read a user's function.
+    """Import a user's TensorIR function and its reference, and return a task's arguments.
 
     Args:
-        source: names the function.
-        reference: names a function of NumPy arrays that computes the same; empty for none.
-        constants: names of inputs that never change.
-        name: of the task.
+        source: Name of the function, as ``path.py:function`` or ``package.module:function``.
+        reference: Name of a function that computes the same with NumPy arrays; empty for no
+            reference.
+        constants: Names of inputs that never change.
+        name: Name of the task, for error messages.
 
     Raises:
-        ConfigError: there is no such file, function, parameter or PrimFunc, or TVM cannot
-            schedule it.
+        ConfigError: The file, the function or an input does not exist, the object is no PrimFunc,
+            or TVM cannot schedule it.
     """
     function = _prim_func(named_object(source, f"primfunc {name}"), source, name)
     arguments = function_arguments(function, name)
@@ -69,14 +70,14 @@ def read_function(source: str, reference: str, constants: Sequence[str], name: s
 
 
 def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]:
-    """The arguments of a task that is a function, without constants and a reference of its own.
+    """The arguments of a task for a TensorIR function, without constants and without a reference.
 
     Args:
-        function: of blocks with static shapes; its inputs come before its outputs.
-        name: of the task.
+        function: A function of blocks with static shapes, whose inputs come before its outputs.
+        name: Name of the task, for error messages.
 
     Raises:
-        ConfigError: it is no such function.
+        ConfigError: The function does not have this form.
     """
     return {
         "function": tvm.ir.save_json(function),
@@ -88,7 +89,7 @@ def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]
 
 
 def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
-    """The text of the module that defines a reference, and which function it is."""
+    """The text of the module that defines a reference function, and the function's name."""
     try:
         text = Path(inspect.getfile(function)).read_text(encoding="utf-8")
     except (TypeError, OSError) as error:
@@ -157,10 +158,10 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
 
 
 def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
-    """Floating-point operations of a function; elements of its parameters if it has none.
+    """Number of floating-point operations; if zero, the number of elements of the parameters.
 
     Raises:
-        ConfigError: they cannot be counted.
+        ConfigError: TVM cannot count the operations.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:

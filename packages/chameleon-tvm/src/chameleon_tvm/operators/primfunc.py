@@ -1,4 +1,4 @@
-"""Any TensorIR function of a user's own, made computable from the task that carries it."""
+"""The operator for any TensorIR function that a task carries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chameleon_tvm.words import TVM_ERRORS
 
 
 class PrimFuncOperator(Operator):
-    """A user's function; inputs are the parameters it only reads, outputs the ones it writes."""
+    """A user's TensorIR function. Parameters that it only reads are inputs, the others outputs."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -56,7 +56,7 @@ class PrimFuncOperator(Operator):
         return float(self.task.arguments["tolerance"])
 
     def _unscheduled(self, inputs: Arrays) -> Arrays:
-        """The output of the function as written, compiled for the host without optimization."""
+        """The outputs of the unscheduled function, compiled for the host without optimization."""
         named = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
             built = tvm.compile(tvm.IRModule({"main": named}), target={"kind": "llvm"}).jit()

@@ -1,8 +1,8 @@
-"""Operators on quantized tensors: integer sums, and what makes their outputs of them.
+"""Operators on quantized tensors: integer sums, and their conversion to outputs.
 
-A real number is ``scale * (q - zero_point)`` of an integer ``q`` (Jacob et al. 2018, equation 1,
-arXiv 1712.05877). Data are uint8 with one scale and zero point, weights int8 with a scale for each
-output channel and no zero point.
+An integer ``q`` represents the real number ``scale * (q - zero_point)`` (Jacob et al. 2018,
+equation 1, arXiv 1712.05877). Data are uint8 with one scale and zero point. Weights are int8 with a
+scale for each output channel and no zero point.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PARAMETERS = 5
 
 @attrs.frozen(kw_only=True)
 class Quantization:
-    """The numbers that all channels share; an array of float32 in this order.
+    """The numbers of a quantized operator that all channels share; as an array, in this order.
 
     Attributes:
-        data_zero_point: of the data.
-        residual_scale: of a residual that is uint8.
-        residual_zero_point: likewise.
-        out_multiplier: one over the scale of outputs that are uint8; above zero.
-        out_zero_point: likewise.
+        data_zero_point: Zero point of the data.
+        residual_scale: Scale of the residual, if it is uint8.
+        residual_zero_point: Zero point of the residual, if it is uint8.
+        out_multiplier: One over the scale of the output, if it is uint8; above zero.
+        out_zero_point: Zero point of the output, if it is uint8.
     """
 
     data_zero_point: float
@@ -71,18 +71,18 @@ _BOUNDED = frozenset({"sigmoid", "tanh", "hardsigmoid"})
 class QuantizedEpilogue(Epilogue):
     """Operands and epilogue of an int8 operator.
 
-    Inputs are data, weights, scale (O,), bias (O,) of int32, quantization (5,), [residual]; the
-    residual is of the output's type. With ``sums`` of ``(data - data_zero_point) * weights``, exact
-    in int32, and what is in the padding being real zero,
+    Inputs are data, weights, scale (O,), bias (O,) of int32, quantization (5,), [residual]. The
+    residual has the output's dtype. ``sums`` of ``(data - data_zero_point) * weights`` are exact in
+    int32, and padding is real zero. The output in float32 is
 
         real = activation(float32(sums + bias) * scale + residual)
 
-    is the output in float32, a residual in uint8 counting as ``(residual - residual_zero_point) *
-    residual_scale``, and in uint8 ``round(real * out_multiplier) + out_zero_point`` between 0 and
-    255, halves rounded to even numbers.
+    A residual in uint8 counts as ``(residual - residual_zero_point) * residual_scale``. The output
+    in uint8 is ``round(real * out_multiplier) + out_zero_point``, clipped to 0 to 255, with halves
+    rounded to even numbers.
 
     Args:
-        spec: the operator.
+        spec: The operator's arguments.
     """
 
     operand_type = INT32
@@ -107,7 +107,7 @@ class QuantizedEpilogue(Epilogue):
         return [seeded_integers(data, kind.data, 0), seeded_integers(weights, kind.weights, 1)]
 
     def inputs(self) -> Arrays:
-        """Whole ranges of integers; outputs that are spread over theirs, a few beyond it."""
+        """Inputs with which uint8 outputs cover their whole range, and a few are clipped."""
         spec = self.spec
         channels = (spec.output_channels,)
         # The standard deviation of sums of products of independent, uniform numbers.
@@ -134,11 +134,11 @@ class QuantizedEpilogue(Epilogue):
         return data.astype(np.float64) - zero
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
-        """The logical output; scaled in float32, as it is defined, and computed in float64 beyond.
+        """The logical output. Sums are scaled in float32, as defined; all else is float64.
 
         Args:
-            sums: exact; channels are axis 1.
-            more: scale, bias, quantization, [residual].
+            sums: Exact sums. Channels are axis 1.
+            more: The inputs after the weights: scale, bias, quantization, [residual].
         """
         scale, bias, numbers, *residual = more
         known = Quantization.of(numbers)

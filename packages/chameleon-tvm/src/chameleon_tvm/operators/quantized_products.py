@@ -2,9 +2,11 @@
 
 Both sides are uint8 with one scale and one zero point each (Jacob et al. 2018, section 2.2, arXiv
 1712.05877). The ``sums`` of ``(a - left_zero_point) * (b - right_zero_point)`` are exact in int32.
-``float32(sums) * scale`` is the output in float32, with the product of both scales. The output in
-uint8 is ``round(float32(sums) * scale) + out_zero_point`` between 0 and 255, with that product
-divided by the output's scale; halves are rounded to even numbers.
+
+For a float32 output, ``scale`` is the product of both sides' scales, and the output is
+``float32(sums) * scale``. For a uint8 output, ``scale`` is this product divided by the output's
+scale. The output is then ``round(float32(sums) * scale) + out_zero_point``, clipped to 0 to 255,
+with halves rounded to even numbers.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ LARGEST = STORAGE[UINT8].high
 
 @attrs.frozen(kw_only=True)
 class QuantizedProduct:
-    """The numbers of such an operator; an array of float32 in this order.
+    """Scale and zero points of a quantized product; as a float32 array, in this order.
 
     Attributes:
-        left_zero_point: of the left side.
-        right_zero_point: of the right side.
-        scale: of sums.
-        out_zero_point: of outputs that are uint8.
+        left_zero_point: Zero point of the left side.
+        right_zero_point: Zero point of the right side.
+        scale: Factor of the sums.
+        out_zero_point: Zero point of the output, if it is uint8.
     """
 
     left_zero_point: float
@@ -54,11 +56,11 @@ class QuantizedProduct:
         return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
 
     def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
-        """The output of exact sums; scaled in float32, as it is defined.
+        """The output for exact sums, which are scaled in float32, as the operator is defined.
 
         Args:
-            sums: of any shape.
-            written: type of the output.
+            sums: Exact sums, of any shape.
+            written: Dtype of the output.
         """
         scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
         if not STORAGE[written].whole:
@@ -68,10 +70,10 @@ class QuantizedProduct:
 
 
 def example(reduced: int) -> QuantizedProduct:
-    """Numbers for measuring, with which outputs of whole ranges are spread over theirs.
+    """Numbers for measurements, with which uint8 outputs cover their whole range.
 
     Args:
-        reduced: products that an output adds up.
+        reduced: Number of products that each output adds up.
     """
     # The standard deviation of sums of products of independent, uniform numbers.
     typical = 256.0**2 / 12.0 * reduced**0.5
@@ -81,12 +83,12 @@ def example(reduced: int) -> QuantizedProduct:
 
 
 def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
-    """The output of sums, as TensorIR of scalars and of vectors alike.
+    """The output for given sums, as a TensorIR expression of scalars or vectors.
 
     Args:
-        sums: as float32.
-        written: type of the output.
-        numbers: those of ``QuantizedProduct``, scalars of float32.
+        sums: The sums, converted to float32.
+        written: Dtype of the output.
+        numbers: The fields of ``QuantizedProduct`` in order, float32 scalars.
     """
     _, _, scale, zero = numbers
     lanes = lanes_of(sums)

@@ -1,4 +1,4 @@
-"""The kinds of operators of this package, as records. Cheap to import."""
+"""The records of this package's kinds of operators. This module is cheap to import."""
 
 from __future__ import annotations
 

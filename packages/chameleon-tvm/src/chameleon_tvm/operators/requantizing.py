@@ -1,4 +1,4 @@
-"""The output of scaled sums of an int8 operator, as TensorIR of scalars and of vectors alike."""
+"""The output of an int8 operator from its scaled sums, as TensorIR of scalars or vectors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6":
 
 
 def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
-    """The output of scaled sums.
+    """The output of an int8 operator: residual, activation and rounding applied to scaled sums.
 
     Args:
-        real: in float32, a scalar or a vector.
-        residual: of the output's type, with as many lanes; None if there is none.
-        spec: the operator, an int8 one.
-        numbers: those of ``Quantization``, scalars of float32.
+        real: The scaled sums in float32, a scalar or a vector.
+        residual: The residual in the output's dtype, with as many lanes as ``real``; None if the
+            operator has no residual.
+        spec: The arguments of the int8 operator.
+        numbers: The fields of ``Quantization`` in order, float32 scalars.
     """
     _, scale, zero, multiplier, out_zero = numbers
     lanes = lanes_of(real)
@@ -52,13 +53,14 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
 
 
 def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
-    """Numbers as uint8 in steps of one, halves rounded to even numbers.
+    """Clip numbers and round them to uint8, halves to even numbers.
 
     Args:
-        scaled: in steps from the zero point, in float32, a scalar or a vector.
-        low: the least of them, a whole scalar.
-        high: the largest of them, likewise.
-        zero: the zero point, a scalar of float32.
+        scaled: Distances from the zero point in float32, in units of the output's scale; a scalar
+            or a vector.
+        low: The lower bound of ``scaled``, a scalar without a fractional part.
+        high: The upper bound of ``scaled``, a scalar without a fractional part.
+        zero: The output's zero point, a float32 scalar.
     """
     lanes = lanes_of(scaled)
     inside = tirx.min(tirx.max(scaled, _splat(low, lanes)), _splat(high, lanes))

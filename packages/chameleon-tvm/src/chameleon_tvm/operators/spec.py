@@ -1,4 +1,4 @@
-"""An operator's specification: name, epilogue, and dtypes on a target; cheap to import."""
+"""An operator's arguments: name, epilogue, and dtypes on a target. Cheap to import."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ def times(*extents: int) -> str:
 
 
 def helped(text: str) -> dict[str, str]:
-    """Metadata of a field: its line of help."""
+    """Metadata of an attrs field that hold its line of help."""
     return {"help": text}
 
 
 @attrs.frozen(kw_only=True)
 class OperatorSpec(ABC):
-    """One operator of the ``operators`` frontend.
+    """The arguments of an operator that a pipeline file lists under ``operators``.
 
     Attributes:
-        name: unique within a run; made from the kind and its place in the file if empty.
-        weight: how often the operator occurs in the network.
+        name: Name, unique within a run. If empty, the run makes a name from the kind and the
+            position in the file.
+        weight: Number of times that the operator occurs in the network.
     """
 
     kind: ClassVar[str]
@@ -63,17 +64,18 @@ class OperatorSpec(ABC):
 
     @property
     def sizes(self) -> str:
-        """The shapes in few words, for names: what is summed and what comes out, then ``@`` where.
+        """The shapes in short form, for names of tasks: what is multiplied, ``@``, output size.
 
-        For a convolution ``512x512 3x3 @7x7`` (input and output channels, kernel, output), for a
-        product ``768x3072 @128`` (sums, columns, rows).
+        For a convolution, ``512x512 3x3 @7x7`` means input and output channels, kernel, output
+        size. For a product, ``768x3072 @128`` means summed elements, columns, rows.
         """
         return ""
 
     def arguments(self) -> dict[str, Any]:
         """JSON values that define the operator completely.
 
-        Steps that an epilogue lacks are left out: a plain operator keeps the key it always had.
+        Epilogue steps that the operator does not have are left out. So an operator without an
+        epilogue keeps the record key that it had before epilogues existed.
         """
 
         def defines(field: Any, value: Any) -> bool:
@@ -85,20 +87,20 @@ class OperatorSpec(ABC):
         return attrs.asdict(self, filter=defines)
 
     def usual(self, field: Any) -> Any:
-        """The value of a field that nobody writes.
+        """The default value of a field.
 
         Args:
-            field: one of ``attrs.fields``.
+            field: A member of ``attrs.fields``.
         """
         return field.default
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """The specification a task was made from."""
+        """The arguments of a task, as an object of this class."""
         return cls(**task.arguments, name=task.name, weight=task.weight)
 
     def task(self, name: str, target: str) -> Task:
-        """The task on a resolved target."""
+        """Make the operator's task for a resolved target."""
         return Task(
             name=self.name or name,
             operator=self.kind,
@@ -109,7 +111,7 @@ class OperatorSpec(ABC):
         )
 
     def fail(self, problem: str, hint: str) -> ConfigError:
-        """An error about this operator, as a sentence."""
+        """Make an error that names this operator."""
         return ConfigError(f"{self.kind} {self.name or '(unnamed)'}: {problem}", hint=hint)
 
 
@@ -127,23 +129,24 @@ _LEAKY = re.compile(r"leaky_relu\((\d*\.?\d+(?:e-?\d+)?)\)")
 
 
 def leaky_relu(slope: float) -> str:
-    """The name of the activation that multiplies what is below zero by a slope."""
+    """The name of the activation that multiplies numbers below zero by ``slope``."""
     return f"leaky_relu({slope:.6g})"
 
 
 def slope_of(activation: str) -> float | None:
-    """The slope below zero of what ``leaky_relu`` named; None for other activations."""
+    """The slope below zero, if the activation is a ``leaky_relu``; else None."""
     match = _LEAKY.fullmatch(activation)
     return None if match is None else float(match[1])
 
 
 @attrs.frozen(kw_only=True)
 class TypedSpec(OperatorSpec):
-    """An operator that is computed in one of several types, and may write another one.
+    """The arguments of an operator that can be computed in several dtypes.
 
     Attributes:
-        dtype: what it reads; sums of products are float32, or int32 of an int8 operator.
-        output_dtype: what it writes.
+        dtype: Compute type, which fixes the dtype of the inputs. Sums of products are float32, or
+            int32 in an int8 operator.
+        output_dtype: Dtype of the output.
     """
 
     dtype: str
@@ -178,11 +181,11 @@ class TypedSpec(OperatorSpec):
 
 @attrs.frozen(kw_only=True)
 class FusedSpec(TypedSpec):
-    """An operator with an epilogue, computed while the sums are still in registers.
+    """An operator with an epilogue, which is computed while the sums are still in registers.
 
     The output is ``activation(sums + bias + residual)``. An ``int8`` operator has uint8 data, int8
-    weights and int32 sums, and ``quantized`` says how they become the output. A residual has the
-    type of the output.
+    weights and int32 sums; the module ``quantized`` defines its output. The residual has the
+    output's dtype.
     """
 
     bias: bool = attrs.field(
@@ -220,7 +223,7 @@ class FusedSpec(TypedSpec):
             )
 
     def _check_sums(self) -> None:
-        """Refuse integer sums that could pass 32 bits; to be called when sizes are known."""
+        """Refuse integer sums that could overflow 32 bits; call this when the sizes are known."""
         if self.quantized:
             check_products(self, self.reduced, LARGEST_PRODUCT)
 
@@ -238,7 +241,7 @@ class FusedSpec(TypedSpec):
     @property
     @abstractmethod
     def output_channels(self) -> int:
-        """Number of output channels, which is how many numbers a bias has."""
+        """Number of output channels, which is also the number of elements of a bias."""
 
     @property
     @abstractmethod
@@ -255,12 +258,12 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
 
 
 def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
-    """Refuse dtypes that nothing here computes an operator in.
+    """Refuse a dtype that this kind of operator cannot be computed in.
 
     Args:
-        spec: the operator.
-        dtype: as it was written.
-        allowed: what there is for such operators.
+        spec: The operator's arguments.
+        dtype: Dtype as the user wrote it.
+        allowed: Dtypes that this kind of operator supports.
     """
     if dtype not in allowed:
         *others, last = allowed
@@ -268,15 +271,15 @@ def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
 
 
 def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
-    """The shape of an operator's output.
+    """The dtype of an operator's output.
 
     Args:
-        spec: the operator.
-        dtype: what it is computed in.
-        output_dtype: as it was written; empty for what is usual.
+        spec: The operator's arguments.
+        dtype: Name of the operator's compute type.
+        output_dtype: Output dtype as the user wrote it; empty for the default of the compute type.
 
     Raises:
-        ConfigError: operators of the type do not write that.
+        ConfigError: Operators of this compute type cannot write that dtype.
     """
     known = COMPUTE[dtype].outputs
     if not output_dtype or output_dtype in known:
@@ -294,12 +297,12 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
 
 
 def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
-    """Refuse integer sums that could pass 32 bits.
+    """Refuse integer sums that could overflow 32 bits.
 
     Args:
-        spec: the operator.
-        count: of the products that an output adds up.
-        largest: the largest magnitude of one.
+        spec: The operator's arguments.
+        count: Number of products that each output adds up.
+        largest: The largest magnitude of a product.
     """
     if count * largest > LARGEST_SUM:
         raise spec.fail(
@@ -309,13 +312,13 @@ def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
 
 
 def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "") -> None:
-    """Refuse dtypes on targets where nothing here computes with them.
+    """Refuse a dtype that Chameleon does not support on the target.
 
     Args:
-        spec: the operator.
-        dtype: what it is to be computed in.
-        target: the canonical target.
-        output_dtype: what it is to write; empty for what is usual.
+        spec: The operator's arguments.
+        dtype: Name of the operator's compute type.
+        target: The canonical target.
+        output_dtype: Dtype of the output; empty for the default of the compute type.
     """
     if dtype == FLOAT32:
         return

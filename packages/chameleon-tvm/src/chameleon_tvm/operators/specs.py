@@ -1,6 +1,6 @@
-"""The arguments of operators in a pipeline file: every kind that this package brings.
+"""The arguments of all kinds of operators of this package in a pipeline file.
 
-Cheap to import: a pipeline file is checked without TVM or NumPy.
+This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Other tuners, run fairly: in processes of their own, with our threads and our timing."""
+"""Other tuners for comparison, run in their own processes, with equal threads and one clock."""

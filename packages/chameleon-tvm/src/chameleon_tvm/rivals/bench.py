@@ -1,4 +1,4 @@
-"""TVM's MetaSchedule as a rival in ``chameleon bench``; imports no TVM itself."""
+"""TVM's MetaSchedule as a rival in ``chameleon bench``. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chameleon_tvm.rivals.options import MetaScheduleOptions
 
 
 class MetaSchedule(Rival):
-    """``ms.tune_tir`` in a process of its own, its best kernel timed by our clock.
+    """Runs ``ms.tune_tir`` in its own process, and times its best kernel as Chameleon does.
 
     Args:
-        options: how it is run.
+        options: Options of the rival.
     """
 
     def __init__(self, options: MetaScheduleOptions) -> None:
@@ -24,14 +24,15 @@ class MetaSchedule(Rival):
     def tune(
         self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
     ) -> RivalTrace:
-        """Tune a task; every point is the end of one of its batches.
+        """Tune a task with MetaSchedule; the trace has a point for the end of each batch.
 
-        Its own timings rank its kernels. They are scaled so that the last is our clock's time
-        of that kernel, since two clocks differ by how they warm up.
+        MetaSchedule's own timings rank its kernels. All points are scaled so that the last point
+        equals Chameleon's time of the best kernel, because the two ways of timing warm up
+        differently.
 
         Raises:
-            ConfigError: the task is no operator of this package.
-            ChameleonError: it ended with an error.
+            ConfigError: The task is a recorded table, which MetaSchedule cannot tune.
+            ChameleonError: MetaSchedule's process failed.
         """
         if task.location:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Starting rivals and timings in processes of their own; imports no TVM."""
+"""Starts rivals and timings in their own processes. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -35,25 +35,29 @@ def tune_with_metaschedule(
     as_shipped: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Tune a task with TVM's ``ms.tune_tir`` in a process of its own.
+    """Tune a task with TVM's ``ms.tune_tir`` in its own process.
 
     Args:
-        task: the task; its constant inputs are offered to MetaSchedule for packing too.
-        threads: that kernels run with (``TVM_NUM_THREADS``) and that it may build with.
-        wall_seconds: it stops after the batch in which this much has passed since its process
-            was started, imports included; 0 for no limit.
-        trials: it stops after so many; 0 for no limit. One of the two limits is needed.
-        as_shipped: leave its avoidable import and its runner's core as they are.
-        seed: of its search.
+        task: The task. MetaSchedule may also pack its constant inputs.
+        threads: Number of threads that kernels run with (``TVM_NUM_THREADS``), and of builds at a
+            time.
+        wall_seconds: The tuner stops after the batch in which this time has passed since its
+            process started, imports included; 0 for no limit.
+        trials: The tuner stops after this number of measurements; 0 for no limit. At least one of
+            the two limits is needed.
+        as_shipped: Whether to leave MetaSchedule's slow import and the core of its runner
+            unchanged.
+        seed: Seed of the tuner's search.
 
     Returns:
-        ``seconds`` (wall-clock it took), ``trials``, ``failed``, ``history`` (per batch: seconds
-        since the start, trials, best seconds so far), ``best_seconds``, ``trace`` (its best
-        schedule, as JSON). These use its own clock; ``kernel_seconds`` is that schedule's kernel by
-        our clock.
+        A mapping. ``seconds`` is the wall-clock time of the tuner, ``trials`` and ``failed`` are
+        numbers of measurements. ``history`` has for each batch the seconds since the start, the
+        trials and the best seconds so far. ``best_seconds`` and ``trace`` are time and schedule (as
+        JSON) of the best kernel. All times are MetaSchedule's, except ``kernel_seconds``:
+        Chameleon's time of the best kernel.
 
     Raises:
-        ChameleonError: it fails, or does not end.
+        ChameleonError: The tuner fails, or does not end.
     """
     request = {
         "task": task.to_json(),
@@ -75,7 +79,7 @@ def tune_with_metaschedule(
 
 
 def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
-    """After how long a tuner must have ended that heeds the limits it was given."""
+    """Seconds after which a tuner that obeys its limits must have ended."""
     limits = (wall_seconds or math.inf, trials * _TRIAL_SECONDS or math.inf)
     return _OVERRUN_SECONDS + min(limits)
 
@@ -83,25 +87,24 @@ def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
 def time_kernels(
     task: Task, kernels: Sequence[Mapping[str, Any]], *, threads: int, rounds: int = 3
 ) -> list[list[float]]:
-    """Seconds of kernels, each timed in fresh processes of its own, in turns.
+    """Seconds of kernels, timed in turns, each time in a fresh process.
 
-    All kernels meet the same clock, the same pinning of threads and the same stretches of a
-    disturbed machine. A process's time is the median of its repeats; take the median over the
-    processes, since where pages lie differs from process to process.
+    So all kernels are timed in the same way, with the same cores, and disturbances of the machine
+    affect all of them. The time of a process is the median of its repeats. Take the median over the
+    processes, because each process has its memory pages in other places.
 
     Args:
-        task: the task.
-        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule's, or ``{"space": name,
-            "config": [...]}`` for a configuration of a space of this package with its default
-            options.
-        threads: that kernels run with.
-        rounds: how often each has its turn.
+        task: The task that all kernels compute.
+        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule, or ``{"space": name, "config":
+            [...]}`` for a configuration of a space of this package with its default options.
+        threads: Number of threads that kernels run with.
+        rounds: Number of processes per kernel.
 
     Returns:
-        For every kernel the seconds of each of its processes.
+        For every kernel, the seconds of each of its processes.
 
     Raises:
-        ChameleonError: a kernel computes wrong numbers.
+        ChameleonError: A kernel computes wrong numbers.
     """
     seconds: list[list[float]] = [[] for _ in kernels]
     for _ in range(rounds):
@@ -121,10 +124,10 @@ def time_kernels(
 def answer_of(
     module: str, request: Mapping[str, Any], threads: int, limit: float = _TIMING_SECONDS
 ) -> dict[str, Any]:
-    """The answer of a module's process.
+    """Run a module in its own process with a request as JSON, and return its answer.
 
     Raises:
-        ChameleonError: it failed, or was not done after ``limit`` seconds.
+        ChameleonError: The process failed, or did not end within ``limit`` seconds.
     """
     with tempfile.TemporaryDirectory(prefix="chameleon-rival-") as folder:
         asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")

@@ -1,8 +1,8 @@
 """TVM's own tuner in this process: ``python -m chameleon_tvm.rivals.metaschedule``.
 
-It gets what our tuner gets: the number of threads, constant inputs it may pack, a main thread that
-is kept off TVM's workers' cores. Unless ``as_shipped``, an import of TVM's tensor intrinsics takes
-two seconds instead of twenty in every one of its builders.
+The tuner has the same conditions as Chameleon: number of threads, constants that it may pack, and a
+main thread away from the workers' cores. Unless ``as_shipped`` is set, each of its builders imports
+TVM's tensor intrinsics in two seconds instead of twenty.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ UNLIMITED_TRIALS = 1_000_000
 
 
 class OutOfTimeError(Exception):
-    """Raised in a callback: the only way to stop MetaSchedule's tuners on the clock."""
+    """Raised in a callback, because MetaSchedule's tuners have no time limit of their own."""
 
 
 @attrs.define
 class Progress:
-    """A tuner's progress. TVM keeps callbacks; this is what both sides see.
+    """The progress of MetaSchedule's tuner, shared by its callback and the code that starts it.
 
     Attributes:
-        started: when it was started, in seconds since the epoch.
-        wall_seconds: after so many it is to stop; 0 for no limit.
-        weights: how often each task occurs.
-        history: for every batch its end in seconds since the start, the trials and the best
-            seconds so far.
-        trials: measured so far.
-        failed: those without a time.
-        best: the best seconds of every task that has a time, by MetaSchedule's own clock.
-        expired: whether the time is up.
+        started: Time at which the tuner was started, in seconds since the epoch.
+        wall_seconds: Seconds after which the tuner must stop; 0 for no limit.
+        weights: Number of times that each task occurs.
+        history: For every batch, its end in seconds since the start, the number of trials, and the
+            best seconds so far.
+        trials: Number of measurements so far.
+        failed: Number of measurements without a time.
+        best: Best seconds by MetaSchedule's clock, by task number, for tasks that have a time.
+        expired: Whether the time limit has passed.
     """
 
     started: float
@@ -62,7 +62,7 @@ class Progress:
 
     @property
     def best_seconds(self) -> float | None:
-        """The best times of all tasks by their weights; None while one has no time."""
+        """Sum of the tasks' best times, multiplied by weights; None if a task has no time yet."""
         if len(self.best) < len(self.weights):
             return None
         return sum(weight * self.best[task] for task, weight in enumerate(self.weights))
@@ -85,7 +85,7 @@ class Progress:
 
 @derived_object
 class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-    """Records progress after every batch and stops the tuner on the clock."""
+    """Records progress after every batch, and stops the tuner at its time limit."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -99,10 +99,10 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         builder_results: Any,
         runner_results: Any,
     ) -> None:
-        """Count a batch.
+        """Record the results of a batch.
 
         Raises:
-            OutOfTimeError: the time is up.
+            OutOfTimeError: The time limit has passed.
         """
         del task_scheduler, measure_candidates, builder_results
         self.progress.add(task_id, runner_results)
@@ -114,8 +114,9 @@ def workers(threads: int, *, mended: bool) -> dict[str, Any]:
     """MetaSchedule's local builder and runner, as arguments of its tuning functions.
 
     Args:
-        threads: builders at a time.
-        mended: whether they import quickly and stay off the cores of TVM's other threads.
+        threads: Number of builds at a time.
+        mended: Whether builder and runner import TVM's intrinsics quickly and stay off the cores of
+            TVM's other threads.
     """
     return {
         "builder": ms.builder.LocalBuilder(
@@ -126,11 +127,11 @@ def workers(threads: int, *, mended: bool) -> dict[str, Any]:
 
 
 def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Run ``ms.tune_tir`` as a request says.
+    """Run ``ms.tune_tir`` for a request, and return the answer.
 
     Args:
-        request: see ``launch.tune_with_metaschedule``.
-        folder: its working directory.
+        request: The request that ``launch.tune_with_metaschedule`` makes.
+        folder: The tuner's working directory.
     """
     task = Task(**request["task"])
     operator = operator_of(task)

@@ -1,4 +1,4 @@
-"""A schedule that MetaSchedule recorded, as a contender of our own comparisons."""
+"""A schedule that MetaSchedule recorded, as a baseline in Chameleon's comparisons."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from chameleon_tvm.rivals.timing import replayed_program
 
 @attrs.frozen(kw_only=True)
 class RecordedOptions:
-    """Which schedule.
+    """Options of the baseline that builds a recorded schedule.
 
     Attributes:
-        trace: its trace as JSON values, as the rival ``metaschedule`` gives it.
+        trace: The schedule's trace as JSON values, from the rival ``metaschedule``.
     """
 
     trace: Any
 
 
 class RecordedSchedule(Baseline):
-    """Builds the kernel of one recorded schedule.
+    """Builds the kernel of a recorded MetaSchedule schedule.
 
     Args:
-        options: which.
+        options: Options with the recorded trace.
     """
 
     vendor: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""One kernel built and timed as our runner does: ``python -m chameleon_tvm.rivals.timing``."""
+"""Builds and times one kernel as Chameleon does: ``python -m chameleon_tvm.rivals.timing``."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _BIG_CORES = 1
 
 
 def pin_to_first_core() -> None:
-    """Keep this thread off the cores that TVM pins its workers to.
+    """Bind this thread to the first core; TVM pins its workers to the other cores.
 
-    Starting TVM's pool of threads gives the calling thread all cores back: it is started first.
+    TVM's thread pool is started before, because starting it unbinds the calling thread.
     """
     threads = int(os.environ.get("TVM_NUM_THREADS", "1"))
     tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, threads)
@@ -38,7 +38,12 @@ def pin_to_first_core() -> None:
 
 
 def median_seconds(kernel: Any, cores: list[int]) -> float:
-    """Median of repeats of ``REPEAT_SECONDS`` each on whole cores, the first run discarded."""
+    """Median of repeats that take ``REPEAT_SECONDS`` each and start when the cores are idle.
+
+    Args:
+        kernel: The kernel to time. Its first run is discarded.
+        cores: The cores to use.
+    """
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))
@@ -52,7 +57,7 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
 
 
 def replayed_program(task: Task, trace: Any) -> Program:
-    """A recorded trace as a program with packed inputs."""
+    """The program of a recorded trace, with packed inputs."""
     operator = operator_of(task)
     schedule = Schedule(layout_free(operator.prim_func(), operator.constants))
     Trace.apply_json_to_schedule(trace, schedule)
@@ -67,7 +72,7 @@ def replayed_program(task: Task, trace: Any) -> Program:
 
 
 def relative_error(kernel: Any, task: Task) -> float:
-    """Largest difference from the reference, over the reference's largest magnitude."""
+    """Largest |difference| from the reference, over the reference's largest magnitude."""
     operator = operator_of(task)
     expected = operator.reference(operator.inputs())
     return max(

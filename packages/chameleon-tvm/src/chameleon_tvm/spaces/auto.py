@@ -1,4 +1,4 @@
-"""The space provider ``auto``: a template if there is one, else sketches."""
+"""The space provider ``auto``: a template if the task has one, else a sketch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 
 
 class AutoSpace(SpaceProvider):
-    """Chooses between ``template`` and ``sketch``, task by task.
+    """Chooses between the spaces ``template`` and ``sketch`` for each task.
 
-    Tasks whose operator another space provider claims as its own go to that one, with its
+    If a plugin's space provider claims the task's kind of operator, that provider is used with its
     default options.
 
     Args:
-        options: those of ``sketch`` and of ``template``, for the tasks that get it.
+        options: The options of ``sketch`` and ``template``, for the tasks that use them.
     """
 
     def __init__(self, options: AutoOptions) -> None:

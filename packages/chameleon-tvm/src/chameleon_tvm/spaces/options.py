@@ -1,4 +1,4 @@
-"""Options of the space that chooses among the others; imports nothing heavy."""
+"""Options of the space ``auto``. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _TEMPLATE = attrs.fields(TemplateOptions)
 
 @attrs.frozen(kw_only=True)
 class AutoOptions(SketchOptions):
-    """Options of ``auto``: those of ``sketch``, and those of ``template``.
+    """Options of the space ``auto``: the options of ``sketch`` and of ``template``.
 
     Attributes:
-        algorithms: see :class:`.TemplateOptions`.
-        max_error: see :class:`.TemplateOptions`.
-        templates: see :class:`.TemplateOptions`.
+        algorithms: See :class:`.TemplateOptions`.
+        max_error: See :class:`.TemplateOptions`.
+        templates: See :class:`.TemplateOptions`.
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(

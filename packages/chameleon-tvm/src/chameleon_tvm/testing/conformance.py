@@ -1,4 +1,4 @@
-"""Tests of every operator and every template; compiles and runs on this machine."""
+"""Tests for any operator and any template. They compile kernels and run them on this machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _SEED = 0
 
 
 def check_operator(task: Task) -> None:
-    """Check the operator of a task, which is made as worker processes make it.
+    """Check an operator: its function against its reference, and that it is deterministic.
 
-    Its function, built without a schedule, must compute what its reference does, and another
-    process must find the same task, inputs and reference.
+    The function, built without a schedule, must compute the same outputs as the reference. An
+    operator that is made again from the task's JSON must have the same task key, inputs and
+    reference.
 
     Args:
-        task: a small one, for a target that this machine runs.
+        task: A task with small shapes, for a target that this machine can run.
 
     Raises:
-        AssertionError: with what is wrong, as a sentence.
+        AssertionError: A check fails; the message says which.
     """
     where = f"operator '{task.operator}'"
     again = Task(**json.loads(json.dumps(task.to_json())))
@@ -47,16 +48,16 @@ def check_operator(task: Task) -> None:
 
 
 def check_template(task: Task, options: TemplateOptions | None = None, *, count: int = 8) -> None:
-    """Check the template of a task: its design space, and some of its configurations built.
+    """Check a task's template: its design space, and the outputs of some configurations.
 
     Args:
-        task: a small one, for a target that this machine runs.
-        options: of the space ``template``, which name the template if there are several.
-        count: configurations that are built, first guesses before random ones.
+        task: A task with small shapes, for a target that this machine can run.
+        options: Options of the space ``template``. They name the template if several fit the task.
+        count: Number of configurations to build. First guesses come before random configurations.
 
     Raises:
-        AssertionError: with what is wrong, as a sentence.
-        ConfigError: there is no template for the task.
+        AssertionError: A check fails; the message says which.
+        ConfigError: No template fits the task.
     """
     provider = TemplateSpace(options or TemplateOptions())
     check_space_provider(lambda: provider, task)

@@ -1,4 +1,4 @@
-"""Tests of every instruction: functions that use it, and a check of them by its meaning."""
+"""Tests for any CPU instruction: functions that use it, and a check of their results."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _NAMES = (DATA, WEIGHTS, SUMS)
 
 
 class Trial(ABC):
-    """One instruction, tried on random and extreme operands.
+    """A test of one instruction on random and extreme operands.
 
     Attributes:
-        cases: how many operands of each kind there are.
+        cases: Number of operands of each kind.
     """
 
     cases: int
@@ -50,24 +50,25 @@ class Trial(ABC):
 
     @abstractmethod
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
-        """The statement that adds a case's products to its sums in place.
+        """The statement that adds the products of one case to its sums in place.
 
         Args:
-            buffers: of one axis, by what they hold; the dtypes are those of ``arguments``.
-            case: which one, an expression.
+            buffers: One-dimensional buffers by ``DATA``, ``WEIGHTS`` and ``SUMS``, with the dtypes
+                of ``arguments``.
+            case: Number of the case, an expression.
         """
 
     @abstractmethod
     def terms(self, data: Array, weights: Array) -> Array:
-        """The products of one case, those of a sum along the first axis.
+        """The products of one case. Products of the same sum are along the first axis.
 
         Args:
-            data: as float64, of the case's shape.
-            weights: likewise.
+            data: The case's data as float64.
+            weights: The case's weights as float64.
         """
 
     def operands(self) -> Operands:
-        """Arrays by what they hold; cases along the first axis."""
+        """Arrays by ``DATA``, ``WEIGHTS`` and ``SUMS``. Cases are along the first axis."""
         rng = np.random.default_rng(_SEED)
         return {
             holds: drawn(self._element(holds), (self.cases, *self.shapes[holds]), rng)
@@ -75,7 +76,7 @@ class Trial(ABC):
         }
 
     def arguments(self, operands: Operands) -> list[Array]:
-        """The parameters of the function: arrays of one axis; it changes the last one."""
+        """The function's arguments: one-dimensional arrays. The function changes the last."""
         return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
 
     def function(self) -> tirx.PrimFunc:
@@ -94,7 +95,7 @@ class Trial(ABC):
         return using(function, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
-        """The new sums as the instruction's meaning has them, and as float64 what is added up."""
+        """The new sums by the instruction's meaning, and all added numbers as float64."""
         meant = operands
         if self.instruction.flushes:
             meant = {holds: flushed(array, self._element(holds)) for holds, array in meant.items()}
@@ -119,11 +120,11 @@ class Trial(ABC):
 
 
 class DotTrial(Trial):
-    """A vector of sums at a time.
+    """A test of a dot product, which computes a vector of sums per case.
 
     Args:
-        instruction: that is tried.
-        vector_bytes: size of a vector of sums.
+        instruction: The dot product to test.
+        vector_bytes: Size of a vector of sums in bytes.
     """
 
     instruction: Dot
@@ -160,12 +161,12 @@ class DotTrial(Trial):
 
 
 class TileTrial(Trial):
-    """A tile of sums at a time.
+    """A test of a tile product, which computes a tile of sums per case.
 
     Args:
-        instruction: that is tried.
-        rows: of data and sums.
-        depth: of the product.
+        instruction: The tile product to test.
+        rows: Number of rows of data and sums.
+        depth: Depth of the product.
     """
 
     instruction: TileProduct
@@ -212,11 +213,11 @@ class TileTrial(Trial):
 
 
 def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Trial]:
-    """The trials of an instruction on a CPU: one for each size of a vector, or number of rows.
+    """The tests of an instruction on a CPU: one for each vector size, or for two numbers of rows.
 
     Args:
-        instruction: of any kind that CPUs have.
-        features: of the CPU.
+        instruction: An instruction of a CPU.
+        features: LLVM's names of the CPU's features.
     """
     if isinstance(instruction, Dot):
         sizes = [size for size in instruction.vectors if instruction.needs(size) <= features]
@@ -243,15 +244,15 @@ _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
 def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    """Operands: the first half of the cases random, the others with extreme numbers among them.
+    """Random operands. The second half of the cases also contains extreme numbers.
 
-    Those of integers are the ends of their type, those of floating-point numbers zeros, ones, the
-    largest and the smallest, denormals, infinities and NaN.
+    Extreme integers are the ends of the dtype's range, 0 and 1. Extreme floating-point numbers are
+    zeros, ones, the largest and the smallest numbers, denormals, infinities and NaN.
 
     Args:
-        dtype: as instructions name it; uint16 for bfloat16.
-        shape: cases first.
-        rng: drawn from.
+        dtype: Dtype as instructions name it; uint16 for bfloat16.
+        shape: Shape of the array. The first axis counts the cases.
+        rng: Random generator.
     """
     if dtype != BFLOAT16_BITS and np.dtype(dtype).kind in "iu":
         info = np.iinfo(dtype)
@@ -274,11 +275,11 @@ def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
 
 
 def flushed(array: Array, dtype: str) -> Array:
-    """Operands with zeros in place of denormals.
+    """Replace denormal operands by zeros.
 
     Args:
-        array: of any shape.
-        dtype: as instructions name it.
+        array: Operands, of any shape.
+        dtype: Dtype as instructions name it; uint16 for bfloat16.
     """
     if not is_floating(dtype):
         return array
@@ -287,11 +288,11 @@ def flushed(array: Array, dtype: str) -> Array:
 
 
 def values(array: Array, dtype: str) -> Array:
-    """The numbers that operands stand for, as float64.
+    """The numbers that operands represent, as float64.
 
     Args:
-        array: of any shape.
-        dtype: as instructions name it.
+        array: Operands, of any shape.
+        dtype: Dtype as instructions name it; uint16 for bfloat16.
     """
     return (STORAGE[BFLOAT16].real(array) if dtype == BFLOAT16_BITS else array).astype(np.float64)
 
@@ -304,23 +305,23 @@ def is_floating(dtype: str) -> bool:
 def require_same(
     instruction: Instruction, got: Array, expected: Array, terms: Array, *, where: str
 ) -> None:
-    """Require that results are what an instruction means.
+    """Require that computed sums equal the instruction's meaning, up to rounding.
 
-    Integers have to be equal. Sums of floating-point numbers may be rounded after each term, in any
-    order. The change is below a unit of rounding of each absolute value (Higham, Accuracy and
-    Stability of Numerical Algorithms, section 4.2). NaN and infinities have to be where they are
-    expected. If the finite terms alone come to more than their type holds, the order decides the
-    result, and nothing is compared.
+    Integers must be equal. Floating-point sums may be rounded after each term, in any order. The
+    difference must stay below one unit of rounding of each term's absolute value (Higham, Accuracy
+    and Stability of Numerical Algorithms, section 4.2). NaN and infinities must be at the expected
+    positions. A sum is not compared if the absolute values of its finite terms add up to at least
+    half the dtype's largest number. Its result may depend on the order.
 
     Args:
-        instruction: that was used.
-        got: what the machine computed, of any shape.
-        expected: what ``meaning`` says, of the same.
-        terms: what was added up, as float64: one more axis in front.
-        where: said first in the sentence of a failure.
+        instruction: The tested instruction.
+        got: The sums that the machine computed, of any shape.
+        expected: The sums that ``meaning`` returned, of the same shape as ``got``.
+        terms: All added numbers as float64, with one more axis in front.
+        where: Beginning of the message of a failure.
 
     Raises:
-        AssertionError: they are not.
+        AssertionError: Sums differ by more than rounding.
     """
     if got.dtype.kind != "f":
         wrong = int((got != expected).sum())
@@ -342,18 +343,19 @@ def require_same(
 
 
 def check_instruction(record: InstructionRecord, target: str = "native") -> bool:
-    """Check what a plugin registers: that the record is true, and as ``check_meaning`` does.
+    """Check a plugin's instruction: its record against its class, and all of ``check_meaning``.
 
     Args:
-        record: of an instruction of a CPU.
-        target: a CPU that has it, as a user writes it; it may be another machine's.
+        record: The record of a CPU's instruction.
+        target: A CPU that has the instruction, in the form that users write; it may be the CPU of
+            another machine.
 
     Returns:
-        Whether it was run, too.
+        Whether the instruction also ran on this machine.
 
     Raises:
-        AssertionError: with what is wrong, as a sentence.
-        PluginError: it cannot be imported or made.
+        AssertionError: A check fails; the message says which.
+        PluginError: The instruction's class cannot be imported, or making its object fails.
     """
     instruction = instruction_of(record)
     for what in ("name", "summary", "architecture"):
@@ -369,21 +371,22 @@ def check_instruction(record: InstructionRecord, target: str = "native") -> bool
 
 
 def check_meaning(instruction: Instruction, target: str = "native") -> bool:
-    """Check an instruction: the code of a function that uses it, and its results.
+    """Check the code of functions that use an instruction, and the results of these functions.
 
-    The function has to contain one of the instruction's mnemonics. If the target is this machine's
-    CPU, it has to compute what the meaning says, on random and on extreme operands.
+    The code must contain one of the instruction's mnemonics. If the target is this machine's CPU,
+    the functions must compute what ``meaning`` says, on random and on extreme operands.
 
     Args:
-        instruction: of a CPU.
-        target: a CPU that has it, as a user writes it; it may be another machine's.
+        instruction: An instruction of a CPU.
+        target: A CPU that has the instruction, in the form that users write; it may be the CPU of
+            another machine.
 
     Returns:
-        Whether it was run, too.
+        Whether the instruction also ran on this machine.
 
     Raises:
-        AssertionError: with what is wrong, as a sentence.
-        TargetError: the system refuses what the instruction needs.
+        AssertionError: A check fails; the message says which.
+        TargetError: The operating system refuses a permission that the instruction needs.
     """
     where = f"instruction '{instruction.name}'"
     resolved = TVMTargets(NoOptions()).resolve(target)
@@ -411,16 +414,16 @@ def assembly(code: tvm.runtime.Executable) -> str:
 
 
 def require_meaning(trial: Trial, operands: Operands, sums: NDArray[Any], *, where: str) -> None:
-    """Require that what a trial's function computed is what the instruction means.
+    """Require that a test's function computed what its instruction means.
 
     Args:
-        trial: of the instruction.
-        operands: what it was called with.
-        sums: its last argument after the call.
-        where: said first in the sentence of a failure.
+        trial: The test of the instruction.
+        operands: The operands with which the function was called.
+        sums: The function's last argument after the call.
+        where: Beginning of the message of a failure.
 
     Raises:
-        AssertionError: it is not.
+        AssertionError: Sums differ by more than rounding.
     """
     expected, terms = trial.expected(operands)
     got = sums.reshape(expected.shape)

@@ -1,4 +1,4 @@
-"""Tile products as loops over memory: whatever uses them runs on every CPU, and can be compared."""
+"""Tile products as loops over memory, to run and compare kernels on every CPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class LoopTiles(TileProduct):
-    """Computes what a tile product means, of the same shapes and types, without the instruction.
+    """Computes a tile product with loops instead of the instruction, with its shapes and dtypes.
 
     Args:
-        product: the instruction.
+        product: The instruction to imitate.
     """
 
     name = "loops"
@@ -90,7 +90,7 @@ class LoopTiles(TileProduct):
 
 
 def _each(register: Register, element: Callable[[Expr, Expr], Stmt]) -> Stmt:
-    """What is done with each element of a register, by its row and its place in the row."""
+    """A loop that runs a statement for each element of a register, by row and column."""
     return _loop(register.rows, lambda row: _loop(register.width, lambda at: element(row, at)))
 
 

@@ -18,12 +18,12 @@ from chameleon_tvm.testing.instructions import check_instruction
 
 
 class _OperatorTaskSuite(ConformanceSuite):
-    """Checks on a task of the operator.
+    """Base class of checks that need a task of an operator.
 
     Attributes:
-        spec: the arguments of a small operator; its function is compiled and run.
-        target: a target of this machine, as a user writes it.
-        task: a task in the place of these.
+        spec: The arguments of an operator with small shapes, whose function is compiled and run.
+        target: A target of this machine, in the form that users write.
+        task: A task to use instead of ``spec`` and ``target``; None by default.
     """
 
     spec: ClassVar[OperatorSpec | None] = None
@@ -44,10 +44,10 @@ class _OperatorTaskSuite(ConformanceSuite):
         return {"task": fitting[0]} if fitting else {}
 
     def given_task(self) -> Task:
-        """The task.
+        """The task to check.
 
         Raises:
-            unittest.SkipTest: there is none.
+            unittest.SkipTest: The suite has neither a task nor an operator's arguments.
         """
         self.test_record()
         if self.task is not None:
@@ -56,7 +56,7 @@ class _OperatorTaskSuite(ConformanceSuite):
         return spec.task("conformance", TVMTargets(NoOptions()).resolve(self.target))
 
     def require_found(self, kind: str) -> None:
-        """Require that processes find the plugin by its name, as those that build do."""
+        """Require that a process finds the plugin by its name, as build processes must."""
         known = [entry.record for entry in default_registry().entries(kind)]
         assert self.record in known, (
             f"{self.where}: no process would find it: install its package (`pip install -e .`), or "
@@ -65,19 +65,19 @@ class _OperatorTaskSuite(ConformanceSuite):
 
 
 class OperatorSuite(_OperatorTaskSuite):
-    """Checks of an operator, on a small one of its kind."""
+    """Checks of an operator's record, with a task of small shapes."""
 
     kind = "operators"
     record: ClassVar[OperatorRecord | None] = None
 
     def test_function(self) -> None:
-        """Its function, built as it is, computes what its reference does, from the same inputs."""
+        """The unscheduled function computes the same as the reference, from the same inputs."""
         task = self.given_task()
         self.require_found("operators")
         check_operator(task)
 
     def test_arguments(self) -> None:
-        """A task made of its arguments gives the same arguments back."""
+        """The arguments of a task stay the same if they are read and made into a task again."""
         task = self.given_task()
         kind: Any = None if self.record is None else self.record.arguments
         if kind is None:
@@ -89,7 +89,7 @@ class OperatorSuite(_OperatorTaskSuite):
 
 
 class TemplateSuite(_OperatorTaskSuite):
-    """Checks of a template, on a small operator that it is for."""
+    """Checks of a template, with a task of small shapes that the template supports."""
 
     kind = "templates"
 
@@ -99,7 +99,7 @@ class TemplateSuite(_OperatorTaskSuite):
         return operators
 
     def test_configurations(self) -> None:
-        """Its space is sound, and configurations of it compute what the reference does."""
+        """The design space is valid, and some configurations compute the reference's outputs."""
         task = self.given_task()
         self.require_found("templates")
         check_template(task, TemplateOptions(templates=(self.record.name,)))
@@ -109,7 +109,8 @@ class InstructionSuite(ConformanceSuite):
     """Checks of an instruction.
 
     Attributes:
-        target: a CPU that has it, as a user writes it; it may be another machine's.
+        target: A CPU that has the instruction, in the form that users write; it may be the CPU of
+            another machine.
     """
 
     kind = "instructions"
@@ -120,7 +121,7 @@ class InstructionSuite(ConformanceSuite):
         return {"target": pipeline.target}
 
     def test_meaning(self) -> None:
-        """Code that uses it contains it, and computes what its meaning says where it can run."""
+        """Compiled code contains the instruction, and computes its meaning if this CPU has it."""
         self.test_record()
         check_instruction(self.record, self.target)
 

@@ -55,7 +55,7 @@ def ties(measurement: Measurement, fastest: Measurement) -> bool:
 
     Times also tie if their confidence intervals overlap and their shortest repeats agree. The
     intervals are not enough: on a busy machine they are so wide that kernels of half the speed
-    would tie. A disturbance only makes repeats longer, so the shortest ones are reliable.
+    would tie. A disturbance only makes repeats longer, so the shortest repeats are reliable.
 
     Args:
         measurement: a measurement that succeeded.
@@ -219,7 +219,8 @@ def compared(
     """Time a task's fastest configurations against its baselines, or read a stored comparison.
 
     If a record of another run is among these configurations, the comparison compiles and checks it
-    on this machine. If all of them fail, the next fastest configurations take their place.
+    on this machine. If no configuration succeeds, failed records are dropped, and the next fastest
+    configurations are compared.
 
     Args:
         run: the run.

@@ -124,7 +124,7 @@ class OperatorResult:
 
     @property
     def gflops(self) -> float | None:
-        """Speed of the tuned kernel in GFLOP/s, or None without a comparison."""
+        """Speed of the tuned kernel in GFLOP/s, or None if its time is unknown."""
         tuned = self.tuned_seconds
         return float(self.task["flop"]) / tuned / 1e9 if tuned else None
 

@@ -108,11 +108,13 @@ class Batch:
             asked about.
 
     Attributes:
-        configs: in proposal order.
-        origins: what put each of them into the batch.
-        scores: what a trained cost model said of them, as far as it was asked.
-        search: how they were found.
-        stored: how many of them the store had when they were proposed.
+        configs: the configurations in proposal order.
+        origins: the stage that proposed each configuration.
+        scores: the scores that a trained cost model predicted, for the configurations that it was
+            asked about.
+        search: how the explorer found the configurations.
+        stored: the number of configurations whose measurements the store held when they were
+            proposed.
         submitted: whether this process measures, or has measured, any configuration of the batch.
         seconds: wall-clock time in seconds from the batch's submission to its latest measurement.
     """
@@ -144,7 +146,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Number of configurations with which the batch ends: measured and still missing ones."""
+        """Number of configurations in the batch: measured ones and missing ones."""
         return len(self._measured) + len(self._missing)
 
     @property
@@ -234,7 +236,7 @@ class Programs:
 
 @attrs.define(kw_only=True)
 class FallbackWatch:
-    """Logs a warning, once per stage, if fallbacks replace most of its configurations.
+    """Logs a warning, once for each stage, if fallbacks replace most of the stage's configurations.
 
     Fallbacks in the last batch of a small space cause no warning, because few of its configurations
     are new.

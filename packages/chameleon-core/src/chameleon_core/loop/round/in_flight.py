@@ -31,9 +31,10 @@ class CheckedRunner:
         interruption: the request to stop.
 
     Attributes:
-        measures_hardware: ``Runner.measures_hardware``.
-        now: ``Runner.now``.
-        disturbance: ``Runner.disturbance``.
+        measures_hardware: whether the runner times real hardware (``Runner.measures_hardware``).
+        now: a function that returns the runner's clock in seconds (``Runner.now``).
+        disturbance: a function that returns how much other programs disturbed the timing
+            (``Runner.disturbance``).
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class CheckedRunner:
     def conditions(self) -> Mapping[str, Any] | None:
         """The conditions that the runner's times depend on (``Runner.conditions``).
 
-        The value is None if the runner does not measure hardware, but replays times, or does not
-        know its conditions.
+        The value is None if the runner replays recorded times, or if its measurements must not be
+        shared with other runs.
 
         Raises:
             PluginError: the runner raises an unexpected exception, or returns something else than

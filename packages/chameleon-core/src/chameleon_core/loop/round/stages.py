@@ -52,8 +52,9 @@ def generator(seed: int, *names: str) -> np.random.Generator:
 class SearchStages:
     """Explorer, cost model, sampler and synthesizer of one task.
 
-    Every method checks what the plugin returned. Rows that are illegal, repeated or visited are
-    dropped. Any other breach of the contract is a ``PluginError`` that names the plugin.
+    Every method checks what the plugin returned. Rows that the method must not return, such as
+    illegal ones, are dropped. Any other breach of the contract is a ``PluginError`` that names the
+    plugin.
     """
 
     explorer: Explorer

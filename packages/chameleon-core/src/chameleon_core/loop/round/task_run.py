@@ -43,7 +43,7 @@ class TaskRecords:
         stored: the task's row in the store.
 
     Attributes:
-        stored: the task's row.
+        stored: the task's row in the store.
         measured: every measurement by its configuration, in order of arrival.
         best: the lowest time in seconds; infinity if no configuration succeeded.
     """
@@ -194,14 +194,14 @@ class TaskRun:
         tuner: a new tuner of the task.
         records: the measurements of the task in the store.
         publish: a function that sends an event to all listeners.
-        watch: counts the configurations with which fallbacks replaced a stage's. All tasks of a run
+        watch: counts how many of a stage's configurations fallbacks replaced. All tasks of a run
             share one object.
 
     Attributes:
-        records: what is on disk of it.
+        records: the measurements of the task in the store.
         spending: the wall-clock time of the search, by part.
         recorded: the number of measurements that were taken from record databases.
-        recorded_seconds: the wall-clock time in seconds that measuring these took in other runs.
+        recorded_seconds: the wall-clock time in seconds that these measurements took in other runs.
         base: the task whose operator this task computes in another dtype; None if this task is no
             alternative.
         ended: the reason why the task gets no further batch, or None if the search goes on.

@@ -40,7 +40,7 @@ class TaskTuner:
         visited: the configurations of these measurements, and configurations that proved to be
             another program or no program.
         best: the fastest measurement, or None if no configuration succeeded. Among equally fast
-            ones, it is the one proposed first.
+            measurements, it is the one proposed first.
         best_cost: the time of ``best`` in seconds; infinity if no configuration succeeded.
         rounds: the number of batches that were learnt, guesses included.
         origins: the stage that proposed each configuration of the last batch or guess.
@@ -94,7 +94,7 @@ class TaskTuner:
         """Put a configuration into the next batch, before all other proposals.
 
         Enqueued configurations keep their order. If they exceed a batch, the rest waits for the
-        next one. Configurations that are illegal or already measured are dropped.
+        next batch. Configurations that are illegal or already measured are dropped.
         """
         self._enqueued.append(config)
 
@@ -129,7 +129,7 @@ class TaskTuner:
         """Configurations to use without measurements, most promising first, shape (n, knobs).
 
         If the cost model was trained beforehand and nothing is measured, the explorer's candidates
-        come first, then the space's first guesses. Otherwise these are the first guesses.
+        come first, then the space's first guesses. Otherwise only the first guesses are returned.
         """
         guesses = self.space.first_guesses
         if self.predicted and not self.measurements:

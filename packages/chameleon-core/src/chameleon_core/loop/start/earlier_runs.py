@@ -45,9 +45,9 @@ class WarmStart:
     def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
         """Legal configurations of a task's space, the most promising one last.
 
-        They come from the same task if an earlier run has it. Otherwise they are the best
-        configurations of the most similar tasks: those with the same operator and target that have
-        most arguments in common.
+        The configurations come from the same task if an earlier run has it. Otherwise they are the
+        best configurations of the most similar tasks: those with the same operator and target that
+        have most arguments in common.
         """
         rows: list[Mapping[str, Any]] = []
         for known in self._known:
@@ -118,8 +118,6 @@ def distance(own: Any, other: Any) -> float:
 
     It is the sum of the absolute logarithms of the ratios of all numbers at the same place. A
     number that only one task has adds 1.
-
-    A number that only one of them has adds 1.
     """
     mine, theirs = dict(_numbers(own)), dict(_numbers(other))
     both = mine.keys() & theirs.keys()
@@ -134,7 +132,7 @@ def same_types(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The knob indices of decoded knob values, or None if the space has no such legal point."""
+    """The knob indices of decoded knob values; None if they are no legal configuration."""
     if decoded.keys() != {knob.name for knob in space.knobs}:
         return None
     config = []

@@ -125,7 +125,10 @@ def forget_choice(store: RecordStore) -> None:
 
 
 def choice_seconds(store: RecordStore) -> float:
-    """Wall-clock time in seconds of the measurements for the choice; 0 without measurements."""
+    """Wall-clock time in seconds of the frontend's measurements for its choice.
+
+    The value is 0 if the frontend measured nothing.
+    """
     return float(store.fact(_SECONDS) or 0.0)
 
 

@@ -46,7 +46,10 @@ MIXED = "mixed"
 
 
 def shares_records(store: RecordStore) -> bool:
-    """Whether a run has record databases, so that other runs may need to choose its winners."""
+    """Whether a run has record databases.
+
+    If so, other runs with the same databases should choose the same winners.
+    """
     return store.fact(TAKEN) is not None
 
 
@@ -175,7 +178,7 @@ class DatabaseRecords(SharedRecords):
     Args:
         databases: open databases. The run's measurements are added to the first writable one.
         store: the run's record store.
-        conditions: ``RecordKey.conditions``.
+        conditions: the conditions that the run's times depend on (``RecordKey.conditions``).
         space: the name of the plugin that makes the design spaces.
         fresh: whether to take no records from databases, because everything is to be measured
             again.

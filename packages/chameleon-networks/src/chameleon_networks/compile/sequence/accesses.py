@@ -22,7 +22,8 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
     """Whether a parameter of a function may have strides that leave gaps.
 
     The function must not read the parameter in a shape that such strides do not allow. Its vectors
-    must not reach over a gap, and it must not pass the parameter's address to another function.
+    must not reach over a gap, and the function must not pass the parameter's address to another
+    function.
 
     Args:
         function: A function whose parameters are buffers without gaps.
@@ -44,9 +45,9 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
 def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
     """Find the axis of a parameter whose indices a function can look up in a table, or None.
 
-    It cannot if vectors run along the axis, if columns and channels are one axis, or if it passes
-    the parameter's address to another function. Nor can a function without final loops, because its
-    schedule may vectorize any axis.
+    The result is None if vectors run along the axis, or if columns and channels are one axis. It is
+    None if the function passes the parameter's address on. It is also None if the loops of the
+    function are not final, because its schedule may vectorize any axis.
 
     Args:
         function: A function whose parameters are buffers.

@@ -23,7 +23,10 @@ _VIEWS = frozenset(
 
 
 class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs such networks
-    """A network contains more than kernel calls with known shapes. The message names the reason."""
+    """A network contains something else than kernel calls with known shapes.
+
+    The message names the reason.
+    """
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -32,7 +35,7 @@ class Storage:
 
     Attributes:
         size: The size in bytes.
-        input: The number of the network's input that it is, or None.
+        input: The number of the network's input that this memory holds, or None.
         constant: The value, if it is a constant. Otherwise None.
     """
 
@@ -105,7 +108,8 @@ class Call:
         symbol: The name of the compiled function. A kernel may have several compiled functions.
         reads: The tensors that the kernel reads, which are its first arguments.
         writes: The tensors that the kernel writes, which are its next arguments.
-        lookups: The parameters that are looked up. Their tables are the last arguments.
+        lookups: The parameters with indices that the kernel looks up in tables. The tables are the
+            last arguments.
     """
 
     kernel: str
@@ -162,7 +166,7 @@ class _Reader:
         self._module = module
         self._main = module["main"]
         self._known: dict[Any, Any] = {}
-        """Each variable's tensor, or a tuple of what its fields are."""
+        """The tensor of each variable. For a tuple, a tuple of the tensors of its fields."""
         self._constants: dict[Any, Tensor] = {}
         self._calls: list[Call] = []
 

@@ -22,15 +22,15 @@ Function = Any
 def with_views(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Replace concatenations, splits and slices by tensors that lie in parts of others.
+    """Replace concatenations, splits and slices by tensors that are parts of other tensors.
 
     Args:
         sequence: The calls.
         functions: The kernels, by name.
 
     Returns:
-        The remaining calls, and their functions. Some of them copy tensors where no view is
-        possible.
+        The remaining calls, and their functions. A call copies each tensor that cannot be part of
+        another one.
     """
     changes = Changes(sequence, functions)
     _replace_splits(changes)
@@ -164,7 +164,8 @@ class Changes:
     def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
         """A call that copies a tensor.
 
-        Its name begins with the kernel that would have moved the data.
+        The name of the copying kernel begins with the name of the kernel that would have moved
+        data.
         """
         key = (source.shape, source.dtype)
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"

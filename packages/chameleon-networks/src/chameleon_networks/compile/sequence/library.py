@@ -1,4 +1,4 @@
-"""Writes a call sequence with its kernels as object files and weights, to link a library from."""
+"""Writes the object files and the weights of a call sequence, from which a library is linked."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def extents_by_symbol(functions: Iterable[tuple[Any, Any]]) -> dict[str, tuple[i
 
 
 _FEW = 4096
-"""Bytes of a constant that are looked at before all of them are."""
+"""About how many bytes of two constants are compared before all bytes are."""
 
 
 @attrs.frozen(kw_only=True)

@@ -2,8 +2,9 @@
 
 Splits, slices and concatenations of the same axis lie between a shuffle and the kernels that read
 it. The result is a selection of channels of tensors that other kernels write. Those tensors become
-parts of one storage. A kernel that reads one channel at a time gets a table of their places. Other
-kernels read a view if the channels lie side by side, and otherwise a copy of the selection.
+parts of one storage. A kernel that reads one channel at a time gets a table of the channels'
+places. Other kernels read a view if the channels lie side by side, and otherwise a copy of the
+selection.
 
 No order in memory could avoid the tables. A unit of ShuffleNet v2
 (https://arxiv.org/abs/1807.11164) reads a part of the outputs of each earlier unit of its stage,
@@ -38,7 +39,7 @@ from chameleon_networks.runtime.pack import ALIGNMENT
 
 Function = Any
 Channel = tuple[Tensor, int]
-"""A tensor that a kernel writes, and an index of the axis there."""
+"""A tensor that a kernel writes, and the index of the channel in that tensor."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -161,7 +162,8 @@ def with_lookups(
         functions: The kernels, by name.
 
     Returns:
-        The calls, and their functions, some of which copy. The remaining shuffles lose their mark.
+        The calls, and their functions, some of which copy channels. Shuffles that remain are
+        ordinary functions, without the mark ``SHUFFLE``.
     """
     tried: set[Storage] = set()
     while True:
@@ -186,9 +188,9 @@ class _Resolver:
         self._region = region
         self._axis = region.axis
         self._before: dict[int, list[Call]] = {index: [] for index in region.places}
-        """The copies that are called in the places of the region's calls."""
+        """The copies that replace each call of the region."""
         self._moved: dict[Tensor, Tensor] = {}
-        """The final places of the tensors that channels are of."""
+        """The final places of the tensors that hold the channels."""
 
     def resolve(self) -> None:
         """Replace the calls, unless no kernel can look up its channels."""

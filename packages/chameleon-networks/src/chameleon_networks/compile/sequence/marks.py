@@ -1,7 +1,8 @@
 """Marks concatenations, splits, slices and shuffles that views or tables may replace.
 
-Marked functions are not fused. If all neighbours of one are element-wise or move data too, TVM's
-fused kernel is as good, since it reads and writes each element once. Then the mark is dropped.
+Marked functions are not fused. If all neighbours of a marked function are element-wise or move data
+too, the mark is dropped. Then TVM's fused kernel is as good, since it reads and writes each element
+once.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from chameleon_networks.graph.strides import dense_strides
 
 _PATTERN = "op_pattern"
 _INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
-"""``OpPatternKind``: an at most injective operator is fused with its like, a product or convolution
-with the element-wise operators after it. An opaque function is never fused."""
+"""Values of TVM's ``OpPatternKind``. Operators that are at most injective are fused with each
+other. Products and convolutions are fused with element-wise operators after them. Opaque functions
+are never fused."""
 
 
 def with_useful_marks(module: Any) -> Any:
@@ -56,13 +58,14 @@ class _Neighbours:
         self._module = module
         self._calls: list[tuple[Any, Any]] = []
         self._same: dict[Any, Any] = {}
-        """Fields of tuples and reshaped values, by what they are of."""
+        """For fields of tuples and reshaped values, the variable that they come from."""
         self._reshapes: list[tuple[Any, Any]] = []
-        """Kernels that only reshape, and what."""
+        """The kernels that only reshape, and the variable that each of them reshapes."""
         self._producers: dict[Any, Any] = {}
-        """Calls of kernels by what they compute."""
+        """The call of the kernel that computes each variable."""
         self._read: dict[Any, list[tuple[Any, int, Any]]] = defaultdict(list)
-        """Of each value its readers: the kernel, which of its parameters, and what it computes."""
+        """For each value, its readers: the kernel, the parameter's number, and the kernel's result.
+        """
         body = module["main"].body
         for block in body.blocks:
             for binding in block.bindings:
@@ -271,9 +274,10 @@ def _shuffle(view: View) -> Shuffle | None:
 
 
 CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
-"""Attributes of functions: the axis of a concatenation or split, the first indices of a slice."""
+"""Attributes of functions: the axis of a concatenation or a split, or the first indices of a slice.
+"""
 SHUFFLE = "chameleon.shuffle"
-"""The same of a shuffle: the axis, then for each index of it the index that lies there before."""
+"""An attribute of functions that shuffle: the axis, then the source index of each index."""
 
 _MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 

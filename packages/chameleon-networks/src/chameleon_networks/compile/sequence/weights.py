@@ -24,7 +24,7 @@ WEIGHTS = "weights.bin"
 """Name of the file of weights beside a library, unless the manifest names another one."""
 
 _CHUNK = 16 << 20
-"""Bytes of a write; systems that keep files in huge pages do so for what large writes fill."""
+"""Bytes of one write. Systems with huge pages for files use them only if writes are large."""
 
 
 def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> None:
@@ -95,7 +95,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 def read_weights(file: Path) -> list[NDArray[Any]]:
     """The constants of a file as bytes, padded up to the next constant.
 
-    Memory is mapped, not read.
+    The file is mapped into memory, not read.
     """
     whole = np.memmap(file, np.ubyte, mode="r")
     count = int(whole[16:24].view(np.int64)[0])

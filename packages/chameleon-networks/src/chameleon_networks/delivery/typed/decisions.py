@@ -72,7 +72,7 @@ class PrecisionDecisions:
     def types(self) -> tuple[str, ...]:
         """Dtypes other than float32 for the fused operators.
 
-        All requested ones until ``decide`` ran.
+        Before ``decide`` has run, all requested dtypes.
         """
         return self.precision.types if self._types is None else self._types
 
@@ -167,7 +167,7 @@ class PrecisionDecisions:
     def kept_batches(self) -> list[Sample]:
         """Inputs that are not used for calibration.
 
-        If ``decide`` kept the user's, they are not read again.
+        If ``decide`` has read the user's inputs, they are not read again.
         """
         if self._samples is None:
             self._samples = kept_samples(self._network, self.precision.calibrate)

@@ -1,7 +1,8 @@
-"""Chooses dtypes at the end of a run whose pipeline has a ``precision``, verifies and times them.
+"""Chooses dtypes for a network at the end of a run whose pipeline has a ``precision``.
 
-The network in float32 is compiled and verified first, as in any run. It is delivered if no network
-with other dtypes is within the bounds and faster.
+The network in float32 is compiled and verified first, as in any run. Then networks with chosen
+dtypes are compiled, verified and timed. The network in float32 is delivered if none of these is
+faster and within the bounds.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from chameleon_networks.running.processes import NetworkProcess, delivered_proce
 from chameleon_networks.running.verify import agreement, magnitudes
 
 ANY = 1e30
-"""The bound of the error if the pipeline names none: outputs have to be numbers."""
+"""The bound of the error if the pipeline has none: outputs must be finite."""
 
 COMPILING, VERIFYING = "compiling in types", "verifying in types"
-"""Steps of a delivery."""
+"""Names of steps of a delivery."""
 
 Run = Callable[[Arrays], Arrays]
 
@@ -102,7 +103,7 @@ class Candidates:
         self._drops = lambda other: before - scored(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
-        """Compile the network with some dtypes. Without any, this is the network in float32.
+        """Compile the network with some reduced dtypes; with none of these, in float32.
 
         Raises:
             Exception: The network cannot be compiled.
@@ -169,14 +170,14 @@ class Candidates:
 log = structlog.get_logger()
 
 TRIALS = 5
-"""Networks that are compiled at most until one holds the bound."""
+"""Most networks that are compiled until one holds the bound."""
 
 SIMULATING, TIMING, CHOOSING = "simulating types", "timing in types", "choosing types"
-"""Steps of a delivery, beside those of ``candidates``."""
+"""Names of further steps of a delivery."""
 
 CHOICES = 2
-"""Choices that are compiled at most. The first uses the seconds of operators if all have one type,
-the next their seconds among those of the first."""
+"""Most choices that are compiled. The first choice uses times of operators from networks with a
+single dtype. The next choice uses their times in the network of the first choice."""
 
 
 def in_types(
@@ -186,7 +187,7 @@ def in_types(
 
     Args:
         steps: The delivery of the network.
-        settled: The dtypes that may be chosen. None if the network keeps those of its source.
+        settled: The dtypes that may be chosen. None if the network keeps the dtypes of its source.
         staged: The folder of the network in float32.
         result: The result of the delivery so far.
 

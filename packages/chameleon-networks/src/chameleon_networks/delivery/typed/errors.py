@@ -31,7 +31,7 @@ Types = Mapping[int, str]
 
 
 class Simulation(AskedProcess):
-    """A process that simulates a network with any dtypes of its fused operators.
+    """A process that simulates a network for any choice of dtypes of its fused operators.
 
     The process compiles the network once. An error is the largest |difference| of all samples over
     the largest |output| of all samples.
@@ -46,8 +46,8 @@ class Simulation(AskedProcess):
     Attributes:
         ranges: The range of each tensor, by tensor name, after calibration.
         means: The mean of each channel of the tensors that fused operators read, by tensor name.
-            ``with_types`` corrects biases with these means. Empty if that would not reduce the
-            error.
+            ``with_types`` corrects biases with these means. Empty if the correction would not
+            reduce the error.
         method: The method that found the ranges.
         during: A context manager that is entered while the process works, to count the seconds.
 

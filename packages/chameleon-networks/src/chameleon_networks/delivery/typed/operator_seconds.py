@@ -1,9 +1,9 @@
 """The seconds of each operator of a network in each dtype, timed alone and inside networks.
 
-A kernel that runs alone finds its weights in the caches. In a network, the weights of all other
-operators have evicted them, so that the bytes that a dtype reads count as well. A filter that
-Winograd's algorithm has transformed has four times the bytes of the filter, and an 8-bit filter a
-quarter. Dtypes are ranked by the times inside networks.
+A kernel that runs alone finds its weights in the caches. In a network, the weights of other
+operators have evicted these weights. So the number of bytes that a dtype reads counts as well. A
+filter that Winograd's algorithm has transformed has four times the bytes of the filter, and an
+8-bit filter a quarter. Dtypes are ranked by the times inside networks.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class OperatorSeconds:
         }
 
     def observe(self, networks: Sequence[BuiltNetwork], profiles: Sequence[Seconds]) -> bool:
-        """Replace the times by those that operators took inside networks.
+        """Replace the times of kernels alone by times that were measured inside networks.
 
         Args:
             networks: Compiled networks. If several have an operator in the same dtype, the first

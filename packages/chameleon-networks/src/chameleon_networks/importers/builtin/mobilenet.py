@@ -95,7 +95,7 @@ class MobileNetV2(nn.Module):
 
 
 def mobilenet_v2() -> nn.Module:
-    """MobileNet-V2 of width 1.0 (table 2 of the paper) for images of 224 x 224."""
+    """MobileNet-V2 of width 1.0 (Sandler et al. 2018, table 2) for images of 224 x 224."""
     stages = (
         (1, 16, 1, 1),
         (6, 24, 2, 2),

@@ -46,4 +46,5 @@ NETWORKS = {
     "mobilenet_small": _network("mobilenet:mobilenet_small", 3, 32, 32),
     "bert_small": _network("bert:bert_small", 16, vocabulary=128),
 }
-"""The networks of the paper, three more common ones, and a small network of each kind."""
+"""The builtin networks: those of the paper, three more common ones, and a small network of each
+kind."""

@@ -30,7 +30,7 @@ KERNEL_TYPES = frozenset(
         *(UINT8, "uint16", "uint32", "uint64"),
     )
 )
-"""Types that kernels compute in."""
+"""Dtypes that kernels compute in."""
 
 
 def _is_whole(value: Any) -> bool:
@@ -127,7 +127,7 @@ _OF_ONE: Mapping[str, Callable[[Any], Any]] = {
     "ReduceLogSum": op.log,
     "ReduceSumSquare": op.square,
 }
-"""Reductions of a single number that change it."""
+"""Reductions that change a single number, with the function that they apply to it."""
 
 
 def _of_one(node: Node) -> Any:
@@ -277,7 +277,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "Sign": _sign,
     "Celu": _celu,
 }
-"""Converters by kind of node."""
+"""Converters by operator."""
 
 
 def _layer(node: Node) -> Any:
@@ -333,4 +333,4 @@ NORMALIZING: Mapping[str, Callable[[Node], Any]] = {
     "BatchNormalization": _batch,
     "LpNormalization": _by_norm,
 }
-"""Converters by kind of node; ``NotImplemented`` leaves a node to TVM's."""
+"""Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

@@ -1,7 +1,7 @@
 """Control flow and sequences of ONNX, which are resolved before a network is compiled.
 
 If a condition is known, its branch is chosen. If the network computes the condition, both branches
-run and it chooses between their outputs. Loops are unrolled, and sequences become lists.
+run, and the network chooses between their outputs. Loops are unrolled, and sequences become lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chameleon_networks.importers.onnx.nodes import (
 from chameleon_networks.importers.onnx.typed import Typed
 
 _MOST_TURNS = 4096
-"""Turns of a loop that are unrolled at most; each is a copy of its body."""
+"""Most turns of a loop that are unrolled. Each turn is a copy of the loop's body."""
 
 
 class Graphs(Protocol):
@@ -289,4 +289,4 @@ SPECIAL: dict[str, Convert] = {
     "OptionalHasElement": _has_element,
     "OptionalGetElement": _get_element,
 }
-"""What gives the values of a node's outputs, by kind of node."""
+"""Functions that return the values of a node's outputs, by operator."""

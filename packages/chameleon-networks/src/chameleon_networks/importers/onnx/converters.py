@@ -139,17 +139,17 @@ CONVERTERS: dict[str, Callable[[Node], Any]] = {
     "OneHot": _one_hot,
     "QuantizeLinear": _quantize,
 }
-"""By kind of node."""
+"""Converters by operator."""
 
 
 DOMAINS = STANDARD | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
-"""Domains whose operators converters are named after."""
+"""The domains of the operators that ``CONVERTERS`` names."""
 
 IN_THE_STANDARD = (
     "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
     "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
 )
-"""What to do about an operator that onnxruntime alone has."""
+"""The hint if only ONNX Runtime has an operator."""
 
 
 def has_operator(node: Any) -> bool:

@@ -28,9 +28,9 @@ from chameleon_networks.importers.onnx.nodes import (
 
 op = relax.op
 _MOST_AXES = 3
-"""Spatial axes of a transposed convolution."""
+"""Most spatial axes of a convolution or pooling."""
 _PLANE = 2
-"""Those of one over places that are computed."""
+"""Number of spatial axes of a deformable convolution."""
 
 
 def _transposed(node: Node) -> Any:
@@ -277,11 +277,11 @@ IMAGES: Mapping[str, Callable[[Node], Any]] = {
     "MaxUnpool": _unpooled,
     "RoiAlign": _aligned_regions,
 }
-"""Converters by kind of node; ``NotImplemented`` leaves a node to TVM's."""
+"""Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""
 
 
 _COORDINATES_SINCE = 11
-"""The version of the standard that has ways to map coordinates; before it was one."""
+"""The version of the standard that introduced several coordinate transformations."""
 
 
 @attrs.frozen(kw_only=True)
@@ -344,7 +344,7 @@ def _cubic(distance: NDArray[Any], a: float) -> NDArray[Any]:
 
 
 _KERNELS = {"linear": (_linear, 1), "cubic": (_cubic, 2)}
-"""Weights by distance, and how far they reach."""
+"""For each interpolation, the function from a distance to a weight, and its largest distance."""
 
 
 def _matrix(axis: _Axis, places: NDArray[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
@@ -397,9 +397,9 @@ def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
 
 
 _RESIZED_BY_TVM = (3, 4, 5)
-"""Axes of a tensor, batch and channels included."""
+"""Ranks of tensors that TVM can resize."""
 _SPATIAL = 2
-"""The first axis behind them."""
+"""The number of the first spatial axis."""
 
 
 def _resize(node: Node) -> Any:
@@ -461,4 +461,4 @@ def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
 
 
 RESIZING: Mapping[str, Callable[[Node], Any]] = {"Resize": _resize, "Upsample": _resize}
-"""Converters by kind of node; ``NotImplemented`` leaves a node to TVM's."""
+"""Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

@@ -55,7 +55,7 @@ Scope = dict[str, Value]
 
 
 UNKNOWN = object()
-"""Stands for the numbers that a refused node gives, if not even their shape is known."""
+"""The value of a refused node's output if not even its shape is known."""
 
 _NO_OPERATOR = "the compiler has no such operator"
 _MAKE_CONSTANT = "Make it a constant of the file (an initializer), as its value decides on shapes."

@@ -90,7 +90,7 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
 
     Args:
         file: The path of a valid file.
-        names: The names of the values, as the locations of ``onnx_graph`` have them.
+        names: The names of the values, as in ``SourceLocation.output``.
     """
     onnx = _onnx()
     model = in_real_numbers(onnx.load(file))
@@ -115,7 +115,7 @@ def _inputs(model: Any) -> dict[str, list[int | str]]:
 
 
 def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Check that given shapes are those of inputs, fit the file, and leave no extent open."""
+    """Check that each given shape belongs to an input and fits the file, and that none is open."""
     inputs = _inputs(model)
     for name, shape in shapes.items():
         if name not in inputs:

@@ -19,7 +19,7 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.typed import TYPES, Typed, stand_in
 
 Value = Any
-"""A Relax expression, a ``Typed`` one, a list for a sequence, or None for what is left out."""
+"""A Relax expression or a ``Typed`` one, a list for a sequence, or None for an omitted value."""
 
 
 def is_constant(value: Value) -> bool:
@@ -153,7 +153,7 @@ VALUES: Mapping[str, tuple[int, ...]] = {
     "STFT": (1, 3),
     "MaxUnpool": (2,),
 }
-"""Inputs that have to be known before a network is compiled, by kind of node."""
+"""Numbers of the inputs whose values must be known before compilation, by operator."""
 
 
 def shape_of(value: Any) -> list[int]:
@@ -220,7 +220,7 @@ _NOT_FOLDED = frozenset(
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     )
 )
-"""Steps of quantization stay steps, and random numbers are drawn anew each time."""
+"""Operators that are never computed during import: quantization steps and random operators."""
 
 
 def is_folded(node: Any, inputs: Sequence[Value]) -> bool:

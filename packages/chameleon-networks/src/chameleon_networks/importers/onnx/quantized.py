@@ -18,11 +18,11 @@ from chameleon_tvm.words import first_line
 
 PAIR = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13
-"""The version of the standard from which these two take a scale for each channel."""
+"""The version of the standard in which ``PAIR`` got a scale for each channel."""
 ONNXRUNTIME_DOMAIN = "com.microsoft"
-"""The domain of operators that are onnxruntime's own."""
+"""The domain of operators that only ONNX Runtime has."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
-"""Of operators that are rewritten: the standard's, and what onnxruntime's quantizer writes."""
+"""The domains of operators that are rewritten: the standard's and ONNX Runtime's."""
 
 
 def _onnx() -> Any:
@@ -42,7 +42,8 @@ def is_quantized_model(model: Any) -> bool:
 def in_real_numbers(model: Any) -> Any:
     """Rewrite the quantized operators of a model as floating-point operators.
 
-    Each becomes a floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``.
+    Each quantized operator becomes a floating-point operator between ``DequantizeLinear`` and
+    ``QuantizeLinear``.
 
     Args:
         model: An ``onnx.ModelProto``, which is not changed.
@@ -301,4 +302,4 @@ _REWRITTEN: dict[str, Callable[[_Rewriting], None]] = {
     "QLinearConcat": _concatenation,
     "QGemm": _gemm,
 }
-"""How each operator is written; what it takes is said where it is."""
+"""Functions that rewrite the quantized operators, by operator."""

@@ -45,7 +45,8 @@ _ACTIVATIONS: Mapping[str, tuple[Make, float | None, float | None]] = {
     "Softsign": (lambda _a, _b, k: lambda x: op.divide(x, op.add(k(1), op.abs(x))), None, None),
     "Softplus": (lambda _a, _b, _k: op.nn.softplus, None, None),
 }
-"""Makes an activation of its numbers and constants; its numbers if left out, or None for none."""
+"""For each activation, a function that makes it from its alpha, its beta and a function for
+constants. Then the defaults of alpha and beta, or None."""
 
 _USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -233,4 +234,4 @@ def _masks(node: Node, steps: int) -> list[Any]:
 
 
 RECURRENT: Mapping[str, Callable[[Node], Any]] = dict.fromkeys(_GATES, _recurrent)
-"""Converters by kind of node."""
+"""Converters by operator."""

@@ -259,4 +259,4 @@ SHAPING: Mapping[str, Callable[[Node], Any]] = {
     "NonMaxSuppression": _UNKNOWN_SHAPE,
     "Unique": _UNKNOWN_SHAPE,
 }
-"""Converters by kind of node."""
+"""Converters by operator."""

@@ -14,7 +14,7 @@ from chameleon_networks.importers.onnx.nodes import Node, dtype_of, positive, sh
 
 op = relax.op
 _AXIS_SINCE = 20
-"""The version of the standard from which the axis of ``DFT`` is an input."""
+"""The version of the standard in which the axis of ``DFT`` became an input."""
 
 
 def _forward(length: int, parts: int, *, onesided: bool, sign: float) -> NDArray[Any]:
@@ -106,4 +106,4 @@ def _stft(node: Node) -> Any:
 
 
 SIGNALS: Mapping[str, Callable[[Node], Any]] = {"DFT": _dft, "STFT": _stft}
-"""Converters by kind of node."""
+"""Converters by operator."""

@@ -11,7 +11,7 @@ import onnx
 from chameleon_networks.importers.onnx.nodes import Value, dtype_of, shape_of
 
 STANDARD = frozenset({"", "ai.onnx"})
-"""Names of the standard's domain."""
+"""The names of the standard's domain."""
 
 
 def schema_of(node: Any, domain: str, opset: int) -> Any | None:

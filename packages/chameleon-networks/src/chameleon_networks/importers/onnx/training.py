@@ -98,4 +98,4 @@ TRAINING: Mapping[str, Callable[[Node], Any]] = {
     "Adam": _with_all(_adam, 2),
     "Momentum": _with_all(_momentum, 1),
 }
-"""Converters by kind of node."""
+"""Converters by operator."""

@@ -25,9 +25,9 @@ from chameleon_networks.graph.relaxed import relax
 op = relax.op
 
 HALVES = (FLOAT16, BFLOAT16)
-"""Types of half precision."""
+"""Dtypes of half precision."""
 INTEGERS: Mapping[str, str] = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
-"""What stands for integers of few bits."""
+"""The dtypes that represent integers of few bits in Relax."""
 
 _FLOATS = tuple(
     name
@@ -35,10 +35,10 @@ _FLOATS = tuple(
     if name.startswith(("float8_", "float4_")) and isinstance(getattr(ml_dtypes, name), type)
 )
 E8M0 = "float8_e8m0fnu"
-"""A type of powers of two."""
+"""A dtype whose numbers are powers of two."""
 
 TYPES = frozenset((*HALVES, *INTEGERS, *_FLOATS))
-"""Names of the types that something stands for."""
+"""Dtypes that other dtypes represent in Relax."""
 
 
 @attrs.frozen(eq=False)

@@ -13,15 +13,15 @@ from chameleon_networks.source_location import location_of
 log = structlog.get_logger()
 
 _SHOWN = 3
-"""Modules that a warning names."""
+"""Most modules that a warning names."""
 
 
 def initialise(network: Any, seed: int = 0) -> Any:
     """Fill a network with random weights, and put it into evaluation mode.
 
     Weights are scaled by their fan-in (He et al. 2015), and normalization layers get random
-    statistics. So outputs neither vanish nor explode, and a wrong kernel anywhere in the network
-    changes the outputs.
+    statistics. So the outputs of the network neither vanish nor explode, and a wrong kernel
+    anywhere in the network changes the outputs.
 
     Args:
         network: A torch module, which is changed in place.

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 Shapes = Mapping[str, Sequence[int]]
 Keywords = dict[str, Any]
 Export = Callable[[tuple[Any, ...], Keywords], Any]
-"""Makes a program from positional and keyword inputs."""
+"""A function that makes a program from positional and keyword inputs."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -171,7 +171,7 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
 
 
 _ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
-"""In torch's words for code that needs the values of tensors while it is exported."""
+"""Words in torch's errors about code that needs the values of tensors during export."""
 
 
 def _unexportable(error: Exception) -> str:
@@ -428,7 +428,7 @@ def check_saved(program: Any, shapes: Shapes, file: str) -> None:
         file: The path of the file, for messages.
 
     Raises:
-        ConfigError: The program was exported for another extent of an axis only.
+        ConfigError: The program only takes another extent of an axis.
     """
     for node in program.graph.nodes:
         asked = shapes.get(node.name) if node.op == "placeholder" else None

@@ -1,1 +1,1 @@
-"""Kernels on devices that are not this process's own: built here, loaded and timed there."""
+"""Kernels that this process builds and that other processes or devices load and time."""

@@ -1,4 +1,4 @@
-"""The artifact that a builder hands to a device: a library, its inputs, and a recipe for them."""
+"""The artifact that a builder sends to a device: a library, its inputs, and a recipe."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Argument:
     """One parameter of the exported function.
 
     Attributes:
-        shape: of the physical array.
-        dtype: of its elements.
-        digest: names the file with an input's values; empty for an output. Inputs of equal
-            digests are equal, so that a device keeps one between candidates.
+        shape: Shape of the physical array.
+        dtype: Dtype of the array's elements.
+        digest: Name of the file with an input's values, computed from these values; empty for an
+            output. Equal digests mean equal inputs, so a device keeps an input between candidates.
     """
 
     shape: tuple[int, ...]
@@ -35,14 +35,15 @@ class Argument:
 
 @attrs.frozen(kw_only=True)
 class Recipe:
-    """How an artifact becomes a kernel.
+    """The description from which a device makes an artifact into a kernel.
 
     Attributes:
-        target: the canonical target that the library is compiled for.
-        library: name of its file: ``.so``, or a ``.tar`` of objects that is linked where it runs.
-        arguments: the parameters of its function ``main``: inputs, then outputs.
-        task: the task whose operator makes logical outputs of the physical ones, as JSON; None
-            if they are the same. Whoever reads the outputs rebuilds it.
+        target: The canonical target that the library is compiled for.
+        library: Name of the library's file: ``.so``, or ``.tar`` with objects that the device's
+            machine links.
+        arguments: The parameters of the library's function ``main``: inputs, then outputs.
+        task: JSON of the task whose operator converts physical outputs to logical outputs; None if
+            both are the same. The process that reads the outputs makes the operator from this task.
     """
 
     target: str
@@ -52,17 +53,17 @@ class Recipe:
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
-        """The parameters that are read."""
+        """The parameters that the function reads."""
         return tuple(argument for argument in self.arguments if argument.digest)
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
-        """The parameters that are written."""
+        """The parameters that the function writes."""
         return tuple(argument for argument in self.arguments if not argument.digest)
 
 
 def store_input(folder: Path, array: NDArray[Any]) -> Argument:
-    """Write an input under its digest, unless it is there, and describe it."""
+    """Write an input to the file named by its digest, if there is none yet, and describe it."""
     array = np.ascontiguousarray(array)
     digest = _digest(array)
     path = folder / f"{digest}.npy"
@@ -72,11 +73,11 @@ def store_input(folder: Path, array: NDArray[Any]) -> Argument:
 
 
 def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
-    """Read an input.
+    """Read an input from its file in an artifact's folder.
 
     Raises:
-        ValueError: the file holds something else than its name says.
-        OSError: there is no such file.
+        ValueError: The values in the file do not have the expected digest.
+        OSError: The file does not exist or cannot be read.
     """
     array: NDArray[Any] = np.load(folder / f"{argument.digest}.npy", allow_pickle=False)
     if array.dtype.name != argument.dtype:
@@ -97,8 +98,8 @@ def read_recipe(folder: Path) -> Recipe:
     """Read an artifact's recipe.
 
     Raises:
-        ValueError: it is damaged, or of another version of this package.
-        OSError: there is none.
+        ValueError: The recipe is damaged, or another version of this package wrote it.
+        OSError: The artifact has no recipe.
     """
     if not (folder / RECIPE).exists():
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""Arrays on a device, kept between candidates."""
+"""Arrays on a device, which are kept from one candidate to the next."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from chameleon_tvm.quick_tvm import tvm
 
 
 class DeviceBuffers:
-    """Inputs on a device by digest: what was sent once is not sent again.
+    """Inputs on a device by their digest, so that no input is sent twice while it is kept.
 
     Args:
-        device: where they are.
-        most_bytes: how much is kept; what was not used for the longest time goes first, when no
-            kernel holds it any more.
+        device: The device that holds the arrays.
+        most_bytes: Bytes to keep at most. Arrays that were not used for the longest time are
+            dropped first; the device frees their memory when no kernel uses them.
 
     Attributes:
-        sent: how many inputs were sent so far.
+        sent: Number of inputs sent so far.
     """
 
     def __init__(self, device: tvm.runtime.Device, most_bytes: int) -> None:
@@ -31,7 +31,7 @@ class DeviceBuffers:
         self.sent = 0
 
     def input(self, argument: Argument, folder: Path) -> tvm.runtime.Tensor:
-        """The input that an artifact names, from its folder if it is not here yet."""
+        """The input that an artifact names; read from its folder if the device does not have it."""
         tensor = self._find(argument.digest)
         if tensor is None:
             array = load_input(folder, argument)
@@ -41,7 +41,7 @@ class DeviceBuffers:
         return tensor
 
     def output(self, argument: Argument) -> tvm.runtime.Tensor:
-        """A new array of zeros: a kernel that writes too little must fail the same way always."""
+        """A new array of zeros, so that a kernel that writes too little always fails alike."""
         key = f"zeros {argument.dtype} {argument.shape}"
         zeros = self._find(key)
         if zeros is None:

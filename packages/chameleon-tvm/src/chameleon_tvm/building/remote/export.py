@@ -1,4 +1,4 @@
-"""Makes an artifact of a program: compiled and linked for its target, inputs beside it."""
+"""Makes an artifact of a program: a library compiled and linked for its target, and its inputs."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _FUNCTIONS = (
 
 @contextlib.contextmanager
 def compiling_for(target: tvm.target.Target) -> Iterator[None]:
-    """Compile to machine code for a CUDA target while the context lasts; nothing for others.
+    """Compile for a CUDA target to machine code while the context lasts, if this is possible.
 
-    If nvcc or TVM's CUDA runtime is missing, the source is exported, and compiled on the device's
-    machine if that can.
+    If nvcc or TVM's CUDA runtime is missing, the artifact holds CUDA source. The device's machine
+    then compiles it if it can. For other targets the context does nothing.
     """
     if target.kind.name != "cuda":
         yield
@@ -68,7 +68,7 @@ def compiling_for(target: tvm.target.Target) -> Iterator[None]:
 
 @functools.cache
 def _compiles() -> bool:
-    """Whether CUDA kernels can be compiled here, after arranging for it."""
+    """Whether this process can compile CUDA kernels to machine code, after preparing it to."""
     if not (shutil.which("nvcc") or importlib.util.find_spec("cuda.bindings") is not None):
         _log.info("cuda_source_exported", reason="neither nvcc nor cuda-bindings is installed here")
         return False
@@ -84,11 +84,14 @@ def _compiles() -> bool:
 
 
 def _load_runtime() -> None:
-    """Load TVM's CUDA runtime on top of a driver's library that only fails.
+    """Load TVM's CUDA runtime on a machine without a driver, with a stub of the driver's library.
+
+    All functions of the stub return an error, because only compiling is needed.
 
     Raises:
-        OSError: it cannot be loaded: TVM was built without it, or CUDA's runtime is missing.
-        subprocess.SubprocessError: there is no C compiler.
+        OSError: The runtime cannot be loaded: TVM was built without it, or CUDA's runtime is
+            missing.
+        subprocess.SubprocessError: There is no C compiler.
     """
     root = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
     if root is None:
@@ -114,13 +117,14 @@ def _library_folders() -> list[Path]:
 
 
 def export_program(program: Program, target: str, folder: Path, *, task: Task | None) -> None:
-    """Write everything that a device needs to run a program.
+    """Write all files that a device needs to run a program.
 
     Args:
-        program: the function and its packed inputs.
-        target: the canonical target.
-        folder: empty; nothing written there refers to this machine.
-        task: whose operator undoes the layouts of the outputs; None if they have none.
+        program: The function and its packed inputs.
+        target: The canonical target.
+        folder: An empty folder. The files that are written to it do not refer to this machine.
+        task: The task whose operator undoes the layouts of the outputs; None if the outputs are
+            already logical.
     """
     resolved = tvm_target(target)
     with compiling_for(resolved):

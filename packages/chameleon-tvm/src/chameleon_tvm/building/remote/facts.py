@@ -1,4 +1,4 @@
-"""The facts that a server reports, and whether it can run code that is built for a target."""
+"""The facts that a measurement server reports, and whether it can run code for a target."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _SAME_VERSION = "Install the same version of apache-tvm on both sides."
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """A server's answer; empty or zero if it gave none.
+    """The facts that a measurement server reported; a field is empty or zero if it is unknown.
 
     Attributes:
-        tvm: version of TVM.
-        triple: LLVM's triple of its machine.
-        cpu: LLVM's name of its processor.
-        mattr: features of it that the name does not imply (``+``) or implies in vain (``-``).
-        llvm: major version of LLVM.
-        gpu: name of the device, if it is no CPU.
-        compute: compute capability of a CUDA device, such as ``9.0``.
+        tvm: Version of TVM.
+        triple: LLVM's triple of the server's machine.
+        cpu: LLVM's name of the server's processor.
+        mattr: Features that the processor has and the name does not imply (``+``), or that the name
+            implies and the processor lacks (``-``).
+        llvm: Major version of LLVM.
+        gpu: Name of the device, if it is no CPU.
+        compute: Compute capability of a CUDA device, such as ``9.0``.
     """
 
     tvm: str = ""
@@ -52,14 +53,15 @@ class ServerFacts:
 
 
 def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -> ServerFacts:
-    """Ask a server what it is.
+    """Ask a measurement server for its versions, processor and device.
 
-    A server with TVM's runtime alone knows nothing of LLVM.
+    A server that has only TVM's runtime cannot report the facts about LLVM.
 
     Args:
-        function: a function of the server by name; raises if there is none.
-        device: the device that kernels will run on.
-        kind: TVM's name for its kind.
+        function: Returns a function of the server by its name, or raises an error if it does not
+            exist.
+        device: The device that kernels will run on.
+        kind: TVM's name for the kind of device.
     """
 
     def tell(name: str) -> Any:
@@ -96,16 +98,16 @@ def own_version() -> str:
 
 
 def check(name: str, facts: ServerFacts, target: str, *, exists: bool) -> None:
-    """See that a server can run what is built for a target, as far as it told.
+    """Check that a server can run code for a target, as far as the server's facts are known.
 
     Args:
-        name: of the server, for messages.
-        facts: what it told.
-        target: the canonical target.
-        exists: whether it has the device.
+        name: Name of the server, for messages.
+        facts: The facts that the server reported.
+        target: The canonical target.
+        exists: Whether the server has the device.
 
     Raises:
-        TargetError: it cannot; says what either side is.
+        TargetError: The server cannot run such code; the message describes both sides.
     """
     resolved = tvm_target(target)
     kind = device_kind(resolved)
@@ -138,7 +140,10 @@ def _check_architecture(name: str, facts: ServerFacts, target: Target) -> None:
 
 
 def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
-    """Vector instructions that the target has and the processor has not end the server."""
+    """Refuse a server whose processor lacks vector instructions that the target uses.
+
+    Such an instruction would crash the server.
+    """
     if not (facts.cpu and facts.triple) or facts.cpu in _UNKNOWN:
         return
     if not codegen.llvm_is_valid_cpu(facts.cpu, facts.triple):
@@ -179,7 +184,7 @@ def _check_compute(name: str, facts: ServerFacts, target: Target) -> None:
 
 
 def _release(version: str) -> tuple[str, ...]:
-    """Major and minor version: modules are exchanged between releases that share these."""
+    """Major and minor version of TVM; versions that share these can exchange modules."""
     return tuple(version.split(".")[:2])
 
 

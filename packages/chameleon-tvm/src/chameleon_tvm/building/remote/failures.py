@@ -1,4 +1,4 @@
-"""The meaning of TVM's errors: a lost device, too little memory or time, or a bad kernel."""
+"""Translates TVM's errors: a lost device, full memory, an ended session or a bad kernel."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _FAULT = re.compile(
 
 @contextlib.contextmanager
 def remote_calls(name: str) -> Iterator[None]:
-    """Raise what TVM's errors mean while the context lasts.
+    """Raise errors of these classes in place of TVM's while the context lasts.
 
     Args:
-        name: of the device, for messages.
+        name: Name of the device, for messages.
 
     Raises:
-        DeviceLostError: the connection broke.
-        TimeoutError: the session was ended by the server because it lasted too long.
-        MemoryError: the device's memory is full.
-        TargetError: the server speaks another version of the protocol.
+        DeviceLostError: The connection broke.
+        TimeoutError: The server ended the session because it lasted too long.
+        MemoryError: The device's memory is full.
+        TargetError: The server speaks another version of the protocol.
     """
     try:
         yield
@@ -58,7 +58,7 @@ def remote_calls(name: str) -> Iterator[None]:
 
 
 def meaning(error: Exception, name: str) -> Exception:
-    """The meaning of an error of TVM's; the error itself if it is the candidate's own."""
+    """The error that an error of TVM stands for; the same error if the candidate caused it."""
     text = str(error)
     versions = _VERSIONS.search(text)
     if versions is not None:
@@ -81,5 +81,5 @@ def meaning(error: Exception, name: str) -> Exception:
 
 
 def ruins_context(error: BaseException) -> bool:
-    """Whether an error leaves a GPU's context unusable, so that only a new process helps."""
+    """Whether an error makes a GPU's context unusable, so that a new process is needed."""
     return _FAULT.search(str(error)) is not None

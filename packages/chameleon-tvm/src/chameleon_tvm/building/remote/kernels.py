@@ -1,4 +1,4 @@
-"""Artifacts become kernels: on a GPU of this machine, or at the other end of a session."""
+"""Loads artifacts as kernels: on a GPU of this machine, or on a device of an RPC session."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from chameleon_tvm.quick_tvm import tvm
 
 @attrs.frozen(kw_only=True, eq=False)
 class KernelLoader:
-    """Makes kernels of artifacts on one device.
+    """Loads artifacts as kernels on one device.
 
     Attributes:
-        device: where they run.
-        buffers: their inputs and outputs.
-        library: loads a library, given its file.
-        guard: the context of every use of a kernel.
-        flush: how cold caches are made.
-        cooldown: pause between repeats, in seconds.
+        device: The device that runs the kernels.
+        buffers: The kernels' inputs and outputs on the device.
+        library: Function that loads a library from a file.
+        guard: Returns a context in which all calls of the device run, and which translates their
+            errors.
+        flush: How to empty caches between runs.
+        cooldown: Pause between repeats, in seconds.
     """
 
     device: tvm.runtime.Device
@@ -38,11 +39,11 @@ class KernelLoader:
     cooldown: float
 
     def load(self, artifact: Path) -> ModuleKernel:
-        """The kernel of an artifact.
+        """Load an artifact as a kernel.
 
         Raises:
-            OSError: a file is missing.
-            ValueError: a file is damaged.
+            OSError: A file is missing.
+            ValueError: A file is damaged.
         """
         recipe = read_recipe(artifact)
         module = self.library(artifact / recipe.library)
@@ -62,14 +63,14 @@ class KernelLoader:
 
 
 def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:
-    """How caches are emptied on a kind of device.
+    """How to empty caches on a kind of device.
 
-    A CPU's runtime flushes the very lines of the arguments, except for the first, the activations,
-    which stay. Other devices copy as many bytes as are asked for.
+    A CPU's runtime flushes the cache lines of all arguments except the first, the activations.
+    Other devices copy as many bytes as are to be evicted.
 
     Args:
         kind: TVM's name of the kind of device.
-        has_preprocessor: whether its runtime has ``CPU_FLUSH``.
+        has_preprocessor: Whether the device's runtime has the function ``CPU_FLUSH``.
     """
     if kind == "cpu" and has_preprocessor:
         return Flush(preprocessor=CPU_FLUSH)

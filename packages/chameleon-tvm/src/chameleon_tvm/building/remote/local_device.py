@@ -1,4 +1,4 @@
-"""A device of this machine that a worker process has to itself: a GPU, or the CPU standing in."""
+"""A device of this machine that a worker process uses alone: a GPU, or the CPU without one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FAULT_STATUS = 86
 
 
 class LocalDevice:
-    """One device of this machine.
+    """A device of this machine.
 
     Args:
-        kind: TVM's kind of device.
-        index: of the device.
+        kind: TVM's name of the kind of device.
+        index: Index of the device among those of its kind.
     """
 
     def __init__(self, kind: str, index: int) -> None:
@@ -42,16 +42,16 @@ class LocalDevice:
         self._trial: Kernel | None = None
 
     def prepare(self, target: str, *, cache_bytes: int, cooldown: float) -> ServerFacts:
-        """See that the device is there and runs a target's kernels.
+        """Check that the device exists and runs kernels of a target, and prepare to load kernels.
 
         Args:
-            target: the canonical target.
-            cache_bytes: how much of the inputs is kept on the device.
-            cooldown: pause between the repeats of a kernel, in seconds.
+            target: The canonical target.
+            cache_bytes: Bytes of inputs to keep on the device at most.
+            cooldown: Pause between the repeats of a kernel, in seconds.
 
         Raises:
-            TargetError: it is not there, or never can.
-            DeviceLostError: it computes wrongly.
+            TargetError: The device does not exist, or cannot run the target's kernels.
+            DeviceLostError: The device computes wrong numbers.
         """
         wanted = device_kind(tvm_target(target))
         if wanted != self._kind:
@@ -78,11 +78,11 @@ class LocalDevice:
         return facts
 
     def try_out(self) -> None:
-        """Run a function of two lines.
+        """Run a tiny test function on the device, to check that the device works.
 
         Raises:
-            TargetError: it cannot be run.
-            DeviceLostError: its result is wrong.
+            TargetError: The device cannot load the function.
+            DeviceLostError: The result is wrong.
         """
         if self._trial is None:
             with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as folder:

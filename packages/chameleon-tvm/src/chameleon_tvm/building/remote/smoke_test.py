@@ -1,4 +1,4 @@
-"""A function of two lines, compiled for a target and run on a device before anything else is."""
+"""A tiny test function that runs on a device before any kernel does, to check the device."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _THREADS = 32
 
 @attrs.frozen(kw_only=True)
 class KeptArtifact:
-    """An artifact in memory, to be written again and again.
+    """An artifact in memory, which can be written to several folders.
 
     Attributes:
-        files: by name.
+        files: Contents of the files, by file name.
     """
 
     files: dict[str, bytes]
 
     @classmethod
     def of(cls, program: Program, target: str) -> KeptArtifact:
-        """The artifact of a program whose outputs have the layouts they should."""
+        """The artifact of a program whose outputs already have the logical layout."""
         with tempfile.TemporaryDirectory(prefix="chameleon-artifact-") as name:
             folder = Path(name)
             export_program(program, target, folder, task=None)
@@ -44,7 +44,7 @@ class KeptArtifact:
 
 @functools.cache
 def smoke_test_for(target: str) -> KeptArtifact:
-    """The smoke test for a canonical target: it is used again on every connection."""
+    """The test function's artifact for a canonical target, kept for later connections."""
     program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
     return KeptArtifact.of(program, target)
 
@@ -59,7 +59,7 @@ def _numbers() -> np.ndarray:
 
 
 def _function(target: tvm.target.Target) -> tirx.PrimFunc:
-    """Doubles every number and adds one: in vectors on a CPU, in threads elsewhere."""
+    """A function that doubles every number and adds one: vectorized on a CPU, threads on a GPU."""
     source = te.placeholder((_LENGTH,), "float32", name="given")
     result = te.compute((_LENGTH,), lambda i: source[i] * 2.0 + 1.0, name="made")
     schedule = Schedule(te.create_prim_func([source, result]))

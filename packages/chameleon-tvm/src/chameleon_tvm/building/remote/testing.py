@@ -1,7 +1,7 @@
-"""Kernels that crash, hang, lie or sleep on the device they run on, to test what runs them.
+"""Kernels that crash, hang, sleep or compute wrong numbers, to test runners and servers.
 
-They are compiled functions that call the C library. A real server fails with a real kernel in it,
-and nothing on the client's side.
+The kernels are compiled functions that call the C library. So in a test, a real server fails
+because of a real kernel, and nothing is simulated on the client.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ BEHAVIOURS = tuple(Behaviour)
 
 @attrs.frozen(kw_only=True)
 class BehaviourOptions:
-    """Options of the space of behaviours.
+    """Options of the test space whose kernels misbehave.
 
     Attributes:
-        behaviours: which there are, in the order of the first knob's indices.
-        variants: how many configurations there are of each behaviour.
-        seconds: what a run of a sleeping kernel takes, in seconds.
+        behaviours: The behaviours that the space offers, in the order of the first knob's indices.
+        variants: Number of configurations of each behaviour.
+        seconds: Duration of a run of a sleeping kernel, in seconds.
     """
 
     behaviours: tuple[str, ...] = tuple(behaviour.value for behaviour in Behaviour)
@@ -57,10 +57,10 @@ class BehaviourOptions:
 
 
 class BehaviourSpace(SpaceProvider):
-    """A space of two knobs: what the kernel does, and a number that makes it distinct.
+    """A test space of two knobs: the kernel's behaviour, and a number that makes it distinct.
 
     Args:
-        options: of the space.
+        options: Options of the space.
     """
 
     def __init__(self, options: BehaviourOptions) -> None:
@@ -81,13 +81,14 @@ class BehaviourSpace(SpaceProvider):
 
 
 class BehaviourBuilder(Builder):
-    """Builds kernels that do what their configuration says.
+    """Builds kernels that behave as their configuration says.
 
-    Each behaviour is compiled once: builds of its other configurations are copies.
+    For exports, each behaviour is compiled once, and its other configurations get copies of the
+    files.
 
     Args:
-        task: whose target they are built for.
-        options: of the space.
+        task: The task whose target the kernels are built for.
+        options: Options of the space.
     """
 
     def __init__(self, task: Task, options: BehaviourOptions) -> None:
@@ -130,7 +131,7 @@ def _numbers() -> np.ndarray:
 
 
 def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
-    """Adds one to every number; before the first of them, behaves as asked."""
+    """A function that adds one to every number; it misbehaves before the first number."""
     source = te.placeholder((_LENGTH,), "float32", name="given")
     added = 2.0 if behaviour is Behaviour.WRONG else 1.0
     calls = {

@@ -1,1 +1,1 @@
-"""CPUs: what they can do, which of LLVM's names fits them, and how fast their parts are."""
+"""CPUs: the instructions they have, their names in LLVM, and how fast their parts are."""

@@ -1,4 +1,4 @@
-"""The one description of a CPU that schedules, first guesses and estimates read."""
+"""The description of a CPU that schedules, first guesses and time estimates read."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ _MIB = 1024 * _KIB
 
 @attrs.frozen(kw_only=True)
 class Core:
-    """One kind of core; rates are per cycle of its own clock.
+    """A kind of CPU core. Rates are per cycle of the core's clock.
 
     Attributes:
-        fma_units: vector multiply-adds started in a cycle, of vectors as wide as a unit.
-        fma_bytes: of vectors multiplied and added in a cycle by all units.
-        fma_latency: cycles until a sum can be added to again.
-        load_units: loads started in a cycle, of vectors as wide as a unit or of elements that
-            fill one.
-        load_bytes: loaded from L1 in a cycle by all units.
-        l2_rate: sustained bytes per cycle from the second-level cache.
-        l3_rate: sustained bytes per cycle from the last-level cache, all cores at work.
-        memory_rate: bytes per cycle from memory for each of a few cores. If a processor has many at
-            work it is less, and measuring it (``chameleon cpu --measure``) pays.
-        l1_bytes: usual size of the data cache.
-        l2_bytes: usual size of the second-level cache.
-        l3_bytes: usual size of the last-level cache.
+        fma_units: Vector multiply-adds that the core starts per cycle, of vectors as wide as a
+            unit.
+        fma_bytes: Bytes of vectors that all units together multiply and add per cycle.
+        fma_latency: Cycles until the result of a multiply-add can be added to again.
+        load_units: Loads that the core starts per cycle, of vectors as wide as a unit, or of single
+            elements broadcast to such a vector.
+        load_bytes: Bytes that all load units together load from L1 per cycle.
+        l2_rate: Sustained bytes per cycle from the second-level cache.
+        l3_rate: Sustained bytes per cycle from the last-level cache, with all cores at work.
+        memory_rate: Bytes per cycle from memory for each core, if few cores are at work. With many
+            cores at work the rate is lower; ``chameleon cpu --measure`` measures it.
+        l1_bytes: Usual size of the first-level data cache.
+        l2_bytes: Usual size of the second-level cache.
+        l3_bytes: Usual size of the last-level cache.
     """
 
     fma_units: int = 2
@@ -121,10 +122,10 @@ _KNOWN = {
 
 
 def core_of(mcpu: str, architecture: str) -> Core:
-    """The kind of core that LLVM's name means; one of today's if the name says nothing.
+    """The kind of core that has one of LLVM's names; a typical modern core if the name is unknown.
 
     Args:
-        mcpu: LLVM's name.
+        mcpu: LLVM's name of the CPU.
         architecture: ``x86_64`` or ``aarch64``.
     """
     return _KNOWN.get(mcpu, _ARM if architecture == "aarch64" else Core())
@@ -135,26 +136,27 @@ _SYSFS = Path("/sys/devices/system/cpu")
 
 @attrs.frozen(kw_only=True)
 class TargetInfo:
-    """The facts that a CPU schedule needs about its target; rates are per cycle and core.
+    """The facts that a CPU schedule needs about its target. Rates are per cycle and core.
 
     Attributes:
-        vector_bytes: width of a vector register, in bytes.
-        vector_registers: how many there are.
-        fma: whether multiply and add are one instruction.
-        memory_operands: whether an operand of a multiply-add may be in memory, as on x86.
-        fma_units: units that multiply and add vectors.
-        fma_per_cycle: multiply-adds of whole vectors that are started; on Zen 4 a vector of
-            AVX-512 takes both units.
-        fma_latency: cycles until a sum can be added to again.
-        loads_per_cycle: whole vectors loaded from L1.
-        broadcasts_per_cycle: single elements loaded into all lanes.
-        l2_bytes_per_cycle: sustained, from the second-level cache.
-        l3_bytes_per_cycle: sustained, from the last-level cache.
-        memory_bytes_per_cycle: from memory, all cores at work: as ``cpus.memory`` keeps it.
-        l1_bytes: data cache of a core.
-        l2_bytes: second-level cache of a core.
-        l3_bytes: last-level cache that the core reaches, shared.
-        cores: how many cores kernels run on.
+        vector_bytes: Width of a vector register in bytes.
+        vector_registers: Number of vector registers.
+        fma: Whether multiply and add are one instruction.
+        memory_operands: Whether an operand of a multiply-add may be in memory, as on x86.
+        fma_units: Number of units that multiply and add vectors.
+        fma_per_cycle: Multiply-adds of whole vectors that the core starts per cycle. On Zen 4, an
+            AVX-512 vector takes both units.
+        fma_latency: Cycles until the result of a multiply-add can be added to again.
+        loads_per_cycle: Whole vectors that the core loads from L1 per cycle.
+        broadcasts_per_cycle: Single elements that the core loads into all lanes per cycle.
+        l2_bytes_per_cycle: Sustained bytes per cycle from the second-level cache.
+        l3_bytes_per_cycle: Sustained bytes per cycle from the last-level cache.
+        memory_bytes_per_cycle: Bytes per cycle from memory: the rate that ``cpus.memory`` keeps, or
+            else the core's usual rate.
+        l1_bytes: Size of a core's first-level data cache.
+        l2_bytes: Size of a core's second-level cache.
+        l3_bytes: Size of the last-level cache that the core shares with other cores.
+        cores: Number of cores that kernels run on.
     """
 
     vector_bytes: int
@@ -180,26 +182,29 @@ class TargetInfo:
 
     @property
     def sums_in_flight(self) -> int:
-        """Vectors of sums that keep the multiply-add units busy while each waits for the last."""
+        """Number of independent vectors of sums that keep all multiply-add units busy.
+
+        Each sum waits for ``fma_latency`` cycles until the next product can be added.
+        """
         return round(self.fma_per_cycle * self.fma_latency)
 
     def flop_per_byte(self, bytes_per_cycle: float) -> float:
-        """Floating-point operations (float32) at full rate in the time that a byte takes."""
+        """Float32 operations at full rate in the time that a byte takes to arrive."""
         lanes = self.vector_bytes // np.dtype("float32").itemsize
         return 2.0 * lanes * self.fma_per_cycle / bytes_per_cycle
 
     @property
     def l2_vector_fmas(self) -> float:
-        """Multiply-adds at full rate in the time that L2 takes to deliver a vector."""
+        """Vector multiply-adds at full rate in the time that L2 takes to deliver a vector."""
         return self.vector_bytes * self.fma_per_cycle / self.l2_bytes_per_cycle
 
 
 def describe(target: Target, values: Mapping[str, Any]) -> TargetInfo:
-    """The facts about an llvm target.
+    """The facts about a CPU target.
 
     Args:
-        target: TVM's object.
-        values: the canonical target's values.
+        target: TVM's target object.
+        values: Options of the canonical target, by name.
     """
     architecture = architecture_of(target)
     mcpu = str(values.get("mcpu", ""))
@@ -241,9 +246,10 @@ def _per_cycle(units: int, total_bytes: int, vector_bytes: int) -> float:
 
 
 def _vectors(target: Target, architecture: str) -> tuple[int, int, bool]:
-    """Bytes of a vector register, number of registers, and FMA, from LLVM's CPU features.
+    """Bytes of a vector register, number of registers, and whether the target has FMA.
 
-    ``llvm_get_vector_width`` says 512 bits for every x86 CPU, so features decide.
+    These come from LLVM's CPU features, because ``llvm_get_vector_width`` returns 512 bits for
+    every x86 CPU.
     """
 
     def has(feature: str) -> bool:
@@ -259,7 +265,7 @@ def _vectors(target: Target, architecture: str) -> tuple[int, int, bool]:
 
 
 def _sysfs_caches() -> tuple[int, int, int] | None:
-    """L1 data, L2 and L3 of a core of this machine in bytes, if Linux lists them."""
+    """Bytes of L1 data, L2 and L3 of a core of this machine; None if Linux does not list them."""
     sizes: dict[str, int] = {}
     core = _SYSFS / f"cpu{usable_cores()[0]}" / "cache"
     for index in sorted(core.glob("index*")):

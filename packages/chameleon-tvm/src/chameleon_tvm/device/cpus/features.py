@@ -1,4 +1,4 @@
-"""CPU features that a code generator uses, by LLVM's names and by those of ``/proc/cpuinfo``."""
+"""CPU features that compilers use, by their names in LLVM and in ``/proc/cpuinfo``."""
 
 from __future__ import annotations
 
@@ -56,31 +56,31 @@ _HIDDEN = ("avx", "amx", "sve", "sme")
 
 
 def flag_of(feature: str) -> str:
-    """The system's flag of a feature, in letters and digits alone."""
+    """Linux's flag of one of LLVM's features, reduced to letters and digits."""
     flags = {**_X86, **_ARM}
     return "".join(letter for letter in flags.get(feature, feature) if letter not in "._-")
 
 
 def told_features(processor: Processor) -> frozenset[str]:
-    """LLVM's names of what a processor can do, as far as the system shows it."""
+    """LLVM's names of the features that the operating system reports for a processor."""
     names = LINUX_NAMES.get(processor.architecture, {})
     return frozenset(feature for feature, flag in names.items() if flag in processor.flags)
 
 
 def used_features(target: Target) -> frozenset[str]:
-    """The features that code for a target may use, among those that systems show."""
+    """The features that code for a target may use, among those that Linux reports."""
     return target_features(target) & _shown(architecture_of(target))
 
 
 def hidden_features(target: Target) -> frozenset[str]:
-    """Vector instructions that code for a target may use and that systems do not show."""
+    """Vector instructions that code for a target may use and that Linux does not report."""
     shown = _shown(architecture_of(target))
     return frozenset(name for name in target_features(target) - shown if name.startswith(_HIDDEN))
 
 
 @cache
 def host_features() -> frozenset[str]:
-    """The abilities of this machine's CPU: its flags say them, or else LLVM's guess of its name."""
+    """The features of this machine's CPU, from its flags, or else from LLVM's guess of its name."""
     processor = this_processor()
     if processor is None:
         return used_features(llvm_target(str(codegen.llvm_get_system_cpu())))
@@ -98,7 +98,7 @@ def llvm_target(mcpu: str, *, triple: str = "", mattr: frozenset[str] = frozense
 
 
 def architecture_of(target: Target) -> str:
-    """A CPU target's architecture by the name that Linux gives it."""
+    """The architecture of a CPU target by Linux's name, such as ``x86_64``."""
     return architecture(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
 
 

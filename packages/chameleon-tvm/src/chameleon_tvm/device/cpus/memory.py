@@ -1,7 +1,8 @@
-"""The memory bandwidth of this machine's CPU, kept once it was measured.
+"""The memory bandwidth of this machine's CPU, kept in a file after the user has measured it.
 
-A run depends on it: first guesses are ordered by it. So nothing measures it on the way; the user
-does, once, and the file is read ever after. Without one, the usual rate of the core counts.
+First guesses are ordered by the bandwidth, so a run depends on it. For this reason no run measures
+it. The user measures it once with ``chameleon cpu --measure``, and all later runs read the file.
+Without the file, a usual rate of the CPU's kind of core is used.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ def kept_file() -> Path:
 
 
 def kept_memory_rate(mcpu: str, cores: int) -> float | None:
-    """The rate that was measured for this processor.
+    """The memory bandwidth that was measured for this machine's processor.
 
     Args:
-        mcpu: LLVM's name of it.
-        cores: that were at work.
+        mcpu: LLVM's name of the processor.
+        cores: Number of cores that were reading.
 
     Returns:
         Bytes per cycle and core, or None if it was not measured.
@@ -34,18 +35,18 @@ def kept_memory_rate(mcpu: str, cores: int) -> float | None:
 
 
 def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
-    """Keep a rate for this processor in place of an earlier one.
+    """Write the measured bandwidth of this processor to the file, replacing an earlier one.
 
     Args:
-        mcpu: LLVM's name of it.
-        cores: that were at work.
-        rate: bytes per cycle and core.
+        mcpu: LLVM's name of the processor.
+        cores: Number of cores that were reading.
+        rate: Bytes per cycle and core.
 
     Returns:
-        The file it is in.
+        Path of the file.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The file cannot be written.
     """
     file = kept_file()
     file.parent.mkdir(parents=True, exist_ok=True)

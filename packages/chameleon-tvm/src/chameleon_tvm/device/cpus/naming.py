@@ -1,8 +1,9 @@
-"""The name and features that LLVM should compile with for a processor.
+"""The CPU name and features that LLVM should compile with for a processor.
 
-LLVM goes by the model number, which a virtual machine may change. A Granite Rapids that says it is
-model 167 becomes a ``rocketlake``, without AMX and bfloat16. Here the flags decide. LLVM's guess
-stays as it is if its features are those of the flags.
+LLVM guesses the name from the model number, which a virtual machine may change. For example, LLVM
+takes a Granite Rapids that reports model 167 for a ``rocketlake``, without AMX and bfloat16. This
+module chooses the name by the processor's flags. It keeps LLVM's guess if the guess has the
+features that the flags report.
 """
 
 from __future__ import annotations
@@ -53,11 +54,12 @@ _ARM_PARTS = {
 
 @attrs.frozen(kw_only=True)
 class CpuName:
-    """The processor that LLVM compiles for.
+    """The processor name and features that LLVM compiles for.
 
     Attributes:
-        mcpu: one of LLVM's names.
-        mattr: features that the name does not imply (``+``) or implies in vain (``-``).
+        mcpu: LLVM's name of a processor.
+        mattr: Features that the processor has and the name does not imply (``+``), or that the name
+            implies and the processor lacks (``-``).
     """
 
     mcpu: str
@@ -74,12 +76,12 @@ class CpuName:
 
 
 def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
-    """The name that fits a processor's flags best, and what it lacks or has in excess.
+    """LLVM's name that fits a processor's flags best, with the features that differ.
 
     Args:
-        processor: what the system says.
-        guess: LLVM's own name for it, taken if no other fits better. It alone is trusted with
-            instructions that systems do not show.
+        processor: The processor as the operating system reports it.
+        guess: LLVM's own guess of the name, used if no other name fits better. Only this name may
+            bring instructions that Linux does not report.
         triple: LLVM's triple.
     """
     seen = told_features(processor)
@@ -104,7 +106,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
 
 @cache
 def native_name() -> CpuName:
-    """The processor and features that LLVM should compile with for this machine."""
+    """The processor name and features that LLVM should compile with for this machine's CPU."""
     guess = str(codegen.llvm_get_system_cpu())
     processor = this_processor()
     if processor is None:

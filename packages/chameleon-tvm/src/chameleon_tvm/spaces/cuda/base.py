@@ -1,4 +1,4 @@
-"""The common parts of all CUDA templates: schedules that TVM's own check has passed, and nests."""
+"""The base classes of CUDA templates. Their schedules pass TVM's own check of GPU limits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from chameleon_tvm.spaces.template.options import TemplateOptions
 
 
 class CudaTemplate(Template):
-    """Schedules of the operator's function for a GPU.
+    """Base class of templates that schedule an operator's function for a GPU.
 
     Args:
-        task: the operator on a cuda target.
-        options: of the space; there is one algorithm on GPUs, so they choose nothing.
+        task: The operator on a CUDA target.
+        options: Options of the space ``template``. They have no effect, because GPUs have only one
+            algorithm.
     """
 
     plain_loops: ClassVar[bool] = False
@@ -39,18 +40,18 @@ class CudaTemplate(Template):
 
     @cached_property
     def unscheduled(self) -> tirx.PrimFunc:
-        """The operator's function on the arrays that ``pack`` and the operator make."""
+        """The operator's unscheduled function on packed constants and arranged inputs."""
         return operator_of(self.task).prim_func()
 
     @abstractmethod
     def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration, which may still break a limit of the GPU."""
+        """The scheduled function of a legal configuration, before TVM's check of GPU limits."""
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration.
+        """The scheduled function of a legal configuration.
 
         Raises:
-            InvalidConfigurationError: it breaks a limit of the GPU all the same.
+            InvalidConfigurationError: The function exceeds a limit of the GPU.
         """
         function = self.scheduled(values)
         verify(function, tvm_target(self.task.target), self.info)
@@ -66,10 +67,10 @@ class NestTemplate(CudaTemplate):
 
     @abstractmethod
     def make_nest(self) -> Nest:
-        """The loop nest of the task.
+        """Describe the loop nest of the task.
 
         Raises:
-            ConfigError: the template does not apply.
+            ConfigError: The template does not support the task.
         """
 
     @property
@@ -85,15 +86,16 @@ class NestTemplate(CudaTemplate):
 
 
 def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
-    """Refuse a scheduled function that breaks a limit of its target.
+    """Raise an error if a scheduled function exceeds a limit of its target.
 
     Args:
-        function: scheduled.
-        target: what it is for.
-        info: the same target's limits.
+        function: The scheduled function.
+        target: The target of the function.
+        info: The limits of this target.
 
     Raises:
-        InvalidConfigurationError: it breaks one, or TVM cannot lower it; says which or why.
+        InvalidConfigurationError: The function exceeds a limit, or TVM cannot lower it; the message
+            gives the reason.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:
@@ -115,7 +117,7 @@ def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) ->
 
 
 def limits_of(info: GpuInfo) -> dict[str, int]:
-    """A target's limits under the names that ``verify_gpu_code`` knows."""
+    """A target's limits, by their names in TVM's ``verify_gpu_code``."""
     return {
         "max_threads_per_block": info.max_threads_per_block,
         "max_shared_memory_per_block": info.max_shared_memory_per_block,
@@ -125,7 +127,7 @@ def limits_of(info: GpuInfo) -> dict[str, int]:
 
 @cache
 def _lowering() -> tvm.transform.Sequential:
-    """TVM's way from blocks to a kernel, as far as the check needs it."""
+    """TVM's passes from blocks to a kernel, as far as the check of limits needs them."""
     s_tir = tvm.s_tir.transform
     return tvm.transform.Sequential(
         [

@@ -1,9 +1,9 @@
 """CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise.
 
-In half precision they are products on tensor cores. Rows of the product are pixels of the output,
-columns its channels; the sums run over the taps of a filter and the input's channels. The matrix of
-pixels and taps is never in memory: each block of threads computes the part that it multiplies in
-shared memory (implicit GEMM).
+In half precision, convolutions are matrix products on tensor cores (implicit GEMM). Rows of the
+product are pixels of the output, columns are output channels. Sums run over the positions in the
+filter and the input channels. The matrix of input values is never in global memory: each block of
+threads computes the part that it multiplies in shared memory.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _OUTPUTS = {"NCHW": ("n", "f", "y", "x"), "NHWC": ("n", "y", "x", "f")}
 
 
 class ConvolutionTemplate(NestTemplate):
-    """Any convolution, grouped and dilated ones included, in NCHW or NHWC.
+    """Template of all convolutions in NCHW or NHWC, including grouped and dilated ones.
 
-    Weights are packed as (input channel, row, column, output channel) beforehand, so that what
-    a block loads of them is contiguous.
+    Weights are packed beforehand as (input channel, row, column, output channel), so that the
+    weights that a block loads are contiguous.
     """
 
     kind: ClassVar[type[Conv2dSpec | DepthwiseConv2dSpec]] = Conv2dSpec
@@ -78,7 +78,7 @@ class ConvolutionTemplate(NestTemplate):
         )
 
     def _order(self, channel: Axis, row: Axis, column: Axis) -> tuple[Axis, ...]:
-        """The reduction axes as the operator's function orders them."""
+        """The reduction axes in the order of the operator's function."""
         if self.spec.layout == "NHWC":
             return (row, column, channel)
         return (channel, row, column)
@@ -129,7 +129,10 @@ class ConvolutionTemplate(NestTemplate):
 
 
 class DepthwiseTemplate(ConvolutionTemplate):
-    """Depthwise convolutions with one filter per channel, all of whose taps are staged at once."""
+    """Template of depthwise convolutions with one filter per channel.
+
+    Each block of threads stages all of the filter's positions in shared memory at once.
+    """
 
     kind = DepthwiseConv2dSpec
 
@@ -145,14 +148,14 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def convolution_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of a convolution: half precision is for tensor cores."""
+    """The template of a convolution; in half precision, the template for tensor cores."""
     if Conv2dSpec.of(task).dtype in HALVES:
         return ImplicitGemmTemplate(task, options)
     return ConvolutionTemplate(task, options)
 
 
 class ImplicitGemmTemplate(TensorCoreTemplate):
-    """Convolutions in NHWC, strided, dilated and padded as they may be."""
+    """Template of convolutions on tensor cores: NHWC, any strides, dilations and padding."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.spec = Conv2dSpec.of(task)
@@ -184,13 +187,13 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
 
     @property
     def pixels(self) -> int:
-        """Pixels of the output, of all images."""
+        """Number of output pixels in all images of the batch."""
         n, _, oh, ow = self.spec.output_shape
         return n * oh * ow
 
     @cached_property
     def unscheduled(self) -> tirx.PrimFunc:
-        """Pixels by taps, times weights; the output has as many dimensions as the operator's."""
+        """The convolution as a product of input values and weights; the output is an image."""
         spec, sizes = self.spec, self.sizes
         kh, kw = spec.kernel_size
         data = te.placeholder(physical_shape(spec.input, "NHWC"), spec.dtype, name="data")
@@ -218,7 +221,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
         return self._as_image(te.create_prim_func([data, weights, *more, out]))
 
     def _pixel(self, data: te.Tensor, tap: tuple[Any, Any], m: Any, channel: Any) -> Any:
-        """The input of a filter's tap for a pixel of the output; zero beyond the image."""
+        """The input value at a filter position for an output pixel; zero in the padding."""
         spec = self.spec
         _, _, oh, ow = spec.output_shape
         _, _, h, w = spec.input
@@ -235,7 +238,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
         return te.if_then_else(te.all(*inside), value, zero) if inside else value
 
     def _as_image(self, function: tirx.PrimFunc) -> tirx.PrimFunc:
-        """The function with the output, and what is added to it, as images."""
+        """The function with its output and residual in the layout of images."""
         schedule = Schedule(function)
         _, _, oh, ow = self.spec.output_shape
 
@@ -255,6 +258,6 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
 
 
 def _fragments(rows: int) -> int:
-    """Fragments that hold so many rows: an even number, which warps can share, unless it is one."""
+    """Number of fragments that hold ``rows`` rows: even, so that warps can share them, or one."""
     needed = -(-rows // SIDE)
     return needed if needed == 1 else needed + needed % 2

@@ -1,4 +1,4 @@
-"""Estimates for configurations of CUDA templates, without building them."""
+"""Estimates of the cost of CUDA templates' configurations, without building kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Numbers = NDArray[np.float64]
 
 
 def registers(nest: Nest, values: Values) -> NDArray[np.int64]:
-    """Registers that a thread needs to keep its sums and operands there; shape (n,)."""
+    """Estimated registers that a thread needs for sums, operands and addresses; shape (n,)."""
     needed = nest.sums(values) + nest.operands_of_a_thread(values) + ADDRESS_REGISTERS
     return np.asarray(needed)
 
@@ -44,20 +44,22 @@ class Estimates:
     """Estimates for n configurations; every field has shape (n,).
 
     Attributes:
-        threads: of a block.
-        blocks: of the whole launch.
-        virtual_threads: of a thread.
-        sums: that a thread keeps.
-        registers: that a thread needs.
-        shared_bytes: of a block.
-        steps: how often a block stages its operands.
-        per_step: products that each sum adds up in one step.
-        resident_warps: of a multiprocessor, by shared memory, registers and threads.
-        shared_per_product: words that a thread reads from shared memory per multiply-add.
-        bytes_per_flop: that all blocks together stage.
-        sector_use: share of the bytes read from memory that a block has asked for.
-        fetch_use: share of the threads' loads that are not idle in the last round.
-        unrolled: share of the inner loops' iterations that unrolling removes.
+        threads: Number of threads of a block.
+        blocks: Number of blocks of the whole launch.
+        virtual_threads: Number of virtual threads that each thread runs.
+        sums: Number of sums that a thread keeps.
+        registers: Number of registers that a thread needs.
+        shared_bytes: Bytes of shared memory of a block.
+        steps: Number of times that a block stages its operands in shared memory.
+        per_step: Number of products that are added to each sum in one step.
+        resident_warps: Number of warps that fit a multiprocessor, given shared memory, registers
+            and threads.
+        shared_per_product: Words that a thread reads from shared memory per multiply-add.
+        bytes_per_flop: Bytes that all blocks together stage, per floating-point operation.
+        sector_use: Share of the bytes read from memory that the blocks need.
+        fetch_use: Share of the threads that load something while a block stages its operands; some
+            are idle in the last round of loads.
+        unrolled: Share of the inner loops' iterations that unrolling removes.
     """
 
     threads: Numbers
@@ -149,7 +151,7 @@ def _fetch_use(nest: Nest, values: Values, threads: Numbers) -> Numbers:
 
 
 def features(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
-    """Analytical features, magnitudes as logarithms; shape (n, len(NAMES))."""
+    """Features for cost models, magnitudes as logarithms; shape (n, len(NAMES))."""
     e = estimate(nest, info, values)
     columns: list[Any] = [
         np.log2(1 + getattr(e, name)) if name in LOGARITHMIC else getattr(e, name) for name in NAMES
@@ -160,8 +162,9 @@ def features(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
 def guessed_cost(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     """A rough relative cost for ordering first guesses, lower is better; shape (n,).
 
-    A roofline: multiply-adds with their reads of shared memory, or transfers from memory, whichever
-    takes longer, over the share of the GPU that is busy.
+    The cost follows the roofline model. The longer of two times counts: that of multiply-adds with
+    their reads of shared memory, or that of transfers from memory. This time is divided by the
+    share of the GPU that is busy.
     """
     e = estimate(nest, info, values)
     looped = 1.0 + 0.3 * (1.0 - e.unrolled)

@@ -1,8 +1,9 @@
 """Schedules of matrix products on tensor cores: TVM's WMMA intrinsics on 16x16x16 fragments.
 
-The warps of a block copy tiles of both sides into shared memory, load fragments of them, and keep
-float32 sums in fragments. These go through shared memory to the epilogue, which all threads share.
-A side may be computed instead of copied: that is how convolutions become products.
+The warps of a block copy tiles of both sides into shared memory, load fragments of these tiles, and
+keep float32 sums in fragments. The sums go through shared memory to the epilogue, which all threads
+share. The tiles of a side may be computed instead of copied: this is how convolutions become
+products.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class Product:
     """The facts that a schedule needs about a function that multiplies matrices.
 
     Attributes:
-        anchor: the block that sums.
-        reductions: names of the axes of the sums, as in ``tile_<name>``. Fragments are along the
-            last one; in each step a tile has several of the others' values.
-        transposed: whether the right side is stored as (n, k).
-        names: of both sides, as in ``vector_<name>``.
-        dtype: of both sides.
-        computed: the block that computes the left side's tiles; empty if they are copied.
+        anchor: Name of the block that computes the sums.
+        reductions: Names of the axes that are summed over, as in ``tile_<name>``. Fragments lie
+            along the last axis. In each step, a tile has several values of the other axes.
+        transposed: Whether the right side is stored as (n, k).
+        names: Names of the left and the right side, as in ``vector_<name>``.
+        dtype: Dtype of both sides.
+        computed: Name of the block that computes the left side's tiles; empty if tiles are copied.
     """
 
     anchor: str
@@ -44,19 +45,19 @@ class Product:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The knobs of the axes that are summed over."""
+        """Names of the knobs of the axes that are summed over."""
         return tuple(f"tile_{name}" for name in self.reductions)
 
 
 def scheduled(
     function: tirx.PrimFunc, product: Product, values: Mapping[str, Any]
 ) -> tirx.PrimFunc:
-    """The function of one configuration, its sums on tensor cores.
+    """The function of a configuration, with its sums on tensor cores.
 
     Args:
-        function: unscheduled; blocks ``product.anchor`` and ``out``.
-        product: the function.
-        values: a decoded configuration.
+        function: The unscheduled function, with the blocks ``product.anchor`` and ``out``.
+        product: The description of the function.
+        values: The decoded configuration, by knob name.
     """
     intrinsics = FRAGMENTS[product.dtype].intrinsics(transposed=product.transposed)
     schedule = Schedule(function)
@@ -90,7 +91,7 @@ def scheduled(
 
 
 def _staged(schedule: Schedule, anchor: Any, side: int, product: Product) -> Any:
-    """The block that puts a side's tiles into shared memory."""
+    """The block that puts tiles of a side into shared memory."""
     if side == 0 and product.computed:
         block = schedule.get_sblock(product.computed)
         schedule.set_scope(block, 0, "shared")
@@ -100,7 +101,7 @@ def _staged(schedule: Schedule, anchor: Any, side: int, product: Product) -> Any
 
 @attrs.frozen(kw_only=True)
 class _Loops:
-    """The anchor's loops after tiling: ``steps`` stage tiles, ``depth`` goes through one."""
+    """The anchor's loops after tiling: ``steps`` stage a tile each, ``depth`` runs over a tile."""
 
     grid: Any
     warp: Any
@@ -110,7 +111,7 @@ class _Loops:
 
 
 def _tile(schedule: Schedule, anchor: Any, product: Product, values: Mapping[str, Any]) -> _Loops:
-    """Split, order and bind the anchor's loops."""
+    """Split, order and bind the loops of the anchor block."""
     count = len(product.reductions)
     *copies, m, n = schedule.get_loops(anchor)[:-count]
     rows = schedule.split(m, [*values["tile_m"], SIDE])
@@ -130,7 +131,7 @@ def _tile(schedule: Schedule, anchor: Any, product: Product, values: Mapping[str
 
 
 def _share(schedule: Schedule, loops: list[Any], warps: int, width: int) -> None:
-    """Share a copy among all threads of a block, neighbours among neighbours."""
+    """Share a copy among all threads of a block; neighbouring threads copy neighbours."""
     # Split off first, so that no condition depends on the place in a vector: TVM would take the
     # vector apart.
     *others, last = loops
@@ -144,7 +145,7 @@ def _share(schedule: Schedule, loops: list[Any], warps: int, width: int) -> None
 
 
 def _tensorize(schedule: Schedule, block: Any, intrinsic: str) -> None:
-    """Make an intrinsic of every fragment of a block that copies a matrix of fragments."""
+    """Replace each fragment's part of a copying block by an intrinsic."""
     rows, columns = schedule.get_loops(block)[-2:]
     row, inner_row = schedule.split(rows, [None, SIDE])
     column, inner_column = schedule.split(columns, [None, SIDE])

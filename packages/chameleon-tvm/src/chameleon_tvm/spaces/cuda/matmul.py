@@ -20,7 +20,7 @@ from chameleon_tvm.types import HALVES
 
 
 def _nest(sizes: tuple[int, int, int, int], operands: tuple[Operand, Operand], flop: float) -> Nest:
-    """The nest of ``batch`` products (m, k) x (k, n), sizes in the order batch, m, n, k."""
+    """The loop nest of ``batch`` products (m, k) x (k, n); ``sizes`` are batch, m, n, k."""
     batch, rows, columns, inner = sizes
     return Nest(
         outputs=(Axis(name="m", extent=rows), Axis(name="n", extent=columns)),
@@ -32,21 +32,21 @@ def _nest(sizes: tuple[int, int, int, int], operands: tuple[Operand, Operand], f
 
 
 def dense_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of a dense operator: half precision is for tensor cores."""
+    """The template of a dense operator; in half precision, the template for tensor cores."""
     if DenseSpec.of(task).dtype in HALVES:
         return ProductTemplate(task, options)
     return DenseTemplate(task, options)
 
 
 def batch_matmul_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of a batch of products: half precision is for tensor cores."""
+    """The template of batched products; in half precision, the template for tensor cores."""
     if BatchMatmulSpec.of(task).dtype in HALVES:
         return ProductTemplate(task, options)
     return BatchMatmulTemplate(task, options)
 
 
 class DenseTemplate(NestTemplate):
-    """A matrix product with constant weights, stored as (features, units) beforehand."""
+    """Template of matrix products with constant weights, packed as (features, units)."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.spec = DenseSpec.of(task)

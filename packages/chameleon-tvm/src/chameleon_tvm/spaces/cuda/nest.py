@@ -1,8 +1,8 @@
-"""The loop nest that all CUDA templates share, described so that arrays of tiles can be judged.
+"""The loop nest that all CUDA templates share, described for arrays of configurations.
 
-Every output axis is split into blocks, virtual threads, threads and an inner part, every reduction
-axis into steps and an inner part. In each step the threads of a block copy what all of them read
-into shared memory (cooperative fetching); sums stay in registers.
+Every output axis is split into blocks, virtual threads, threads and an inner part. Every reduction
+axis is split into steps and an inner part. In each step, the threads of a block copy all data that
+they need into shared memory (cooperative fetching). Sums stay in registers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Axis:
     """A loop that a knob tiles.
 
     Attributes:
-        name: as in ``tile_<name>``.
-        extent: its iterations.
-        whole: whether it is left as it is, without a knob (a filter's taps).
+        name: Name of the axis, as in ``tile_<name>``.
+        extent: Number of iterations.
+        whole: Whether the loop is not tiled and has no knob, such as the loops over a filter.
     """
 
     name: str
@@ -46,15 +46,17 @@ class Axis:
 
 @attrs.frozen(kw_only=True)
 class Operand:
-    """An input that is staged in shared memory.
+    """An input that blocks of threads stage in shared memory.
 
     Attributes:
-        name: as in ``vector_<name>``.
-        dimensions: for each dimension, how far the index moves with each axis.
-        vector_axis: the axis along which neighbours in memory can be loaded as a vector, whatever
-            the tile; None if there is none.
-        turned: whether the last two dimensions change places in shared memory. Threads that differ
-            in the one before the last then read neighbours, from different banks.
+        name: Name of the operand, as in ``vector_<name>``.
+        dimensions: For each dimension of the array: by axis name, how far the index moves per
+            iteration of the axis.
+        vector_axis: The axis along which a thread can load neighbours in memory as a vector,
+            whatever the tile; None if no axis allows this.
+        turned: Whether the last two dimensions change places in shared memory. Then threads with
+            neighbouring indices of the dimension before the last read neighbours, from different
+            banks.
     """
 
     name: str
@@ -64,25 +66,25 @@ class Operand:
 
     @property
     def knob(self) -> str:
-        """The name of the knob that tells how many elements a thread loads at once."""
+        """The name of the knob that sets how many elements a thread loads at once."""
         return f"vector_{self.name}"
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes that it depends on."""
+        """The names of the axes on which the operand's elements depend."""
         return frozenset(axis for dimension in self.dimensions for axis in dimension)
 
     def elements(self, tile: dict[str, Any]) -> Any:
-        """Elements of the smallest box that holds what a tile reads.
+        """Number of elements in the smallest box that holds all elements that a tile reads.
 
         Args:
-            tile: axis name to its extent in the tile; arrays or numbers.
+            tile: Extent of the tile by axis name; arrays or numbers.
         """
         boxes = [self._box(dimension, tile) for dimension in self.dimensions]
         return prod(boxes, start=1)
 
     def run(self, tile: dict[str, Any]) -> Any:
-        """Elements of that box that are neighbours in memory."""
+        """Number of elements of the tile's smallest box that are neighbours in memory."""
         return self._box(self.dimensions[-1], tile)
 
     @staticmethod
@@ -92,15 +94,15 @@ class Operand:
 
 @attrs.frozen(kw_only=True)
 class Nest:
-    """One operator's loop nest.
+    """The loop nest of an operator.
 
     Attributes:
-        outputs: the output axes that are tiled; threads are numbered in this order, so the last
-            one is the one that is contiguous in the output.
-        reductions: the axes that are summed over.
-        copies: how many independent nests there are (images, groups), a block of threads each.
-        operands: the inputs that are staged.
-        flop: floating-point operations of all.
+        outputs: The output axes that are tiled. Threads are numbered in this order, so the last
+            axis must be contiguous in the output.
+        reductions: The axes that are summed over.
+        copies: Number of independent nests (images, groups). Each has its own blocks of threads.
+        operands: The inputs that are staged in shared memory.
+        flop: Floating-point operations of all copies.
     """
 
     outputs: tuple[Axis, ...]
@@ -111,24 +113,24 @@ class Nest:
 
     @property
     def points(self) -> int:
-        """Outputs of one copy."""
+        """Number of outputs of one copy of the nest."""
         return prod(axis.extent for axis in self.outputs)
 
     def parts(self, values: Values, *parts: int) -> dict[str, Numbers]:
-        """The product of some parts of every output axis's tile, by axis; arrays of shape (n,)."""
+        """Product of the given parts of each output axis's tile, by axis; arrays of shape (n,)."""
         return {
             axis.name: np.prod(values[axis.knob][:, list(parts)], axis=1) for axis in self.outputs
         }
 
     def inner(self, values: Values) -> dict[str, Any]:
-        """The iterations of each reduction axis in one step of the outermost reduction loop."""
+        """Iterations of each reduction axis in one step, by axis."""
         return {
             axis.name: axis.extent if axis.whole else values[axis.knob][:, 1]
             for axis in self.reductions
         }
 
     def block(self, values: Values) -> dict[str, Any]:
-        """The iterations of every axis in one step of a whole block of threads, by axis."""
+        """Iterations of each axis that a block of threads runs in one step, by axis."""
         return self.parts(values, VIRTUAL, THREAD, INNER) | self.inner(values)
 
     def threads(self, values: Values) -> Numbers:
@@ -136,7 +138,7 @@ class Nest:
         return _product(self.parts(values, THREAD))
 
     def virtual_threads(self, values: Values) -> Numbers:
-        """Virtual threads of a thread."""
+        """Number of virtual threads that each thread runs."""
         return _product(self.parts(values, VIRTUAL))
 
     def sums(self, values: Values) -> Numbers:
@@ -144,7 +146,7 @@ class Nest:
         return _product(self.parts(values, VIRTUAL, INNER))
 
     def fetched(self, values: Values) -> dict[str, Numbers]:
-        """The elements that a step stages of every operand, by operand."""
+        """Number of elements that a step stages of each operand, by operand."""
         block = self.block(values)
         return {operand.name: operand.elements(block) for operand in self.operands}
 
@@ -159,7 +161,7 @@ class Nest:
         return self.copies * _product(self.parts(values, BLOCK))
 
     def steps(self, values: Values) -> Numbers:
-        """How often a block stages its operands."""
+        """Number of times that a block stages its operands in shared memory."""
         chosen = [values[axis.knob][:, 0] for axis in self.reductions if not axis.whole]
         steps: Numbers = np.prod(chosen, axis=0) if chosen else np.ones(1, np.int64)
         return steps
@@ -170,7 +172,7 @@ class Nest:
         return total
 
     def operands_of_a_thread(self, values: Values) -> Numbers:
-        """Elements that a thread reads from shared memory for one product of each of its sums."""
+        """Elements that a thread reads from shared memory to add a product to each of its sums."""
         own = self.parts(values, VIRTUAL, INNER)
         return np.asarray(
             sum(
@@ -180,7 +182,7 @@ class Nest:
         )
 
     def vector(self, values: Values, operand: Operand) -> Any:
-        """Elements of an operand that a thread loads at once."""
+        """Number of elements of an operand that a thread loads at once."""
         return values.get(operand.knob, 1)
 
 

@@ -1,4 +1,4 @@
-"""A configuration of a CUDA template applied to the operator's TensorIR function."""
+"""Applies a configuration of a CUDA template to the operator's TensorIR function."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from chameleon_tvm.spaces.cuda.nest import THREAD, Nest
 
 @attrs.frozen(kw_only=True)
 class Blocks:
-    """The parts of a function that its schedule deals with.
+    """The parts of a TensorIR function that a CUDA schedule transforms.
 
     Attributes:
-        anchor: the block that sums.
-        loops: names of the anchor's loops in the function's order, of output and reduction axes,
-            and of others. Each iteration of the others is a copy of the nest.
-        groups: how many groups of channels the loop ``f`` goes through; each is a copy.
-        inlined: blocks that are computed where they are read (padding).
-        epilogue: the block that makes outputs of sums; None if sums are the outputs.
+        anchor: Name of the block that computes the sums.
+        loops: Names of the anchor's loops in the function's order. Loops that are neither output
+            nor reduction axes of the nest run over its copies.
+        groups: Number of channel groups that the loop ``f`` contains. Each group is a copy of the
+            nest.
+        inlined: Names of blocks that are computed where their values are read, such as padding.
+        epilogue: Name of the block that makes outputs of sums; None if sums are the outputs.
     """
 
     anchor: str
@@ -35,13 +36,13 @@ class Blocks:
 def scheduled(
     function: tirx.PrimFunc, nest: Nest, blocks: Blocks, values: Mapping[str, Any]
 ) -> tirx.PrimFunc:
-    """The function of one configuration, its loops bound to a GPU's blocks and threads.
+    """The function of a configuration, with its loops bound to a GPU's blocks and threads.
 
     Args:
-        function: unscheduled; the anchor reads the nest's operands in their order.
-        nest: its loop nest.
-        blocks: its parts.
-        values: a decoded configuration.
+        function: The unscheduled function. The anchor reads the nest's operands in their order.
+        nest: The function's loop nest.
+        blocks: The function's blocks.
+        values: The decoded configuration, by knob name.
     """
     schedule = Schedule(function)
     anchor = schedule.get_sblock(blocks.anchor)
@@ -68,7 +69,7 @@ def scheduled(
 
 
 def unroll(schedule: Schedule, grid: Any, values: Mapping[str, Any]) -> None:
-    """Have TVM unroll what is inside the grid's loop as far as a configuration says."""
+    """Let TVM unroll the loops inside the grid's loop as far as the configuration allows."""
     if values["auto_unroll_max_step"]:
         schedule.annotate(grid, "pragma_auto_unroll_max_step", values["auto_unroll_max_step"])
         schedule.annotate(grid, "pragma_unroll_explicit", values["unroll_explicit"])
@@ -77,7 +78,7 @@ def unroll(schedule: Schedule, grid: Any, values: Mapping[str, Any]) -> None:
 def _tile(
     schedule: Schedule, anchor: Any, nest: Nest, blocks: Blocks, values: Mapping[str, Any]
 ) -> tuple[Any, Any, list[Any]]:
-    """Split, order and bind the anchor's loops: the grid's, the threads', the steps' loops."""
+    """Split, order and bind the anchor's loops; return the loops of grid, threads and steps."""
     loops = dict(zip(blocks.loops, schedule.get_loops(anchor), strict=True))
     outputs = [axis.name for axis in nest.outputs]
     reductions = [axis.name for axis in nest.reductions]
@@ -102,7 +103,7 @@ def _tile(
 
 
 def _fetch_together(schedule: Schedule, loops: Sequence[Any], threads: int, width: int) -> None:
-    """Share a copy among the threads, neighbouring elements among neighbouring threads."""
+    """Share a copy among the threads; neighbouring threads copy neighbouring elements."""
     together = schedule.fuse(*loops)
     if width > 1:
         together, vector = schedule.split(together, [None, width])

@@ -1,4 +1,4 @@
-"""CUDA templates in half precision, on tensor cores: what they share, and matrix products."""
+"""CUDA templates in half precision on tensor cores: their base class, and matrix products."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Sizes:
     """Sizes of a product of matrices.
 
     Attributes:
-        batch: how many independent ones there are.
-        rows: of the left side, multiples of a fragment's.
-        columns: of the right side, likewise.
-        taps: values of every axis that is summed over but the last one.
-        inner: of the last one, likewise.
+        batch: Number of independent products.
+        rows: Rows of the left side, a multiple of a fragment's rows.
+        columns: Columns of the right side, a multiple of a fragment's columns.
+        taps: Extents of all axes that are summed over, except the last.
+        inner: Extent of the last axis that is summed over, a multiple of a fragment's depth.
     """
 
     batch: int = 1
@@ -66,14 +66,14 @@ class Sizes:
 
 
 class TensorCoreTemplate(CudaTemplate):
-    """Products in half precision whose sizes are multiples of a fragment's, with float32 sums.
+    """Base class of products in half precision on tensor cores, with float32 sums.
 
     Args:
-        task: an operator in float16 or bfloat16.
-        options: of the space; they choose nothing here.
+        task: An operator in float16 or bfloat16.
+        options: Options of the space ``template``. They have no effect on these templates.
 
     Raises:
-        ConfigError: sizes do not divide into fragments, or the GPU has no such tensor cores.
+        ConfigError: Sizes are not multiples of a fragment's, or the GPU has no such tensor cores.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -93,10 +93,10 @@ class TensorCoreTemplate(CudaTemplate):
 
     @abstractmethod
     def matrices(self) -> tuple[Sizes, Product]:
-        """The task as a product.
+        """The task as a product of matrices.
 
         Raises:
-            ConfigError: the template does not apply.
+            ConfigError: The template does not support the task.
         """
 
     def space(self) -> DesignSpace:
@@ -144,7 +144,7 @@ class TensorCoreTemplate(CudaTemplate):
         )
 
     def _cost(self, values: Values) -> NDArray[np.float64]:
-        """A rough relative cost: reads of shared memory, over the share of the GPU that is busy."""
+        """A rough relative cost: reads of shared memory over the share of the GPU that is busy."""
         blocks, warps, loads, staged, _ = self._features(values).T
         narrow = sum(1.0 / values[f"vector_{name}"] for name in self.product.names)
         work = loads + staged * (1.0 + narrow) + 0.5 / _depth(self.product, values)
@@ -153,7 +153,7 @@ class TensorCoreTemplate(CudaTemplate):
         return cost
 
     def _features(self, values: Values) -> NDArray[np.float64]:
-        """Analytical features, shape (n, len(FEATURES))."""
+        """Features for cost models, shape (n, len(FEATURES))."""
         m, n = values["tile_m"].astype(np.float64), values["tile_n"].astype(np.float64)
         shared = shared_bytes(self.product, values)
         columns = (
@@ -170,7 +170,7 @@ class TensorCoreTemplate(CudaTemplate):
 
 
 class ProductTemplate(TensorCoreTemplate):
-    """Dense layers and batches of products."""
+    """Template of dense operators and batched products on tensor cores."""
 
     def matrices(self) -> tuple[Sizes, Product]:
         if self.task.operator == DenseSpec.kind:
@@ -194,7 +194,7 @@ class ProductTemplate(TensorCoreTemplate):
 
 
 def shared_bytes(product: Product, values: Values) -> Numbers:
-    """Shared memory of a block: a step of both sides, and all of the sums; shape (n,)."""
+    """Bytes of shared memory of a block: a step of both sides, and all sums; shape (n,)."""
     rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
     columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE
     depth = values[product.knobs[-1]][:, 1] * SIDE
@@ -207,13 +207,13 @@ def shared_bytes(product: Product, values: Values) -> Numbers:
 
 
 def _depth(product: Product, values: Values) -> Numbers:
-    """Fragments that a step multiplies one after another."""
+    """Number of fragments that a step multiplies one after another for each fragment of sums."""
     depth: Numbers = np.prod([values[knob][:, 1] for knob in product.knobs], axis=0)
     return depth
 
 
 def _row(elements: Numbers) -> Numbers:
-    """Elements from one row of a staged tile to the next."""
+    """Elements from the start of a row of a staged tile to the start of the next row."""
     return elements + (APART - elements) % BANKS
 
 

@@ -1,4 +1,4 @@
-"""Knobs, legality, features and first guesses of CUDA templates, as arrays."""
+"""Knobs, constraints, features and first guesses of CUDA templates, computed with arrays."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
 
 
 def _knobs(nest: Nest) -> list[Knob]:
-    """The paper's knobs by name (CHAMELEON, Table 1), then the width of loads."""
+    """The paper's knobs by name (CHAMELEON, Table 1), and knobs for the width of loads."""
     knobs: list[Knob] = [
         Factorization(name=axis.knob, extent=axis.extent, parts=_TILE_PARTS)
         for axis in nest.outputs
@@ -70,7 +70,7 @@ def _knobs(nest: Nest) -> list[Knob]:
 
 
 def _widths(nest: Nest, operand: Operand) -> tuple[int, ...]:
-    """Elements that a thread may load at once, for some tile."""
+    """The numbers of elements that a thread may load at once for at least one tile."""
     extents = {axis.name: axis.extent for axis in (*nest.outputs, *nest.reductions)}
     extent = extents.get(operand.vector_axis or "", 1)
     widest = MAX_VECTOR_BYTES // FLOAT_BYTES
@@ -78,7 +78,7 @@ def _widths(nest: Nest, operand: Operand) -> tuple[int, ...]:
 
 
 def _constraints(nest: Nest, info: GpuInfo) -> list[Constraint]:
-    """The constraints of a legal configuration; the cheapest and most selective first."""
+    """The constraints of legal configurations; cheap and selective constraints come first."""
     fewest = min(info.warp_size, nest.points)
     return [
         Constraint(
@@ -111,7 +111,7 @@ def _within(number: NDArray[np.int64], least: int, most: int) -> NDArray[np.bool
 
 
 def _fits_registers(nest: Nest, info: GpuInfo, values: Values) -> NDArray[np.bool_]:
-    """Whether a thread, and all threads of a block, find their registers."""
+    """Whether there are enough registers for each thread and for all threads of a block."""
     needed = registers(nest, values)
     # Registers are given out to whole warps.
     threads = -(-nest.threads(values) // info.warp_size) * info.warp_size
@@ -135,9 +135,9 @@ def first_guesses(
     """The configurations of lowest guessed cost in a fixed sample, no two with the same tiles.
 
     Args:
-        space: without guesses.
-        cost: of n configurations, shape (n,).
-        tiles: names of the knobs that make a tile.
+        space: The design space, without first guesses.
+        cost: Returns the guessed costs of n configurations, shape (n,).
+        tiles: Names of the knobs that make a tile.
     """
     drawn = space.sample(_DRAWN, np.random.default_rng(_seed(space)))
     if not len(drawn):
@@ -149,5 +149,5 @@ def first_guesses(
 
 
 def _seed(space: DesignSpace) -> int:
-    """The same in every process for the same space."""
+    """A seed that depends only on the space, so that all processes draw the same sample."""
     return space.size % (1 << 32)

@@ -1,1 +1,1 @@
-"""Schedules of functions that are loops over arrays and no products of matrices."""
+"""Schedules for TensorIR functions that are loops over arrays, other than matrix products."""

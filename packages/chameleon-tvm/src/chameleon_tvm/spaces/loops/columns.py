@@ -1,4 +1,4 @@
-"""Sums that are neighbours in memory, added up side by side in registers."""
+"""Adds up sums that are neighbours in memory side by side, in vector registers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ MOST_COLUMNS = 8
 
 
 def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
-    """Statements in turn; sums and what they begin with become one if they fit registers.
+    """Yield statements in order; combine initial stores and their sums if the sums fit registers.
 
     Args:
-        statements: in turn.
-        lanes: elements of a vector.
+        statements: Statements that run one after another.
+        lanes: Number of elements of a vector.
     """
     left = list(statements)
     while left:
@@ -53,7 +53,7 @@ def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
 
 
 def _columns(initial: Any, update: Any, lanes: int) -> Any | None:
-    """A loop over sums and the loops that add terms to them as one statement, or None."""
+    """A loop that starts sums and the loops that add to them as one statement; else None."""
     loops, statement = [], update
     while isinstance(statement, tirx.For) and counts_from_zero(statement):
         loops.append(statement)
@@ -89,7 +89,7 @@ def _columns(initial: Any, update: Any, lanes: int) -> Any | None:
 
 
 def _edges(body: Any, variable: Any) -> list[Any]:
-    """The comparisons by which a window's terms at a border are left out along a variable."""
+    """The comparisons along a variable that leave out a window's terms beyond the border."""
     edges: list[Any] = []
 
     def visit(node: Any) -> None:
@@ -102,7 +102,7 @@ def _edges(body: Any, variable: Any) -> list[Any]:
 
 
 def _without(body: Any, edges: Sequence[Any]) -> Any:
-    """A loop's body as it is away from the borders."""
+    """A loop's body without its conditions at the borders."""
     if not edges:
         return body
 
@@ -116,16 +116,16 @@ def _without(body: Any, edges: Sequence[Any]) -> Any:
 
 @attrs.frozen(kw_only=True)
 class _Columns:
-    """Neighbouring sums.
+    """Sums that are neighbours in memory.
 
     Attributes:
-        around: loops over their terms.
-        column: the variable that counts the sums.
-        first: stores what they begin with.
-        body: adds a term to a sum.
-        starts: ``first`` as a list.
-        statements: ``body`` as a list, as it is away from the borders.
-        edges: conditions by which it is something else at the borders.
+        around: The loops over the terms of the sums.
+        column: The variable that counts the sums.
+        first: The statement that stores the initial values.
+        body: The statement that adds a term to a sum.
+        starts: The statements of ``first``, as a list.
+        statements: The statements of ``body`` as they are away from the borders, as a list.
+        edges: The conditions by which ``body`` differs at the borders.
     """
 
     around: Sequence[Any]
@@ -141,7 +141,7 @@ class _Columns:
         return [each for each in self.statements if isinstance(each, tirx.BufferStore)]
 
     def fit(self) -> bool:
-        """Whether they are sums that vectors can hold."""
+        """Whether these statements are sums that vectors can hold."""
         if not all(isinstance(each, tirx.BufferStore | tirx.Bind) for each in self.statements):
             return False
         stores = self._stores
@@ -160,7 +160,7 @@ class _Columns:
         return own and all(computes(value, self.column) for value in values)
 
     def _begins(self, start: Any, store: Any) -> bool:
-        """Whether a store adds to the element that another one begins."""
+        """Whether ``start`` initializes the element to which ``store`` adds."""
         return (
             isinstance(start, tirx.BufferStore)
             and start.buffer.same_as(store.buffer)
@@ -170,7 +170,7 @@ class _Columns:
         )
 
     def written(self, count: int, lanes: int) -> Any:
-        """So many of the sums, in vectors but at the borders."""
+        """The statement that computes ``count`` sums: in vectors, except at the borders."""
         low, high = self._within(count)
         width = width_of(high - low, lanes)
         if not width:
@@ -182,7 +182,7 @@ class _Columns:
         return in_turn(parts)
 
     def _within(self, count: int) -> tuple[int, int]:
-        """The sums none of whose windows reaches over a border."""
+        """The range of sums whose windows all lie within the borders."""
         analyzer = tvm.sym.Analyzer()
         for loop in self.around:
             limits = (tirx.IntImm(str(loop.loop_var.ty), end) for end in (0, int(loop.extent)))
@@ -199,7 +199,7 @@ class _Columns:
         return (low, high) if len(inside) == high - low and holds(low) else (0, 0)
 
     def _alone(self, start: int, end: int) -> Any:
-        """Sums one by one."""
+        """The statement that computes the sums of a range one at a time."""
         first, body = (
             counted_loop(
                 self.column, end - start, substituted(each, self.column, self.column + start)
@@ -214,7 +214,7 @@ class _Columns:
         return body
 
     def _vectors(self, low: int, high: int, lanes: int) -> Any:
-        """Sums in vectors, of which the last may begin within the one before."""
+        """Sums in vectors. The last vector may overlap the vector before it."""
         places = [min(place, high - lanes) for place in range(low, high, lanes)]
         stores = self._stores
         sums = [
@@ -223,7 +223,7 @@ class _Columns:
         ]
 
         def vectors(body: Callable[[Any, Any], list[Any]]) -> Any:
-            """Statements of each vector, given where its sums are and which those are."""
+            """Statements for each vector; ``body`` gets the slots and the numbers of the sums."""
 
             def vector(number: int, place: int, lane: Any) -> Any:
                 return in_turn(body(lane + number * lanes, lane + place))

@@ -1,4 +1,4 @@
-"""Lowers a scheduled function of blocks to loops over arrays, in vectors."""
+"""Lowers a scheduled function of blocks to vectorized loops over arrays."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from chameleon_tvm.types import UINT8
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """The statement with its innermost serial loops in vectors if neighbours in memory allow.
+    """Vectorize the innermost serial loops that access neighbours in memory.
 
     Args:
-        statement: loops and stores without blocks, arrays of any rank.
-        lanes: elements of a vector.
+        statement: Loops and stores without blocks, over arrays of any rank.
+        lanes: Number of elements of a vector.
     """
     own: list[Any] = []
     walk(statement, tirx.AllocBuffer, lambda allocation: own.append(allocation.buffer))
@@ -72,7 +72,7 @@ def with_vectors(statement: Any, lanes: int) -> Any:
 
 
 def _stores(body: Any) -> list[Any]:
-    """The stores of a loop's body if none reads what another one writes; none otherwise."""
+    """The stores of a loop's body; an empty list if a store reads another store's array."""
     if isinstance(body, tirx.BufferStore):
         return [body]
     statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else []
@@ -93,10 +93,10 @@ def _stores(body: Any) -> list[Any]:
 
 
 def _period(loop: Any) -> int | None:
-    """After so many iterations remainders of a loop's variable repeat; None if none does.
+    """The number of iterations after which remainders of the loop's variable repeat; None for none.
 
-    Such a loop is none of LLVM's vectorizer: it may take neighbours of a remainder to be neighbours
-    beyond the period too (https://github.com/llvm/llvm-project/issues/156849).
+    LLVM must not vectorize such a loop. It may take the neighbours of a remainder to be neighbours
+    beyond the period, too (https://github.com/llvm/llvm-project/issues/156849).
     """
     extent, periods = int(loop.extent), set()
     analyzer = tvm.sym.Analyzer()
@@ -126,7 +126,7 @@ def _period(loop: Any) -> int | None:
 
 
 def _in_periods(loop: Any, period: int) -> tuple[Any, Any]:
-    """The variable of a loop over periods, and the loop over one of them."""
+    """The variable of a loop over periods, and the loop over the iterations of one period."""
     dtype, name = str(loop.loop_var.ty), str(loop.loop_var.name)
     block, inside = tirx.Var(f"{name}_block", dtype), tirx.Var(name, dtype)
     analyzer = tvm.sym.Analyzer()
@@ -139,7 +139,7 @@ def _in_periods(loop: Any, period: int) -> tuple[Any, Any]:
 
 
 def _pieces(loop: Any) -> list[Any]:
-    """A loop cut where a condition on its variable changes, as where concatenated arrays meet."""
+    """A loop, cut where a condition on its variable changes, as between concatenated arrays."""
     variable, store = loop.loop_var, loop.body
     extent = int(loop.extent)
     cuts: set[int] = set()
@@ -170,7 +170,7 @@ def _pieces(loop: Any) -> list[Any]:
 
 
 def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
-    """Values of a variable at which ``variable + a < b`` and the like may change."""
+    """Values of a variable at which a comparison such as ``variable + a < b`` may change."""
     zero = tirx.IntImm(str(variable.ty), 0)
     gap = substituted(comparison.b, variable, zero) - substituted(comparison.a, variable, zero)
     step = (step_of(comparison.a, variable) or 0) - (step_of(comparison.b, variable) or 0)
@@ -180,7 +180,7 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
 
 
 def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any]) -> Any | None:
-    """An innermost loop in vectors, or None if it has to stay as it is."""
+    """An innermost loop in vectors, or None if it cannot be vectorized."""
     width = width_of(int(loop.extent), lanes)
     if not width or not all(computes(store.value, loop.loop_var) for store in stores):
         return None
@@ -191,9 +191,10 @@ def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any
 
 
 def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list[Any]:
-    """Element-wise: vectors, then a last one that begins within the one before.
+    """An element-wise loop in vectors. The last vector may overlap the vector before it.
 
-    Neighbouring sums are added up in one step as far as registers are expected to hold them.
+    If elements must be computed only once, narrower vectors and single elements follow instead. A
+    loop that adds to its array starts with several vectors per step, as far as registers hold them.
     """
     extent = int(loop.extent)
     own = reads_buffer(store.value, store.buffer)
@@ -218,7 +219,7 @@ def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list
 
 
 def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
-    """Whether TVM may give a store's array the memory of one that it reads for the last time."""
+    """Whether TVM may reuse the memory of an array that the store reads for the array it writes."""
 
     def is_allocated(buffer: Any) -> bool:
         return any(buffer.same_as(other) for other in allocated)
@@ -232,7 +233,7 @@ def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
 
 
 def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
-    """Some iterations of a loop in vectors of one width."""
+    """The loop over ``count`` vectors of ``width`` iterations, from iteration ``start``."""
     step = tirx.Var(f"{loop.loop_var.name}step", str(loop.loop_var.ty))
 
     def vector(lane: Any) -> Any:
@@ -242,7 +243,7 @@ def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
 
 
 def _with_whole_loads(function: Any) -> Any:
-    """A function that loads every second element, and the like, in whole vectors, and shuffles."""
+    """Replace loads of every second to fourth element by loads of whole vectors and shuffles."""
 
     def mapped(load: Any) -> Any:
         place = load.indices[0] if len(load.indices) == 1 else None
@@ -282,10 +283,10 @@ PASSES = (
 
 
 def loops_of(function: Any) -> Any:
-    """A scheduled function as loops over arrays, which the short way of ``lowering`` compiles.
+    """A scheduled function as loops over arrays, for the pipeline ``lowering.PLAIN_LOOPS``.
 
     Args:
-        function: with the attribute ``LANES``.
+        function: The scheduled function, with the attribute ``LANES``.
     """
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
@@ -299,10 +300,10 @@ def loops_of(function: Any) -> Any:
 
 
 def with_bytes(statement: Any) -> Any:
-    """A statement that keeps truth values in bytes in its own arrays.
+    """Replace bool by bytes in the arrays that a statement allocates.
 
-    ``StorageRewrite`` of TVM 0.27 writes arrays of vectors of bool as those of int8, and leaves the
-    stores of what it reads from them.
+    ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays, but leaves stores
+    of the values read from these arrays as bool.
     """
     truths: list[Any] = []
     walk(statement, tirx.AllocBuffer, lambda allocation: truths.append(allocation.buffer))
@@ -336,7 +337,7 @@ def with_bytes(statement: Any) -> Any:
 
 
 def without_library_calls(statement: Any) -> Any:
-    """A statement whose elementary functions of float32 are arithmetic, which fits vectors."""
+    """Replace calls of float32 elementary functions by arithmetic, which can be vectorized."""
 
     def mapped(call: Any) -> Any:
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")

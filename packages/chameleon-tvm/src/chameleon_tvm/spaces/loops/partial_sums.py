@@ -1,4 +1,4 @@
-"""Sums, products and extrema of neighbours in memory: partial ones in vectors, then one of all."""
+"""Reductions along memory (sums, products, extrema): partial results in vectors, then a total."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul:
 
 
 def partial_vectors(extent: int, lanes: int) -> int:
-    """Vectors that are added up side by side, a power of two.
+    """Number of vectors of partial sums that are added up side by side, a power of two.
 
     Args:
-        extent: terms, at least ``lanes``.
-        lanes: elements of a vector.
+        extent: Number of terms, at least ``lanes``.
+        lanes: Number of elements of a vector.
     """
     return 1 << (min(PARTIAL, extent // lanes).bit_length() - 1)
 
 
 @attrs.frozen(kw_only=True)
 class _Reduction:
-    """A store that adds a term to an element, multiplies it, or keeps the larger or smaller one.
+    """A store that combines an element with a term: by sum, product, maximum or minimum.
 
     Attributes:
-        store: the store.
-        kind: of the operation.
-        term: what is added.
-        identity: what changes nothing if it is added.
-        partial: the array of partial sums.
+        store: The store.
+        kind: The TensorIR class of the operation, such as ``tirx.Add``.
+        term: The expression that is combined with the element.
+        identity: The value that changes nothing if it is combined with an element.
+        partial: The array of partial results.
     """
 
     store: Any
@@ -49,7 +49,7 @@ class _Reduction:
 
     @classmethod
     def of(cls, store: Any, width: int) -> _Reduction | None:
-        """The reduction with so many partial sums; None if it is none of numbers."""
+        """The reduction of a store, with ``width`` partial results; None if it is no reduction."""
         value, dtype = store.value, str(store.buffer.dtype)
         kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
         if kind is None or not dtype.startswith(("float", "int")):
@@ -93,12 +93,12 @@ def _identity(kind: Any, dtype: str) -> Any:
 
 
 def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
-    """A loop whose stores add to one element each, in vectors; None if they do something else.
+    """A loop whose stores each reduce to one element, in vectors; None if they do not.
 
     Args:
-        loop: of constant extent.
-        stores: its body; none reads what another one writes.
-        lanes: elements of a vector, at most as many as the loop has iterations.
+        loop: A loop of constant extent.
+        stores: The stores of the loop's body. No store reads an array that another store writes.
+        lanes: Number of elements of a vector, at most the number of iterations.
     """
     extent, dtype = int(loop.extent), str(loop.loop_var.ty)
     width = lanes * partial_vectors(extent, lanes)
@@ -110,7 +110,7 @@ def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
         return in_turn([lane_loop(dtype, count, partial(body, one)) for one in reductions])
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
-        """A vector of terms, the first of which are added up already."""
+        """Add a vector of terms, of which the first ``known`` have been added already."""
 
         def body(one: _Reduction, lane: Any) -> Any:
             term = substituted(one.term, loop.loop_var, start + lane)

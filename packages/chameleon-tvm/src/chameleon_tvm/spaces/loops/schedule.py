@@ -1,8 +1,9 @@
-"""Schedules of fused functions of a network: one pass over rows if that is possible.
+"""Schedules of a network's fused functions: one pass over rows if this is possible.
 
-A softmax or a normalisation reads each row several times: for its maximum, its sum, its values.
-Scheduled block by block every pass goes through memory and wakes the threads anew. Here blocks
-whose leading axes agree are computed row by row in one parallel loop, so that a row stays in L1.
+A softmax or a normalization reads each row several times: for its maximum, its sum and its values.
+If each block is scheduled separately, every pass goes through memory and wakes the threads again.
+This module computes blocks with equal leading axes row by row in one parallel loop, so that a row
+stays in L1.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ SHORTEST = 64
 
 
 def plan_parts(extents: Sequence[int]) -> int:
-    """Into how many equal parts the elements of a tensor are split.
+    """The number of equal parts into which the elements of a tensor are split for threads.
 
-    The largest number up to ``MOST_PARTS`` is taken if its parts are in one piece for TVM.
-    Otherwise the nearest such number, as a ratio, is taken.
+    The result is the largest divisor up to ``MOST_PARTS``, if TVM sees that each of its parts is
+    contiguous. Otherwise it is the number with contiguous parts whose ratio to ``MOST_PARTS`` is
+    closest to 1.
 
     Args:
-        extents: of the tensor's axes.
+        extents: Extents of the tensor's axes.
     """
     total = math.prod(extents)
     most = divisor(total, MOST_PARTS)
@@ -50,14 +52,14 @@ def plan_parts(extents: Sequence[int]) -> int:
 
 
 def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
-    """The same of whole rows: parts that no axis but one is cut by.
+    """The number of equal parts of a tensor that cut at most one axis, for dtypes below 32 bits.
 
-    Vectors of less than 32 bits an element have many lanes. The rest after the last whole vector is
-    less often long in whole rows than in other parts.
+    Vectors of narrow dtypes have many lanes. In whole rows, fewer elements remain after the last
+    whole vector than in other parts.
 
     Args:
-        extents: of the tensor's axes.
-        most: parts.
+        extents: Extents of the tensor's axes.
+        most: Largest number of parts.
     """
     parts = 1
     for extent in extents:
@@ -68,15 +70,16 @@ def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
 
 
 def in_one_piece(extents: Sequence[int], parts: int) -> bool:
-    """Whether TVM sees that each of some equal parts of a tensor lies in one piece.
+    """Whether TVM sees that each of some equal parts of a tensor is contiguous in memory.
 
-    TVM computes an element's index on each axis from the numbers of its part and within the part,
-    and its place in memory from these. If divisions or remainders are left within a part, LLVM
-    makes no vectors of the loop. Which are left depends on several passes, so they are asked.
+    TVM computes an element's index on each axis from the number of its part and its position in the
+    part. The address follows from these indices. If divisions or remainders are left in the loop
+    over a part, LLVM does not vectorize the loop. Several passes decide which are left, so this
+    function runs these passes.
 
     Args:
-        extents: of the tensor's axes.
-        parts: a divisor of the number of elements.
+        extents: Extents of the tensor's axes.
+        parts: Number of parts, a divisor of the number of elements.
     """
     return _copies_in_one_piece(tuple(extents), parts)
 
@@ -114,15 +117,14 @@ they save."""
 
 @attrs.frozen(kw_only=True)
 class LoopPlan:
-    """How the loops of a function are run.
+    """A schedule of a function's loops.
 
     Attributes:
-        rows: whether blocks that share their leading axes become one pass over these.
-        threads: whether outer loops are dealt to all threads.
-        block: edge of the square tiles in which numbers change places between axes, in elements;
-            1 for none.
-        columns: vectors of neighbouring sums that are added up together if a sum does not run
-            along memory.
+        rows: Whether blocks that share their leading axes become one pass over these axes.
+        threads: Whether all threads share the outer loops.
+        block: Edge of the square tiles in which a transposition copies elements; 1 for no tiles.
+        columns: Number of vectors of neighbouring sums that are added up together, if the terms of
+            a sum are not neighbours in memory.
     """
 
     rows: bool = True
@@ -132,15 +134,15 @@ class LoopPlan:
 
 
 def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
-    """A function whose blocks are scheduled for several threads and, once they are loops, vectors.
+    """Schedule a function's blocks for several threads, and so that its loops can be vectorized.
 
     Args:
-        function: a ``PrimFunc`` of TVM's blocks with constant extents.
-        plan: how.
-        lanes: float32 elements of a vector register.
+        function: A ``PrimFunc`` of TVM's blocks with constant extents.
+        plan: The schedule.
+        lanes: Number of float32 elements of a vector register.
 
     Returns:
-        Functions that ``loops_of`` turns into loops over arrays.
+        The scheduled function, which ``loops_of`` turns into loops over arrays.
 
     Raises:
         InternalError, ScheduleError: TVM refuses a step (``REFUSED``).
@@ -159,7 +161,7 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
 
 
 def default_plan(function: Any) -> LoopPlan:
-    """The plan that is expected to be best without measuring: threads if they have enough to do."""
+    """The plan that is expected to be best; it uses all threads if the function has enough work."""
     schedule = Schedule(tvm.IRModule({"main": function}))
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     work = sum(
@@ -176,7 +178,7 @@ _COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "si
 
 
 def is_costly(block: Any) -> bool:
-    """Whether a block computes what takes many times as long as reading a number."""
+    """Whether a block computes operations that take many times as long as reading a number."""
     nodes: list[Any] = []
     walk(block.body, (tvm.ir.Call, tirx.Div), nodes.append)
     return any(
@@ -192,13 +194,13 @@ _NARROW = {
 
 
 def is_narrow(block: Any) -> bool:
-    """Whether a block reads or writes numbers of 8 or 16 bits."""
+    """Whether a block reads or writes elements of 8 or 16 bits."""
     regions = [*block.reads, *block.writes]
     return any(str(region.source.dtype) in _NARROW for region in regions)
 
 
 def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
-    """Places of a block's spatial and of its reduced iterators."""
+    """Positions of a block's spatial iterators and of its reduction iterators."""
     iterators = schedule.get(block).iter_vars
     spatial = [
         number for number, axis in enumerate(iterators) if axis.iter_type == tirx.IterVar.DataPar
@@ -207,7 +209,7 @@ def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
 
 
 def same_places(block: Any) -> bool:
-    """Whether every number is computed from the numbers at its own place, and from constants."""
+    """Whether each element is computed from elements of equal index and one-element arrays."""
     [write] = block.writes
     wanted = [axis.min for axis in write.region]
     if has_gaps(block) or computes_with_places(block):
@@ -227,7 +229,7 @@ def same_places(block: Any) -> bool:
 
 
 def interleaved(block: Any) -> int:
-    """How many sources neighbouring elements come from by turns, as in a channel shuffle."""
+    """Number of sources whose elements alternate in the output, as in a channel shuffle; else 1."""
     last = block.iter_vars[-1]
     extent = int(last.dom.extent)
     counts: list[int] = []
@@ -243,12 +245,12 @@ def interleaved(block: Any) -> int:
 
 
 def has_gaps(block: Any) -> bool:
-    """Whether a block reads or writes part of a larger array."""
+    """Whether a block reads or writes an array that is a part of a larger array."""
     return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
 
 
 def computes_with_places(block: Any) -> bool:
-    """Whether a block's iterators occur in what it computes, and not just in where it reads."""
+    """Whether a block's iterators occur in its values, and not only in the indices it reads."""
     values: list[Any] = []
     walk(block.body, tirx.BufferStore, lambda node: values.append(node.value))
     placeless = [
@@ -261,7 +263,10 @@ def computes_with_places(block: Any) -> bool:
 
 
 def other_axis(block: Any) -> int | None:
-    """The axis along which a block reads neighbours if it writes them along the last one."""
+    """The axis along which a block reads neighbours, while it writes them along the last axis.
+
+    None if the block has no such axis.
+    """
     variables = [axis.var for axis in block.iter_vars]
     for read in block.reads:
         if not len(read.region):
@@ -275,10 +280,11 @@ def other_axis(block: Any) -> int | None:
 
 
 def contiguous(block: Any, reduced: Sequence[int]) -> bool:
-    """Whether all that a reduction reads anew for its terms are neighbours along a reduced axis.
+    """Whether the terms of a reduction are neighbours in memory.
 
-    If the products of a matrix with another one have their rows added up, one factor is none.
-    Windows that move along memory are not: their sums are neighbours as well.
+    This holds if every input that changes along the reduced axes has neighbours along one of these
+    axes. In a matrix product, one factor does not. It also does not hold for windows that move
+    along memory, because their sums are neighbours, too.
     """
 
     def occur(index: Any) -> bool:
@@ -292,12 +298,12 @@ def contiguous(block: Any, reduced: Sequence[int]) -> bool:
 
 
 def size(schedule: Schedule, block: Any) -> int:
-    """How often a block is computed."""
+    """Number of times that a block is computed."""
     return math.prod(int(axis.dom.extent) for axis in schedule.get(block).iter_vars)
 
 
 def divisor(extent: int, most: int) -> int:
-    """The largest divisor of an extent up to some number."""
+    """The largest divisor of ``extent`` that is at most ``most``."""
     return next(size for size in range(min(extent, most), 0, -1) if extent % size == 0)
 
 
@@ -305,7 +311,7 @@ def divisor(extent: int, most: int) -> int:
 
 
 def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
-    """All blocks in one loop over the leading axes that they share; None if they share none."""
+    """All blocks in one loop over their common leading axes; None if they have none."""
     fused = schedule.copy()
     *before, last = fused.get_child_blocks(fused.get_sblock("root"))
     if any(not fused.get_consumers(block) for block in before) or kinds(fused, last)[1]:
@@ -351,7 +357,7 @@ def _split_initial(schedule: Schedule, block: Any, *, columns: bool) -> None:
 
 
 def _sums_along_memory(schedule: Schedule, block: Any) -> bool:
-    """Whether a block has no sum, or one whose terms are neighbours in memory."""
+    """Whether a block has no sum, or a sum whose terms are neighbours in memory."""
     spatial, reduced = kinds(schedule, block)
     behind = reduced == list(range(len(spatial), len(spatial) + len(reduced)))
     return not reduced or (behind and contiguous(schedule.get(block), reduced))
@@ -364,9 +370,10 @@ def _spatial_extents(schedule: Schedule, block: Any) -> list[int]:
 
 
 def _leading(schedule: Schedule, loops: Sequence[Any], count: int) -> list[Any]:
-    """The first loops up to some number of those that run more than once.
+    """The leading loops that include ``count`` loops of more than one iteration.
 
-    The last one is among them only if the others are too few for the threads: alone it is vectors.
+    If this includes the last loop and the others suffice for all threads, the last loop is left out
+    for vectors.
     """
     extents = [int(schedule.get(loop).extent) for loop in loops]
     longer = [number for number, extent in enumerate(extents) if extent > 1]
@@ -422,14 +429,14 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
 
 
 def _deal(schedule: Schedule, loops: Sequence[Any], plan: LoopPlan) -> None:
-    """Make one loop of some, dealt to the threads."""
+    """Fuse loops into one loop, which all threads share if the plan says so."""
     outer = schedule.fuse(*loops)
     if plan.threads:
         schedule.parallel(outer)
 
 
 def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
-    """A block that reads as it writes becomes one long loop, whatever the axes are."""
+    """Turn a block that reads and writes equal indices into one long loop over all axes."""
     loops = schedule.get_loops(block)
     extents = [int(schedule.get(loop).extent) for loop in loops]
     narrow = is_narrow(schedule.get(block))
@@ -441,7 +448,7 @@ def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
 
 
 def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None:
-    """Sums whose terms are apart in memory: neighbouring sums are added up together."""
+    """Schedule sums whose terms are apart in memory: neighbouring sums are added up together."""
     spatial, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
     outer, sums = ([loops[number] for number in places] for places in (spatial, reduced))
@@ -452,14 +459,14 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
 
 
 def _cut(schedule: Schedule, loop: Any, most: int, lanes: int) -> list[Any]:
-    """A loop as nearly equal parts of whole vectors, as far as there are any."""
+    """Split a loop into nearly equal parts of whole vectors, as far as possible."""
     extent = int(schedule.get(loop).extent)
     width = lanes * math.ceil(extent / math.ceil(extent / most) / lanes)
     return list(schedule.split(loop, [None, min(width, extent)]))
 
 
 def _inline(schedule: Schedule, root: Any) -> None:
-    """Compute element-wise blocks where their values are used, unless that repeats much work."""
+    """Compute element-wise blocks where their values are used, unless this repeats much work."""
     for block in schedule.get_child_blocks(root):
         consumers = schedule.get_consumers(block)
         # What two others read is computed once: exponentials cost more than memory does.

@@ -1,4 +1,4 @@
-"""The design space of a function of loops: schedules of rows, threads, tiles and columns."""
+"""The design space for functions of loops: schedules with rows, threads, tiles and columns."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
-    """The schedule that a configuration of a task of this kind is."""
+    """The schedule that a configuration of a task of kind ``loops`` means."""
     return _plan(LoopTemplate(task, TemplateOptions()).space().decode(config))
 
 
 class LoopTemplate(Template):
-    """A function of TVM's blocks, scheduled as a whole."""
+    """Template of a function of TVM's blocks, which is scheduled as a whole."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm

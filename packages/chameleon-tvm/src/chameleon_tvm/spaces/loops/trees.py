@@ -1,4 +1,4 @@
-"""Walking through TensorIR and substituting in it."""
+"""Functions that search TensorIR and substitute variables in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def substituted(tree: Any, variable: Any, value: Any) -> Any:
-    """An expression or statement with a value in the place of a variable."""
+    """An expression or statement in which ``value`` replaces ``variable``."""
 
     def mapped(leaf: Any) -> Any:
         return value if leaf.same_as(variable) else leaf
@@ -46,9 +46,9 @@ def is_element(value: Any, store: Any) -> bool:
 
 
 def walk(tree: Any, kinds: type | tuple[type, ...], visit: Callable[[Any], None]) -> None:
-    """Call a function with every node of some kinds of an expression or statement.
+    """Call ``visit`` with every node of the given classes in an expression or statement.
 
-    Others are passed over without Python, which takes most of the time of a walk.
+    C++ code passes over all other nodes, because calls of Python take most of a walk's time.
     """
 
     def visited(node: Any) -> None:

@@ -1,4 +1,4 @@
-"""Loops whose iterations are the lanes of vectors: what fits, and how such loops are written."""
+"""Loops whose iterations become lanes of vectors: when this is possible, and how to write them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
 def width_of(extent: int, lanes: int) -> int:
-    """The widest vector for so many iterations, in elements; 0 if it would be too narrow.
+    """The widest vector for a number of iterations, in elements; 0 if it would be too narrow.
 
     Args:
-        extent: iterations.
-        lanes: elements of a vector register.
+        extent: Number of iterations.
+        lanes: Number of elements of a vector register.
     """
     width = 1 << min(extent, lanes).bit_length() >> 1
     return width if width >= LEAST_LANES else 0
@@ -38,8 +38,9 @@ def width_of(extent: int, lanes: int) -> int:
 def computes(value: Any, variable: Any) -> bool:
     """Whether a value can be computed in vectors along a variable.
 
-    Every element it reads has to be the same for all lanes, or a few after that of the last lane.
-    No condition may decide by the lane what is read.
+    Each array element that it reads must be the same for all lanes, or at most ``MOST_STEP``
+    elements after the element of the lane before. No condition on the lane may decide which
+    elements are read.
     """
 
     def fits(node: Any) -> bool:
@@ -56,9 +57,9 @@ def computes(value: Any, variable: Any) -> bool:
 
 
 def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
-    """How many elements an access moves by when a variable grows by one; None if that varies.
+    """Elements by which an access moves if a variable grows by one; None if this varies.
 
-    Only the last index may move: vectors lie along the last axis.
+    Only the last index may move, because vectors lie along the last axis.
     """
     steps = [step_of(index, variable) for index in indices]
     if any(step != 0 for step in steps[:-1]) or not steps:
@@ -71,7 +72,7 @@ def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
-    """The place of an element in memory, in elements from the first one."""
+    """The position of an element in memory, counted in elements from the first."""
     strides = list(buffer.ty.strides)
     if not strides:
         extents = itertools.accumulate(reversed(buffer.shape[1:]), operator.mul, initial=1)
@@ -80,7 +81,7 @@ def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
 
 
 def step_of(index: Any, variable: Any) -> int | None:
-    """How much an index grows when a variable grows by one; None if that is no constant."""
+    """How much an index grows if a variable grows by one; None if this is not constant."""
     if not uses(index, variable):
         return 0
     unit = tirx.IntImm(str(variable.ty), 1)
@@ -90,25 +91,25 @@ def step_of(index: Any, variable: Any) -> int | None:
 
 
 def reads_buffer(value: Any, buffer: Any) -> bool:
-    """Whether a value is computed from an array."""
+    """Whether a value depends on elements of an array."""
     loads: list[Any] = []
     walk(value, tvm.ir.TensorLoad, loads.append)
     return any(load.source.same_as(buffer) for load in loads)
 
 
 def counted_loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
-    """A loop from 0."""
+    """A loop of ``extent`` iterations that counts from 0."""
     dtype = str(variable.ty)
     return tirx.For(variable, tirx.IntImm(dtype, 0), tirx.IntImm(dtype, extent), kind, body)
 
 
 def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
-    """A vector of statements.
+    """A vectorized loop whose iterations are the lanes.
 
     Args:
-        dtype: of indices.
-        width: lanes.
-        body: the statement of a lane.
+        dtype: Dtype of the loop's variable.
+        width: Number of lanes.
+        body: Returns the statement of a lane.
     """
     lane = tirx.Var("lane", dtype)
     kind = tirx.ForKind.VECTORIZED if width > 1 else tirx.ForKind.SERIAL
@@ -121,7 +122,7 @@ def in_turn(statements: Sequence[Any]) -> Any:
 
 
 def decided(node: Any) -> Any:
-    """The branch that is taken if a condition turned out to be constant."""
+    """The branch that a conditional expression takes, if its condition is constant; else itself."""
     if isinstance(node, tirx.Select):
         condition, yes, no = node.condition, node.true_value, node.false_value
     elif "if_then_else" in str(node.op):
@@ -136,12 +137,12 @@ def decided(node: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Guarded:
-    """The body of a loop over a part of an axis, which may end within the last part.
+    """The body of a loop over a part of an axis, if the last part may be shorter.
 
     Attributes:
-        body: without its condition.
-        whole: whether the part lies within the axis.
-        rest: iterations in the last part.
+        body: The loop's body without its condition.
+        whole: Condition that the part lies completely within the axis.
+        rest: Number of iterations in the last part.
     """
 
     body: Any
@@ -150,7 +151,7 @@ class Guarded:
 
     @classmethod
     def of(cls, loop: Any) -> Guarded | None:
-        """The body of a loop that is one condition; None if it is something else."""
+        """The guarded body of a loop; None if the loop's body is not one condition."""
         body, width, variable = loop.body, int(loop.extent), loop.loop_var
         if not isinstance(body, tirx.IfThenElse) or body.else_case is not None:
             return None
@@ -165,10 +166,10 @@ class Guarded:
         return cls(body=body.then_case, whole=start <= end - width, rest=end % width)
 
     def split(self, width: int, part: Callable[[int], Any]) -> Any:
-        """Statements for a part of the axis, and for the last one.
+        """A conditional statement with one branch for whole parts and one for the last part.
 
         Args:
-            width: iterations of a whole part.
-            part: the statement of a number of iterations.
+            width: Number of iterations of a whole part.
+            part: Returns the statement for a given number of iterations.
         """
         return tirx.IfThenElse(self.whole, part(width), part(self.rest) if self.rest else None)

@@ -1,10 +1,10 @@
-"""Padded taps skipped: the condition of an inlined padding moved out of the innermost loops.
+"""Skips products of padding: moves the condition of an inlined padding out of the inner loops.
 
-A padding that is inlined into a sum of products leaves ``(inside ? x : 0) * w`` there. If the
-condition is false nothing is added, so the whole addition is left out: products of zero are not
-computed, which assumes finite operands. A condition on outer loops guards the loops inside of it. A
-loop of the register tile and a loop of the reduction may decide one together. It splits the latter
-into runs in which the same part of the tile is inside, so that no condition is left in them.
+An inlined padding leaves ``(inside ? x : 0) * w`` in a sum of products. If the condition is false,
+the product is zero, so the whole addition is left out. This assumes finite operands. A condition on
+outer loops becomes a guard around the loops inside of them. If a condition depends on a loop of the
+register tile and a reduction loop, the reduction loop is split into runs. In each run, the same
+part of the tile is inside, so no condition is left.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ _MOST_PATTERNS = 3
 
 @attrs.frozen(kw_only=True)
 class Version:
-    """The part of the tile that is inside, for some positions of the outer loops.
+    """The part of the tile that is inside the input, for some positions of the outer loops.
 
     Attributes:
-        condition: on outer loops; None if it is what remains.
-        runs: start and length of a range of the reduction loop, start and length of the range of
-            the tile's loop that is inside for it.
+        condition: Condition on outer loops under which this version holds; None for all remaining
+            positions.
+        runs: For each run: start and length in the reduction loop, and start and length of the
+            range of the tile's loop that is inside.
     """
 
     condition: Any
@@ -50,14 +51,14 @@ class Version:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Border:
-    """The border along one axis of the tile.
+    """The border of the padded input along one axis of the register tile.
 
     Attributes:
-        tile: name of the tile's loop.
-        reduction: name of the reduction loop.
-        outer: names of the outer loops that the version depends on.
-        conjuncts: the conditions this border takes care of.
-        versions: at most three; the last one has no condition.
+        tile: Name of the tile's loop.
+        reduction: Name of the reduction loop.
+        outer: Names of the outer loops that decide which version holds.
+        conjuncts: The conditions that splitting the loops at this border replaces.
+        versions: At most three versions. The last has no condition.
     """
 
     tile: str
@@ -69,12 +70,12 @@ class Border:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Guards:
-    """How the conditions of one sum are met.
+    """How the conditions of a sum are dealt with.
 
     Attributes:
-        hoisted: conditions that guard the loops inside of their last variable.
-        borders: conditions met by splitting loops.
-        kept: those that stay with the operand.
+        hoisted: Conditions that become guards directly inside the loop of their innermost variable.
+        borders: Conditions that splitting loops replaces.
+        kept: Conditions that stay with the operand.
     """
 
     hoisted: tuple[Any, ...]
@@ -90,14 +91,14 @@ def guards_of(
     tile: Sequence[str],
     available: Mapping[str, frozenset[str]],
 ) -> Guards:
-    """Sort the conditions of a sum.
+    """Decide for each condition of a sum how it is dealt with.
 
     Args:
-        conjuncts: comparisons of integer expressions.
-        ranges: extents of all loops around the statement, by name; each starts at 0.
-        reductions: names of the loops that are summed over.
-        tile: names of the loops inside of all those.
-        available: for every reduction loop, the names of the loops around it.
+        conjuncts: Comparisons of integer expressions.
+        ranges: Extents of all loops around the statement, by name. Each loop starts at 0.
+        reductions: Names of the loops that are summed over.
+        tile: Names of the loops inside of all reduction loops.
+        available: For every reduction loop, the names of the loops around it.
     """
     hoisted, remaining = [], []
     groups: dict[tuple[str, str], list[Any]] = {}
@@ -124,7 +125,7 @@ def guards_of(
 
 
 def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
-    """The truth of a comparison on arrays of variables."""
+    """Whether a comparison is true, for arrays of its variables' values."""
     compare = _COMPARISONS[type(conjunct)]
     return compare(evaluate(conjunct.a, variables), evaluate(conjunct.b, variables))
 
@@ -132,7 +133,7 @@ def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
 def _border(
     tile: str, reduction: str, conjuncts: Sequence[Any], ranges: Mapping[str, int]
 ) -> Border | None:
-    """The versions of one axis; None if they are too many or not made of ranges."""
+    """The versions of an axis; None if there are too many, or if they are not made of ranges."""
     outer = sorted(set().union(*(variables_of(c) for c in conjuncts)) - {tile, reduction})
     if math.prod(ranges[name] for name in outer) > _MOST_POSITIONS:
         return None
@@ -172,9 +173,9 @@ def _border(
 
 
 def _runs(pattern: NDArray[np.bool_]) -> tuple[tuple[int, int, int, int], ...] | None:
-    """Runs of equal rows of a table (reduction, tile) of what is inside; empty rows left out.
+    """Runs of equal rows in a table (reduction, tile) of elements inside; empty rows left out.
 
-    None if what is inside is not one range.
+    None if the elements inside of a row are not one range.
     """
     starts = [0, *(1 + np.flatnonzero((pattern[1:] != pattern[:-1]).any(axis=1))).tolist()]
     runs = []
@@ -192,7 +193,7 @@ def _runs(pattern: NDArray[np.bool_]) -> tuple[tuple[int, int, int, int], ...] |
 def _offset(
     conjunct: Any, outer: Sequence[str], ranges: Mapping[str, int]
 ) -> tuple[Any, NDArray[np.int64]]:
-    """The part of a comparison that outer loops decide, and its value at all their positions."""
+    """The part of a comparison that outer loops decide, and its values at all their positions."""
     inner = dict.fromkeys(variables_of(conjunct) - set(outer), 0)
     offset = replaced(conjunct.b, inner) - replaced(conjunct.a, inner)
     shape = tuple(ranges[name] for name in outer)
@@ -201,7 +202,7 @@ def _offset(
 
 
 def _range_of(offset: Any, places: NDArray[np.int64], chosen: NDArray[np.bool_]) -> Any:
-    """A condition on the offset that holds for the chosen positions and no others, or None."""
+    """A condition on the offset that is true only at the chosen positions; None if impossible."""
     least, most = int(places[chosen].min()), int(places[chosen].max())
     if ((places >= least) & (places <= most) & ~chosen).any():
         return None

@@ -1,4 +1,4 @@
-"""The constraints of a legal configuration of a sketch, checked on arrays."""
+"""The constraints of a legal configuration of a sketch, checked on arrays of configurations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rows(Mapping[str, NDArray[Any]]):
 
 
 def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
-    """One predicate out of one for every sketch; None holds everywhere."""
+    """Combine one predicate per sketch into one for all; a predicate of None is always true."""
 
     def holds(values: Values) -> NDArray[np.bool_]:
         sketch = values[SKETCH]
@@ -56,7 +56,7 @@ def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
 
 
 def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
-    """Compute locations TVM would replace in silence: loops of one iteration."""
+    """Exclude compute locations at loops of one iteration, which TVM would silently replace."""
 
     def of(nest: Nest | None) -> Predicate | None:
         if nest is None or not nest.locations:
@@ -92,7 +92,7 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
 
 
 def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
-    """Points that cannot be fast on a CPU, whatever else is chosen."""
+    """Exclude configurations that cannot be fast on a CPU, whatever the other choices are."""
     alike = merged_model(models)
 
     def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
@@ -127,9 +127,9 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
 
 
 def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
-    """The knobs without the choices that fill vector registers in part, in every sketch.
+    """The knobs without choices that leave vector registers partly empty in every sketch.
 
-    A constraint says the same, but nine of ten random configurations would fail it.
+    A constraint excludes the same choices, but nine of ten random configurations would violate it.
     """
     innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
     if len(innermost) != 1 or None in innermost:
@@ -202,7 +202,7 @@ MAX_VIRTUAL_THREADS = 8
 
 
 def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> list[Constraint]:
-    """Threads, virtual threads and shared memory of a block within the target's limits."""
+    """Keep threads, virtual threads and shared memory of a block within the target's limits."""
     attributes = target.attrs
     most = int(attributes.get("max_threads_per_block", 1024))
     warp = int(attributes.get("thread_warp_size", 1))

@@ -1,4 +1,4 @@
-"""Estimated cycles of loop nests, for ranking first guesses: rough, but they order well."""
+"""Estimated cycles of loop nests, to rank first guesses. They are rough, but rank well."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def cycles_of(
     """Estimated cycles per core.
 
     Args:
-        facts: the quantities of ``NestModel``.
-        iterations: multiply-adds of the whole operator.
-        lanes: of a vector register.
-        info: the target. A vector counts as one multiply-add of one unit, and as one load, also if
-            it takes two: the compared configurations take the same vectors.
-        rewritten: see ``NestModel``.
+        facts: The quantities of ``NestModel``, by name.
+        iterations: Number of multiply-adds of the whole operator.
+        lanes: Number of elements of a vector register.
+        info: The target. Each vector counts as one multiply-add of one unit and as one load, also
+            if it takes two. All compared configurations use such vectors, so their order stays.
+        rewritten: Whether sums are kept in registers and products of padding are skipped.
     """
     accumulators = facts["accumulators"]
     units = info.fma_units

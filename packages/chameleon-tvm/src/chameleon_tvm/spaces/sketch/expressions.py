@@ -1,4 +1,4 @@
-"""TensorIR index expressions evaluated on NumPy arrays."""
+"""Evaluates index expressions of TensorIR on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 
 def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
-    """The value of an integer expression for arrays of variables, by NumPy's broadcasting.
+    """The value of an integer expression for arrays of variables, with NumPy's broadcasting.
 
     Args:
-        expression: a TensorIR expression of variables, constants and integer arithmetic.
-        variables: an integer array or number for every variable's name.
+        expression: A TensorIR expression of variables, constants and integer arithmetic.
+        variables: An integer array or number for the name of each variable.
 
     Raises:
-        NotImplementedError: the expression holds anything else (a load, a call).
+        NotImplementedError: The expression contains anything else, such as a load or a call.
     """
     return _folded(
         expression,
@@ -52,10 +52,10 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
 def _folded(
     expression: Any, read: Callable[[Any], Any], combined: Callable[[type, Any, Any], Any]
 ) -> Any:
-    """An integer expression computed from what its variables and its operations are.
+    """Compute an integer expression with functions that evaluate its variables and operations.
 
     Raises:
-        NotImplementedError: the expression holds anything else than arithmetic.
+        NotImplementedError: The expression contains anything but arithmetic.
     """
     if isinstance(expression, tvm.tirx.Var):
         return read(expression)
@@ -73,7 +73,7 @@ def _folded(
 def variables_of(expression: Any) -> frozenset[str]:
     """Names of the variables of an expression of arithmetic and comparisons.
 
-    One that holds anything else has the unusual name ``?`` among them.
+    If the expression contains anything else, the result includes the name ``?``.
     """
     if isinstance(expression, tvm.tirx.Var):
         return frozenset({str(expression.name)})

@@ -1,4 +1,4 @@
-"""MetaSchedule's space generator, run without its tuning context's 24-second import."""
+"""Runs MetaSchedule's space generator without the 24-second import of its tuning context."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _TENSORISED_DTYPES = STORAGE.keys() - {FLOAT32}
 
 @attrs.frozen(kw_only=True, eq=False)
 class GeneratedSketches:
-    """The sketches that TVM's rules make of one function.
+    """The sketches that TVM's schedule rules derive from one function.
 
     Attributes:
-        base: the unscheduled module's schedule; copy it, it is cheap.
-        sketches: one schedule per design space, with a trace of sampling instructions.
-        postprocessors: applied in order to a schedule whose decisions are made.
+        base: Schedule of the unscheduled module. Copy it before use; copies are cheap.
+        sketches: One schedule per sketch, whose trace has sampling instructions.
+        postprocessors: MetaSchedule's post-processors, which are applied in order to a schedule
+            whose decisions are made.
     """
 
     base: Schedule
@@ -34,14 +35,15 @@ class GeneratedSketches:
 def generate(
     function: tvm.tirx.PrimFunc, target: tvm.target.Target, *, rules: str, seed: int
 ) -> GeneratedSketches:
-    """Run the target's schedule rules over a function.
+    """Derive sketches from a function with the schedule rules of a target.
 
     Args:
-        function: unscheduled; a ``layout_free_buffers`` attribute names constant inputs.
-        target: decides the rules if ``rules`` is ``auto``.
-        rules: a rule set of TVM's, ``from-target``, or ``auto``: the plain rules of the
-            target's kind unless the dtypes are such that tensor intrinsics apply.
-        seed: of the samples the rules take.
+        function: The unscheduled function. Its attribute ``layout_free_buffers`` names constant
+            inputs.
+        target: Target to schedule for. It decides the rules if ``rules`` is ``auto``.
+        rules: A rule set of TVM, ``from-target``, or ``auto``: the plain rules of the target's
+            kind, unless tensor intrinsics apply to the dtypes.
+        seed: Seed of the random choices that the rules make.
 
     Raises:
         ConfigError: TVM cannot schedule the function.

@@ -1,7 +1,8 @@
 """Lowers a scheduled function of blocks to loops over arrays, with few passes.
 
-TVM's default pipeline serves thread bindings, software pipelines and dtypes that CPU sketches do
-not have. Here only the passes that they need run, and between them reductions are rewritten.
+TVM's default pipeline handles thread bindings, software pipelines and dtypes that CPU sketches do
+not have. This module runs only the passes that CPU sketches need, and rewrites reductions between
+them.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from chameleon_tvm.spaces.sketch.tiles import (
 
 
 def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
-    """A lowered statement with every tiled reduction in it rewritten.
+    """A lowered statement in which every tiled reduction is rewritten.
 
     Args:
-        statement: of loops, sequences and stores.
-        around: extents of the loops around it, by name.
+        statement: Loops, sequences and stores.
+        around: Extents of the loops around the statement, by name.
     """
     ranges = dict(around or {})
     if isinstance(statement, tirx.For):
@@ -62,7 +63,7 @@ def _sequence(statements: list[Any], ranges: dict[str, int]) -> Any:
 
 
 def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | None:
-    """The statements of a rewritten reduction; None if it is not of the kind."""
+    """The statements of a rewritten reduction; None if the reduction does not have this form."""
     loops, tile = reduction.loops, reduction.tile
     names = [name_of(loop) for loop in loops]
     summed = [name for name in names if name not in reduction.spatial]
@@ -133,7 +134,7 @@ def _guards(
 
 
 def _conditional(added: Any) -> Any:
-    """Conditions, value and how to put a product together again; None without a condition."""
+    """Conditions, value and a function that rebuilds the product; None without a condition."""
     operands = (added.a, added.b) if isinstance(added, tirx.Mul) else (added,)
     for position, operand in enumerate(operands):
         if not isinstance(operand, tvm.ir.Call) or str(operand.op.name) != "prim.if_then_else":
@@ -158,13 +159,13 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 
 class _Writer:
-    """Writes the loops of an addition with its guards.
+    """Writes the loops and guards of an addition.
 
     Args:
-        reduction: the reduction.
-        guards: its conditions.
-        sums: the buffer of the tile; None to add in place.
-        product: what is added once the guards hold.
+        reduction: The reduction.
+        guards: The reduction's conditions.
+        sums: The buffer of the register tile; None to add in place.
+        product: The expression that is added if the guards hold.
     """
 
     def __init__(self, reduction: Reduction, guards: Guards, sums: Any, product: Any) -> None:
@@ -179,7 +180,7 @@ class _Writer:
         return self._guarded(0, {}, None)
 
     def _guarded(self, depth: int, narrowed: dict[str, tuple[int, int]], last: str | None) -> Any:
-        """The body of ``depth`` loops, behind the guards whose last variable is ``last``."""
+        """The loops from ``depth`` inwards, inside the guards whose last variable is ``last``."""
         inner = {name_of(loop) for loop in self._reduction.loops[depth:]}
         conditions = [
             c
@@ -268,19 +269,19 @@ _LOOPS = (
 
 
 def loops_of(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """A scheduled function as loops over arrays, its reductions rewritten."""
+    """A scheduled function as loops over arrays, with its reductions rewritten."""
     return lowered(function.with_attr("global_symbol", "main"), rewritten, _LOOPS)
 
 
 def lowered(
     function: tirx.PrimFunc, change: Callable[[Any], Any], loops: Sequence[Callable[[Any], Any]]
 ) -> tirx.PrimFunc:
-    """A scheduled function as loops over arrays.
+    """Lower a scheduled function to loops over arrays.
 
     Args:
-        function: scheduled, with a global symbol.
-        change: what becomes of its body once blocks have become loops.
-        loops: passes after that.
+        function: The scheduled function, with a global symbol.
+        change: Function that changes the body after blocks have become loops.
+        loops: Passes that run after ``change``.
     """
     module = tvm.IRModule({"main": function})
     for step in _BLOCKS:
@@ -294,10 +295,9 @@ def lowered(
 
 
 def _growing(division: Any) -> Any:
-    """A quotient or remainder of ``c - y`` as that of a sum.
+    """Rewrite a quotient or remainder of ``c - y`` so that its dividend is a sum.
 
-    ``FlattenBuffer`` of TVM 0.27 loses the constant otherwise: ``(2 - i) % 8`` becomes that of
-    ``-i``.
+    Otherwise ``FlattenBuffer`` of TVM 0.27 loses the constant: ``(2 - i) % 8`` becomes ``-i % 8``.
     """
     dividend, divisor = division.a, division.b
     if not isinstance(divisor, tirx.IntImm) or not isinstance(dividend, tirx.Sub):

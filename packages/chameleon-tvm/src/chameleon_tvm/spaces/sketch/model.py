@@ -1,7 +1,7 @@
-"""The cost of a configuration's loop nest on the machine, computed from knob values alone.
+"""Models the cost of a configuration's loop nest on a CPU, from knob values only.
 
-Every quantity is an array over n configurations. The cost model sees them as features; the
-ranking of first guesses and the pruning constraints read them by name.
+Every quantity is an array over n configurations. The cost model reads the quantities as features.
+The ranking of first guesses and the pruning constraints read them by name.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ Quantities = dict[str, NDArray[np.float64]]
 
 @attrs.frozen(kw_only=True)
 class NestModel:
-    """The machine's view of one sketch's nest on a CPU.
+    """A model of a sketch's loop nest on a CPU.
 
     Attributes:
-        nest: the anchor block's loops.
-        info: the target.
-        rewritten: whether sums are kept in registers and padded taps skipped (``reductions``).
-        stages: if several sketches share this model, the ``Nest.staged_at`` of each.
+        nest: The loops of the anchor block, which computes the sums.
+        info: The description of the CPU.
+        rewritten: Whether sums are kept in registers and products of padding are skipped.
+        stages: If several sketches share this model, the ``Nest.staged_at`` of each sketch; else
+            None.
     """
 
     nest: Nest
@@ -44,7 +45,7 @@ class NestModel:
     stages: tuple[int, ...] | None = None
 
     def at(self, values: Values) -> NestModel:
-        """The model with every configuration's outputs staged where its sketch stages them."""
+        """The model in which each configuration has the ``staged_at`` of its sketch."""
         if self.stages is None:
             return self
         staged = np.array(self.stages)[values[SKETCH]]
@@ -54,8 +55,8 @@ class NestModel:
         """All quantities by name, each of shape (count,).
 
         Args:
-            values: knob values of configurations of this sketch.
-            count: how many configurations.
+            values: Knob values of configurations of this sketch.
+            count: Number of configurations.
         """
         extents = self.nest.extents(values)
         facts: dict[str, Any] = self.registers(extents)
@@ -100,7 +101,7 @@ class NestModel:
         return self.nest.levels[-1]
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
-        """The register tile: the innermost spatial level, its last loop vectorised."""
+        """Quantities of the register tile: the innermost spatial loops, the last one vectorized."""
         facts: dict[str, Any] = {}
         nest = self.nest
         start = self._innermost_level()
@@ -139,12 +140,12 @@ class NestModel:
         return facts
 
     def accumulators(self, extents: list[Extents]) -> Any:
-        """Vector registers that the register tile's sums take."""
+        """Number of vector registers that the sums of the register tile take."""
         copies = _product(extents[self._innermost_level() : -1])
         return copies * np.ceil(extents[-1] / float(self.lanes))
 
     def _sums_stay(self, extents: list[Extents], copies: Any) -> Any:
-        """Whether the register tile is summed up from the first addition to the last."""
+        """Whether the sums of a register tile stay in registers from first to last addition."""
         stays: Any = (copies <= MOST_COPIES) & np.full(1, self.rewritten)
         start, end = self.nest.first_reduction_part, self._innermost_level()
         for part, extent in zip(self.nest.parts[start:end], extents[start:end], strict=True):
@@ -162,7 +163,7 @@ class NestModel:
     # -- code size --------------------------------------------------------------------------
 
     def unrolling(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """How many copies of the vectorised statement TVM's automatic unrolling makes."""
+        """The number of copies of the vectorized statement that TVM's unrolling makes."""
         limit = (
             values[self.nest.unroll].astype(np.float64)
             if self.nest.unroll is not None
@@ -191,7 +192,7 @@ class NestModel:
         }
 
     def inlined(self, values: Values) -> Any:
-        """Whether a block that feeds the anchor is computed inside of it."""
+        """Whether a block whose output the anchor reads is computed inside the anchor."""
         inlined: Any = np.zeros(1, bool)
         for knob in self.nest.locations:
             inlined = inlined | (values[knob] == INLINE)
@@ -200,7 +201,10 @@ class NestModel:
     # -- threads ----------------------------------------------------------------------------
 
     def parallel(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """The fused parallel loop: spatial loops from outside while few enough iterations."""
+        """Iterations of the fused parallel loop, and the share of the cores' time in use.
+
+        TVM fuses spatial loops from outside as long as the loop has few enough iterations.
+        """
         depth = self.nest.position_of_first_reduction()
         depth_limit: Any = np.full(1, float(depth))
         if self.nest.staged_at is not None:
@@ -223,7 +227,7 @@ class NestModel:
     # -- caches -----------------------------------------------------------------------------
 
     def _memory(self, facts: dict[str, Any], extents: list[Extents]) -> None:
-        """Footprint of every tile level, and bytes fetched if each tile is fetched once."""
+        """Bytes that each tile level touches, and bytes fetched if each tile is fetched once."""
         nest = self.nest
         levels = nest.levels
         footprints, traffics = [], []
@@ -246,7 +250,7 @@ class NestModel:
     # -- producers --------------------------------------------------------------------------
 
     def _producers(self, facts: dict[str, Any], extents: list[Extents], values: Values) -> None:
-        """How often the blocks that feed the anchor (padding, say) are computed again."""
+        """How often the blocks that the anchor reads (padding, for example) are computed again."""
         starts = np.ones(1)
         inlined: Any = np.zeros(1)
         rooted: Any = np.zeros(1)
@@ -270,7 +274,7 @@ class NestModel:
 
 
 def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
-    """One model of all sketches if they differ only in where outputs are staged, else None."""
+    """One model for all sketches if they differ only in ``staged_at``; else None."""
     bare = [
         None
         if model is None

@@ -1,8 +1,9 @@
-"""The tiled loop nest of a sketch, with the knobs in place of the numbers.
+"""The tiled loop nest of a sketch, with knobs in place of numbers.
 
-A sketch's trace splits the loops of its anchor block by sampled factors, reorders and perhaps fuses
-them. Replayed on symbols, it says which factor of which knob every loop runs over. Tiles,
-footprints, threads and legal compute locations follow for many configurations at once.
+A sketch's trace splits the loops of its anchor block by sampled factors, reorders them, and may
+fuse them. This module replays the trace with symbols, and finds the factor of a knob that each loop
+runs over. From these, tiles, footprints, threads and legal compute locations follow for many
+configurations at once.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ class Axis:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """One buffer that the anchor block touches.
+    """A buffer that the anchor block reads or writes.
 
     Attributes:
-        name: the buffer's.
-        shape: its extents.
-        itemsize: bytes of an element.
-        strides: for every dimension, axis name to how far one step of the axis moves in it.
-        written: whether it is the output.
+        name: Name of the buffer.
+        shape: Shape of the buffer.
+        itemsize: Bytes of an element.
+        strides: For every dimension: by axis name, how far the index moves if the axis moves by
+            one.
+        written: Whether the buffer is the output.
     """
 
     name: str
@@ -55,11 +57,11 @@ class Access:
     written: bool
 
     def reads_axis(self, axis: str) -> bool:
-        """Whether other elements are touched when the axis moves."""
+        """Whether the accessed elements depend on the axis."""
         return any(dimension.get(axis) for dimension in self.strides)
 
     def footprint(self, tile: Mapping[str, Extents]) -> Extents:
-        """Bytes touched by a tile (axis name to extents of shape (n,)); shape (n,)."""
+        """Bytes that a tile touches, shape (n,); ``tile`` has extents of shape (n,) by axis."""
         size: Any = _ONE * self.itemsize
         for extent, dimension in zip(self.shape, self.strides, strict=True):
             if extent == 1 or not dimension:
@@ -74,7 +76,7 @@ class Access:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """One loop of the nest: factor ``index`` of a tile knob, or a constant extent."""
+    """A loop of the nest: factor ``index`` of a tile knob, or a constant extent."""
 
     axis: Axis
     knob: str | None
@@ -84,21 +86,24 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class Nest:
-    """The anchor block's loops in a sketch.
+    """The loops of the anchor block in a sketch.
 
     Attributes:
-        block: the anchor block's name.
-        axes: the unscheduled loops.
-        loops: outermost first; a fused loop has several parts.
-        threads: position in ``loops`` to the thread axis it is bound to.
-        accesses: what the block touches.
-        staged_at: the position of the loop at which outputs leave their local copy, one for all
-            configurations or one each, of shape (n,); or None.
-        unroll: the knob of the automatic unroll limit, or None.
-        locations: compute-location knobs of blocks that feed the anchor.
-        shared_at: for every input copied to shared memory, the position of its loop.
-        max_parallel: the largest fused parallel extent, or None.
-        max_vector: the most lanes the innermost loop is vectorised to, or None.
+        block: Name of the anchor block.
+        axes: The unscheduled loops.
+        loops: The scheduled loops, outermost first. A fused loop has several parts.
+        threads: For each loop that is bound to a thread axis: by its position in ``loops``, the
+            name of the thread axis.
+        accesses: The buffers that the block reads or writes.
+        staged_at: Position of the loop in which outputs are copied from their local buffer; None
+            without a local buffer. It is one number for all configurations, or an array of shape
+            (n,).
+        unroll: Name of the knob that limits automatic unrolling, or None.
+        locations: Names of the compute-location knobs of blocks whose outputs the anchor reads.
+        shared_at: For every input that is copied to shared memory, the position of the loop in
+            which it is copied.
+        max_parallel: The largest extent of the fused parallel loop, or None.
+        max_vector: The largest number of lanes of the innermost loop, or None.
     """
 
     block: str
@@ -115,7 +120,7 @@ class Nest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """All loops with fused ones taken apart, outermost first."""
+        """The parts of all loops, outermost first, with fused loops taken apart."""
         return tuple(part for loop in self.loops for part in loop)
 
     def extents(self, values: Values) -> list[Extents]:
@@ -133,7 +138,10 @@ class Nest:
 
     @cached_property
     def levels(self) -> list[int]:
-        """The beginning of each tile level in ``parts``: runs of spatial or reduction loops."""
+        """The first position of each tile level in ``parts``.
+
+        A level is a run of spatial loops or of reduction loops with the same factor index.
+        """
         starts: list[int] = []
         previous: tuple[bool, int] | None = None
         for position, part in enumerate(self.parts):
@@ -157,14 +165,14 @@ class Nest:
         )
 
     def position_after_first_reductions(self) -> int:
-        """The position in ``loops`` behind the outermost run of reduction loops."""
+        """The position in ``loops`` after the outermost run of reduction loops."""
         position = self.position_of_first_reduction()
         while position < len(self.loops) and self.loops[position][0].axis.reduction:
             position += 1
         return position
 
     def tile(self, start: int, extents: list[Extents]) -> dict[str, Extents]:
-        """Extents per axis of what the parts from ``start`` inwards cover."""
+        """By axis, the extents that the parts from ``start`` inwards cover."""
         tile: dict[str, Extents] = {axis.name: _ONE for axis in self.axes}
         for part, extent in zip(self.parts[start:], extents[start:], strict=True):
             if part.knob is not None or part.extent > 1:
@@ -175,15 +183,15 @@ class Nest:
     def split_at(
         self, location: NDArray[Any], extents: list[Extents]
     ) -> tuple[dict[str, Extents], Extents]:
-        """The extents that the parts inside of a loop cover, and how often that loop comes round.
+        """The tile inside of a loop, and the number of times that the tile is run.
 
         Args:
-            location: the loop's position for every configuration, shape (n,).
-            extents: of all parts.
+            location: Position of the loop in each configuration, shape (n,).
+            extents: Extents of all parts.
 
         Returns:
-            Extents per axis of the parts further in, and iterations of the loop and those around
-            it, each of shape (n,).
+            By axis, the extents of the parts inside of the loop. And the product of the iterations
+            of the loop and of all loops around it. Each has shape (n,).
         """
         tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
         trips: Extents = np.ones(1)
@@ -200,7 +208,7 @@ class Nest:
 
 
 def axes_of(schedule: Schedule, block: Any) -> tuple[Axis, ...]:
-    """The loops above a block, named after their variables."""
+    """The loops around a block, with the names of their variables."""
     reductions = {
         variable.binding_name: variable.reduction for variable in _bindings(schedule, block)
     }
@@ -220,7 +228,7 @@ class _Binding:
 
 
 def _bindings(schedule: Schedule, block: Any) -> list[_Binding]:
-    """Block variables with the loops they are bound to (loops bound plainly, as TVM makes them)."""
+    """A block's variables with the loops that they are directly bound to."""
     realize = _realize(schedule, block)
     bindings = []
     for variable, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -242,7 +250,7 @@ def _realize(schedule: Schedule, block: Any) -> Any:
 
 
 def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
-    """Every buffer region of a block, with the strides of the loops in it."""
+    """Every buffer that a block reads or writes, with strides by the loops' names."""
     bindings = _bindings(schedule, block)
     names = {binding.variable: binding.binding_name for binding in bindings}
     origin = dict.fromkeys(names, 0)

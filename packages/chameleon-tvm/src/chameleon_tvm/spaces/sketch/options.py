@@ -1,4 +1,4 @@
-"""Options of the sketch space; imports nothing heavy, so that ``validate`` stays quick."""
+"""Options of the space ``sketch``. This module is cheap to import, so that checks stay fast."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class SketchOptions:
-    """Options of the ``sketch`` space.
+    """Options of the space ``sketch``.
 
     Attributes:
-        rules: which of TVM's schedule rules generate the sketches.
-        prune: whether points that cannot be fast are left out of the space.
-        rewrite_layout: whether constant inputs are packed to suit the schedule.
-        rewrite_sums: whether, on CPUs, tiles of sums are kept in registers and products of padded
-            zeros are skipped, which MetaSchedule's own programs do not do.
-        start: how many analytically ranked configurations are offered to be measured first.
-        max_choices: the largest number of factorisations one tile knob may have.
-        seed: of the generator, which samples what its rules leave open.
+        rules: The set of TVM's schedule rules that derive the sketches.
+        prune: Whether to leave configurations that cannot be fast out of the space.
+        rewrite_layout: Whether to pack constant inputs into the layout that the schedule reads.
+        rewrite_sums: Whether, on CPUs, to keep tiles of sums in registers and to skip products of
+            padded zeros. MetaSchedule's own programs do neither.
+        start: Number of analytically ranked configurations to measure first.
+        max_choices: Largest number of factorizations of one tile knob.
+        seed: Seed of TVM's generator, which samples the choices that its rules leave open.
     """
 
     rules: str = option(

@@ -1,4 +1,4 @@
-"""Constant inputs packed, outside the clock, into the layout that a schedule reads."""
+"""Packs constant inputs into the layout that a schedule reads; timings exclude this."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FREE = "layout_free_buffers"
 
 
 def layout_maps(schedule: Schedule) -> dict[str, Any]:
-    """The index map of every input whose layout the post-processor rewrote, by buffer name.
+    """By buffer name, the index map of every input whose layout the post-processor rewrote.
 
-    The rewriting post-processor copies the input in a block of its own, annotated, and lays the
-    copy out anew. The copy's write region says where each element of the input goes.
+    The post-processor copies such an input in an annotated block, and changes the layout of the
+    copy. The indices that this block writes say where each element of the input goes.
     """
     maps: dict[str, Any] = {}
     for handle in schedule.get_child_blocks(schedule.get_sblock("root")):
@@ -38,8 +38,8 @@ def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
     """An input in its rewritten layout.
 
     Args:
-        array: the input in its original layout.
-        layout: one of ``layout_maps``' values.
+        array: The input in its original layout.
+        layout: The input's entry in the result of ``layout_maps``.
     """
     read, written, shape = layout
     order = [str(index.name) for index in read]
@@ -52,11 +52,11 @@ def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
 
 
 def layout_free(function: tvm.tirx.PrimFunc, constants: Collection[int]) -> tvm.tirx.PrimFunc:
-    """The function with its constant inputs marked as free to be packed, and no others.
+    """Mark exactly the constant inputs of a function as inputs that TVM may pack.
 
     Args:
-        function: unscheduled.
-        constants: positions of the parameters that never change between runs.
+        function: The unscheduled function.
+        constants: Positions of the parameters that never change between runs.
     """
     if constants:
         return function.with_attr(_FREE, sorted(constants))

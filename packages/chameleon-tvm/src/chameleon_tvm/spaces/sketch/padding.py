@@ -1,4 +1,7 @@
-"""The cost in code of skipping padded taps, for many configurations at once (see ``borders``)."""
+"""Estimates how much code it takes to skip products of padding (see ``borders``).
+
+The estimates are arrays over many configurations.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,16 @@ _MIDDLE = 3
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
-    """How an inlined padding is met.
+    """How much code an inlined padding takes, and whether conditions remain.
 
     Args:
-        nest: whose inputs are read through windows (a spatial and a reduction axis in one index).
-        extents: of all parts, each of shape (n,) or (1,).
+        nest: The nest whose inputs are read through windows (one index depends on a spatial and a
+            reduction axis).
+        extents: Extents of all parts, each of shape (n,) or (1,).
 
     Returns:
-        Copies of the innermost loops at most, and whether no condition is left in them; each of
-        shape (n,) or (1,).
+        The largest number of copies of the innermost loops, and whether no condition is left in
+        them. Each has shape (n,) or (1,).
     """
     start = nest.levels[-1]
     split_from = nest.levels[-2] if len(nest.levels) > 1 else start
@@ -44,9 +48,9 @@ def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
 
 
 def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
-    """Whether vectors go on over the next loop, as they do if both are contiguous.
+    """Whether vectors extend over the next loop, as they do if both loops are contiguous.
 
-    A loop that is part of a vector is not split at the border.
+    A loop that is part of a vector cannot be split at the border.
     """
     whole = extents[-1] == nest.parts[-1].axis.extent
     fits = extents[-1] * extents[-2] <= float(nest.max_vector or 1)
@@ -54,7 +58,7 @@ def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
 
 
 def _windows(nest: Nest) -> list[tuple[Axis, Axis]]:
-    """Pairs of a spatial and a reduction axis that one index of an input depends on."""
+    """Pairs of a spatial and a reduction axis on which one index of an input depends."""
     windows: dict[str, tuple[Axis, Axis]] = {}
     axes = {axis.name: axis for axis in nest.axes}
     for access in nest.accesses:

@@ -1,4 +1,4 @@
-"""Sampling instructions of all sketches merged into the knobs of one design space."""
+"""Merges the sampling instructions of all sketches into the knobs of one design space."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INLINE, ROOT = -2, -1
 
 @attrs.frozen(kw_only=True)
 class ThinnedFactorization(Factorization):
-    """A factorisation knob of which at most ``most`` choices are kept, evenly spread.
+    """A factorization knob that keeps at most ``most`` choices, evenly spread.
 
     Attributes:
-        most: how many choices are kept at most.
-        innermost_multiple: what the last factor is a multiple of.
+        most: Largest number of choices to keep.
+        innermost_multiple: Number of which the last factor must be a multiple.
     """
 
     most: int
@@ -44,11 +44,11 @@ class ThinnedFactorization(Factorization):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Decision:
-    """The source of one sampling instruction's decision.
+    """The source of a sampling instruction's decision.
 
     Attributes:
-        sample: the instruction.
-        knob: the knob that decides; None if there is nothing to choose.
+        sample: The sampling instruction.
+        knob: Name of the knob that decides; None if there is only one choice.
     """
 
     sample: SamplingInstruction
@@ -56,11 +56,11 @@ class Decision:
 
     @property
     def name(self) -> str:
-        """The knob's name, or what the instruction decides about if no knob does."""
+        """The name of the knob, or without a knob the instruction's subject."""
         return self.knob or self.sample.subject
 
     def of(self, config: Mapping[str, Any]) -> Any:
-        """The decision, as TVM wants it, in a decoded configuration."""
+        """The decision for a decoded configuration, in the form that TVM needs."""
         if self.knob is None:
             return self.sample.decision
         chosen = config[self.knob]
@@ -74,15 +74,15 @@ class Decision:
 def merge(
     sketches: Sequence[Sequence[SamplingInstruction]], *, max_choices: int
 ) -> tuple[list[Knob], list[list[Decision]]]:
-    """Knobs for the samples of all sketches; samples of the same choice share a knob.
+    """Make knobs for the samples of all sketches; equal choices of several sketches share a knob.
 
     Args:
-        sketches: the samples of every sketch, in trace order.
-        max_choices: the largest number of factorisations a tile knob keeps.
+        sketches: The samples of every sketch, in trace order.
+        max_choices: Largest number of factorizations of one tile knob.
 
     Returns:
-        The knobs, ``sketch`` first, each with a condition if not all sketches have it; and
-        for every sketch its decisions in trace order.
+        The knobs, of which ``sketch`` is the first; a knob that not all sketches have has a
+        condition. And for every sketch, its decisions in trace order.
     """
     entries: dict[str, tuple[Knob, list[int]]] = {}
     decisions: list[list[Decision]] = []
@@ -107,7 +107,7 @@ def merge(
 
 
 def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | None:
-    """The knob of a sample, or None if it leaves no choice."""
+    """The knob of a sample, or None if the sample has only one choice."""
     if sample.kind == "SamplePerfectTile":
         parts, innermost = (int(value) for value in sample.instruction.attrs[:2])
         if sample.extent == 1:
@@ -124,6 +124,6 @@ def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | No
 
 
 def _candidates(sample: SamplingInstruction) -> tuple[int, ...]:
-    """The candidates of a categorical sample; positions if two candidates are equal."""
+    """The candidates of a categorical sample; their positions if two candidates are equal."""
     values = tuple(int(value) for value in sample.instruction.attrs[0])
     return values if len(set(values)) == len(values) else tuple(range(len(values)))

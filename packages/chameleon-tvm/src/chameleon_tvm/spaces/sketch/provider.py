@@ -1,4 +1,4 @@
-"""The ``sketch`` space provider: any TensorIR function on any of TVM's targets."""
+"""The space provider ``sketch``, for any TensorIR function on any target of TVM."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ASKED = 8
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
-    """Logarithms of every quantity of the nest models; None if no sketch has one."""
+    """Features that are logarithms of the nest models' quantities; None without any model."""
     names = _names(models)
     if not names:
         return None
@@ -64,13 +64,13 @@ def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
 def _quantities(
     models: Sequence[NestModel | None], alike: NestModel | None, values: Values
 ) -> Iterator[tuple[Any, Quantities]]:
-    """Some of n configurations, and the quantities of their sketch's nest.
+    """Yield groups of the n configurations with the quantities of their nests.
 
     Args:
-        models: one per sketch.
-        alike: one of all sketches, which is evaluated once: small batches cost as much as large
-            ones.
-        values: knob values of the configurations.
+        models: One model per sketch.
+        alike: A model of all sketches, or None. It is evaluated only once, because the cost hardly
+            depends on the number of configurations.
+        values: Knob values of the configurations.
     """
     sketch = values[SKETCH]
     if alike is not None:
@@ -83,7 +83,7 @@ def _quantities(
 
 
 def _names(models: Sequence[NestModel | None]) -> list[str]:
-    """Quantities that every modelled sketch has, in one order."""
+    """Names of the quantities that all sketches with a model have, in a fixed order."""
     described = [model.names() for model in models if model is not None]
     common = set.intersection(*map(set, described)) if described else set()
     return [name for name in described[0] if name in common] if described else []
@@ -92,13 +92,13 @@ def _names(models: Sequence[NestModel | None]) -> list[str]:
 def first_guesses(
     space: DesignSpace, models: Sequence[NestModel | None], *, count: int, seed: int
 ) -> Configs:
-    """The configurations the model of the machine ranks highest, no two of them alike.
+    """The configurations that the nest models rank highest, without near duplicates.
 
     Args:
-        space: without start configurations.
-        models: one per sketch.
-        count: how many to give.
-        seed: of the sample that is ranked.
+        space: The design space, without first guesses.
+        models: One model per sketch.
+        count: Number of configurations to return.
+        seed: Seed of the sample that is ranked.
     """
     rng = np.random.default_rng(seed)
     drawn = space.sample(_DRAWN, rng)
@@ -137,7 +137,7 @@ log = structlog.get_logger()
 
 
 class SketchSpace(SpaceProvider):
-    """MetaSchedule's generated sketches as one design space of named knobs."""
+    """The space of MetaSchedule's sketches for a task, with named knobs."""
 
     def __init__(self, options: SketchOptions) -> None:
         self._options = options
@@ -150,12 +150,12 @@ class SketchSpace(SpaceProvider):
 
 
 class SketchPlan:
-    """A task's sketches, its design space, and how a configuration becomes a function.
+    """The sketches of a task, their design space, and the functions of configurations.
 
     Args:
-        task: the task.
-        operator: its operator.
-        options: of the space.
+        task: The task.
+        operator: The task's operator.
+        options: Options of the space.
     """
 
     def __init__(self, task: Task, operator: Operator, options: SketchOptions) -> None:
@@ -174,7 +174,7 @@ class SketchPlan:
     def _read(
         self, task: Task, target: Target, generated: GeneratedSketches, options: SketchOptions
     ) -> None:
-        """Make knobs and models of sketches."""
+        """Make knobs and models for the sketches."""
         self._options = options
         self._name = task.name
         self._target = target
@@ -214,7 +214,7 @@ class SketchPlan:
         return space
 
     def _warn_of_no_program(self, space: DesignSpace) -> None:
-        """Say so if TVM makes a program of none of some random configurations."""
+        """Log a warning if TVM makes no program of any of some random configurations."""
         drawn = space.sample(_TRIED, np.random.default_rng(self._options.seed)).tolist()
         if not drawn or any(self.resolved(tuple(config)) is not None for config in drawn):
             return
@@ -232,15 +232,16 @@ class SketchPlan:
         """The scheduled function of a configuration.
 
         Raises:
-            InvalidConfigurationError: the configuration names no program.
+            InvalidConfigurationError: The configuration has no program.
         """
         return schedule(self.generated, self.decisions, self.plain.decode(config))
 
     def resolved(self, config: tuple[int, ...]) -> Config | None:
-        """The configuration that TVM makes of another one; None if it makes no program.
+        """The configuration that TVM makes of this configuration; None if it makes no program.
 
-        Which loops there are to compute a block at depends on the other choices, tiles and the
-        locations of its readers among them. TVM takes the next loop further out.
+        The loops at which a block can be computed depend on other choices, such as tiles and the
+        locations of the block's readers. If a chosen loop does not exist, TVM takes the next outer
+        loop.
         """
         if config not in self._resolved:
             self._resolved[config] = legal = self._made(config)
@@ -250,7 +251,7 @@ class SketchPlan:
 
     @cached_property
     def _resolved(self) -> dict[Config, Config | None]:
-        """Earlier configurations and the legal ones that they became, or None."""
+        """A cache of ``resolved``: earlier configurations and their results."""
         return {}
 
     def _made(self, config: Config) -> Config | None:
@@ -264,7 +265,7 @@ class SketchPlan:
 
     @cached_property
     def plain(self) -> DesignSpace:
-        """The knobs without constraints and features: enough to decode."""
+        """The design space without constraints and features, which suffices to decode."""
         return DesignSpace(self._knobs)
 
     def _assemble(
@@ -284,9 +285,9 @@ class SketchPlan:
 
     @property
     def _variant(self) -> tuple[str, ...]:
-        """Options that make other programs of the same knobs, if they are not the defaults.
+        """Names of rewriting options that are switched off, which change the knobs' programs.
 
-        Named like that, records of runs with the defaults are those of versions before this.
+        The tuple is empty for the defaults, so that earlier records remain valid.
         """
         rewritten = {"rewrite_layout": self._options.rewrite_layout}
         if self._target.kind.name == "llvm":
@@ -294,7 +295,7 @@ class SketchPlan:
         return tuple(f"{name}: false" for name, holds in rewritten.items() if not holds)
 
     def _pruning(self, required: list[Constraint]) -> list[Constraint]:
-        """The pruning constraints that leave something to choose, together with the others."""
+        """The pruning constraints that, together with the required ones, leave configurations."""
         if not self._options.prune or not any(self.models):
             return []
         pruning: list[Constraint] = []
@@ -308,12 +309,12 @@ class SketchPlan:
 
 
 class SketchBuilder(TVMBuilder):
-    """Builds configurations of the sketch space.
+    """Builds kernels of configurations of the space ``sketch``.
 
     Args:
-        task: the task.
-        options: of the space.
-        threads: how many threads the kernels will run with.
+        task: The task.
+        options: Options of the space.
+        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, task: Task, options: SketchOptions, *, threads: int) -> None:
@@ -343,7 +344,7 @@ class SketchBuilder(TVMBuilder):
         )
 
     def scheduled(self, config: Sequence[int]) -> Scheduled:
-        """The scheduled function, for those who want the code and not the kernel."""
+        """The scheduled function of a configuration, without building its kernel."""
         if len(config) != len(self._plan.plain.knobs):
             raise InvalidConfigurationError(
                 f"the space has {len(self._plan.plain.knobs)} knobs, the configuration "

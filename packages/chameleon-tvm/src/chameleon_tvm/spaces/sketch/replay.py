@@ -1,4 +1,4 @@
-"""Traces replayed on symbols: what they sample, and which factor of which knob a loop runs over."""
+"""Replays traces with symbols: finds their samples, and each loop's knob and factor."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TILING = "meta_schedule.tiling_structure"
 
 @attrs.frozen(kw_only=True, eq=False)
 class SamplingInstruction:
-    """One sampling instruction of a trace.
+    """A sampling instruction of a trace.
 
     Attributes:
-        instruction: TVM's object, the key of its decision.
-        kind: ``SamplePerfectTile``, ``SampleCategorical``, ``SampleComputeLocation``, or
-            another kind of TVM's.
-        subject: what it decides about, in the field's terms: ``tile_h``, ``unroll``.
-        block: the block it belongs to.
-        extent: of the loop that is tiled; 0 for other kinds.
-        loops: for compute locations, how many loops of the consumer are worth naming.
-        decision: what TVM's generator happened to sample.
+        instruction: TVM's object, which is the key of its decision.
+        kind: TVM's name of the kind of instruction: ``SamplePerfectTile``, ``SampleCategorical``,
+            ``SampleComputeLocation`` or another.
+        subject: The choice that it makes, in the field's terms, such as ``tile_h`` or ``unroll``.
+        block: Name of the block that the choice is for.
+        extent: Extent of the loop that is tiled; 0 for other kinds.
+        loops: For compute locations, the number of outer loops of the consumer that are offered.
+        decision: The decision that TVM's generator sampled.
     """
 
     instruction: Any
@@ -40,9 +40,9 @@ class SamplingInstruction:
 
 @attrs.define(eq=False)
 class TraceReplay:
-    """State of one replay, changed by the instructions that shape loops.
+    """The state of a replay, which instructions that change loops update.
 
-    Random variables are keyed by ``hash``, TVM's object identity.
+    Random variables have their ``hash`` as keys, which is TVM's object identity.
     """
 
     base: Schedule
@@ -63,11 +63,11 @@ class TraceReplay:
     samples: list[SamplingInstruction] = attrs.field(factory=list)
 
     def block_name(self, variable: Any) -> str:
-        """The name of the block a random variable stands for."""
+        """The name of the block that a random variable represents."""
         return self.blocks.get(hash(variable), "block")
 
     def get_loops(self, instruction: Any) -> None:
-        """Loops of a block; those of an unscheduled one become parts of its nest."""
+        """Record the loops of a block; those of an unscheduled block become parts of its nest."""
         name = self.block_name(instruction.inputs[0])
         outputs = [hash(output) for output in instruction.outputs]
         for output in outputs:
@@ -83,7 +83,7 @@ class TraceReplay:
             self.loops[output] = (Part(axis=axis, knob=None, index=0, extent=axis.extent),)
 
     def split(self, instruction: Any) -> None:
-        """One loop into as many as there are factors."""
+        """Replace a loop by one loop per factor."""
         loop, *factors = instruction.inputs
         outputs = [hash(output) for output in instruction.outputs]
         name = self.loop_block.get(hash(loop), "")
@@ -109,7 +109,7 @@ class TraceReplay:
             self._replace(name, inputs, [output])
 
     def reorder(self, instruction: Any) -> None:
-        """Loops of a block in another order, the places of the others unchanged."""
+        """Reorder some loops of a block; all other loops keep their positions."""
         inputs = [hash(loop) for loop in instruction.inputs]
         name = self.loop_block.get(inputs[0], "")
         order = self.order.get(name)
@@ -129,7 +129,7 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block of a loop and its place in the nest; None if that is unknown."""
+        """The block of a loop and the loop's position in the nest; None if unknown."""
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None
@@ -203,15 +203,15 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """The samples of a sketch, and the nest of its anchor block.
+    """The sampling instructions of a sketch, and the nest of its anchor block.
 
     Args:
-        base: the unscheduled module's schedule.
-        sketch: one of the generator's schedules.
+        base: Schedule of the unscheduled module.
+        sketch: A schedule of the generator.
 
     Returns:
-        The sampling instructions in order, and the nest of the multi-level tiled block with the
-        most iterations: None if no block is tiled that way.
+        The sampling instructions in trace order, and a nest. The nest is that of the block with
+        multi-level tiles that has the most iterations; None if no block is tiled in this way.
     """
     state = TraceReplay(base=base)
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
@@ -261,7 +261,7 @@ def _sample(
 
 
 def _category(state: TraceReplay, instruction: Any, uses: dict[int, list[Any]]) -> tuple[str, str]:
-    """A name for a categorical choice: the annotation it goes into, or the loop it splits."""
+    """A name for a categorical choice: the annotation that it sets, or the loop that it splits."""
     for use in uses.get(hash(instruction.outputs[0]), []):
         kind = str(use.kind.name)
         if kind == "Annotate":
@@ -286,9 +286,9 @@ def _unique(state: TraceReplay, subject: str, block: str) -> str:
 
 
 def _deepest_location(state: TraceReplay) -> int:
-    """Loops of the (last) anchor down to the end of its outermost reduction loops.
+    """Number of loops of the anchor down to the end of its outermost reduction loops.
 
-    Further in, a producer would be computed again for every step of the reduction.
+    Further inside, a producer would be computed again for every step of the reduction.
     """
     nest = _nest(state)
     if nest is not None:
@@ -323,7 +323,7 @@ def _nest(state: TraceReplay) -> Nest | None:
 
 
 def _locations(state: TraceReplay, buffers: set[str]) -> tuple[str, ...]:
-    """Compute-location knobs of the blocks that write one of the anchor's inputs."""
+    """Names of the compute-location knobs of blocks that write an input of the anchor."""
     subjects = []
     for sample in state.samples:
         if sample.kind == "SampleComputeLocation" and sample.block in block_names(state.base):
@@ -334,7 +334,7 @@ def _locations(state: TraceReplay, buffers: set[str]) -> tuple[str, ...]:
 
 
 def _uses(sketch: Schedule) -> dict[int, list[Any]]:
-    """Random variable to the instructions that take it as an input."""
+    """For each random variable, the instructions that have it as an input."""
     uses: dict[int, list[Any]] = {}
     for instruction in sketch.trace.insts:
         for value in instruction.inputs:

@@ -1,4 +1,4 @@
-"""Makes a scheduled function of a configuration."""
+"""Makes the scheduled function of a configuration of a sketch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from chameleon_tvm.words import TVM_ERRORS, telling_line
 
 @attrs.frozen(kw_only=True, eq=False)
 class Scheduled:
-    """One configuration as code.
+    """The scheduled function of a configuration.
 
     Attributes:
-        function: scheduled; constant inputs have their rewritten layouts.
-        layouts: input buffer name to how it is packed (see ``packing.pack``).
+        function: The scheduled function. Its constant inputs have their rewritten layouts.
+        layouts: By name of the input buffer, how it is packed (see ``packing.pack``).
     """
 
     function: tvm.tirx.PrimFunc
@@ -34,12 +34,12 @@ def schedule(
     """Apply a sketch's trace with a configuration's decisions, then the post-processors.
 
     Args:
-        generated: the sketches.
-        decisions: for every sketch, its decisions in trace order.
-        config: knob values by name.
+        generated: The sketches.
+        decisions: For every sketch, its decisions in trace order.
+        config: Knob values by name.
 
     Raises:
-        InvalidConfigurationError: TVM could not take a decision, or a post-processor failed.
+        InvalidConfigurationError: A decision is impossible, or a post-processor failed.
     """
     applied, replaced = _applied(generated, decisions, config)
     for decision, got in replaced:
@@ -54,12 +54,12 @@ def schedule(
 def replaced_choices(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> dict[str, Any]:
-    """The choices that TVM takes in the place of a configuration's, by the name of the knob.
+    """The choices that TVM makes instead of a configuration's impossible choices, by knob name.
 
     Args:
-        generated: the sketches.
-        decisions: for every sketch, its decisions in trace order.
-        config: knob values by name.
+        generated: The sketches.
+        decisions: For every sketch, its decisions in trace order.
+        config: Knob values by name.
 
     Raises:
         InvalidConfigurationError: TVM makes no program of the configuration.
@@ -71,7 +71,7 @@ def replaced_choices(
 def _applied(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> tuple[Schedule, list[tuple[Decision, Any]]]:
-    """The schedule after its post-processors, and the decisions TVM replaced, with its own."""
+    """The post-processed schedule, and pairs of a decision that TVM replaced and its value."""
     number = int(config[SKETCH])
     chosen = [(decision, decision.of(config)) for decision in decisions[number]]
     schedule = generated.base.copy()
@@ -115,9 +115,9 @@ def _post_process(postprocessor: Any, schedule: Schedule) -> None:
 
 
 def finished(schedule: Schedule) -> Scheduled:
-    """The function of a schedule after its post-processors, its constant inputs free-standing.
+    """The function of a post-processed schedule, with packed constants as its parameters.
 
-    The copies into rewritten layouts leave the function; its parameters take their place.
+    The blocks that copy constants into rewritten layouts are removed from the function.
     """
     strip = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
     return Scheduled(function=strip(schedule.mod)["main"], layouts=layout_maps(schedule))

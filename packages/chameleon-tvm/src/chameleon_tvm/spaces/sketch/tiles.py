@@ -1,4 +1,4 @@
-"""A tiled reduction after blocks have become loops, and loops with other bodies."""
+"""A tiled reduction in the form of loops, and functions that change the bodies of loops."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Loops = tuple[Any, ...]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Reduction:
-    """A tile of sums: what it starts with and what is added to it.
+    """A tile of sums: its initial value, its loops, and the terms that are added.
 
     Attributes:
-        start: the initial value, a scalar.
-        loops: around the addition, outermost first, one inside of the other.
-        store: the addition.
-        added: what it adds.
+        start: The initial value, a scalar.
+        loops: The nested loops around the addition, outermost first.
+        store: The statement that adds.
+        added: The term that the statement adds.
     """
 
     start: Any
@@ -32,12 +32,12 @@ class Reduction:
 
     @property
     def spatial(self) -> frozenset[str]:
-        """Names of the variables that the sum's place depends on."""
+        """Names of the variables on which the index of the sum depends."""
         return frozenset().union(*(variables_of(index) for index in self.store.indices))
 
     @property
     def first_tile_loop(self) -> int:
-        """The position behind the last reduction loop."""
+        """The position after the last reduction loop."""
         spatial = self.spatial
         summed = [p for p, loop in enumerate(self.loops) if name_of(loop) not in spatial]
         return 1 + max(summed, default=-1)
@@ -49,7 +49,7 @@ class Reduction:
 
 
 def reduction_of(before: Any, statement: Any) -> Reduction | None:
-    """The reduction that two neighbouring statements are, or None."""
+    """The reduction that two consecutive statements form, or None."""
     initial, first = _chain(before)
     loops, store = _chain(statement)
     if not (loops and isinstance(first, tirx.BufferStore) and isinstance(store, tirx.BufferStore)):
@@ -69,7 +69,7 @@ def reduction_of(before: Any, statement: Any) -> Reduction | None:
 def with_body(
     loop: Any, body: Any, *, start: int = 0, extent: int | None = None, unroll: bool = False
 ) -> Any:
-    """A loop around another body, perhaps over another range."""
+    """A loop with another body, and optionally another range."""
     kind, dtype = tirx.ForKind(int(loop.kind)), str(loop.loop_var.ty)
     if unroll and kind == tirx.ForKind.SERIAL:
         kind = tirx.ForKind.UNROLLED
@@ -85,7 +85,7 @@ def with_body(
 
 
 def _chain(statement: Any) -> tuple[Loops, Any]:
-    """The loops that are nested one inside of the other, and what is inside of them all."""
+    """The loops that are nested directly inside of each other, and the innermost body."""
     loops: list[Any] = []
     while isinstance(statement, tirx.For) and counts_from_zero(statement):
         loops.append(statement)

@@ -1,4 +1,4 @@
-"""One design space of several algorithms: which one is a knob like any other."""
+"""Joins the design spaces of several algorithms into one, with the algorithm as a knob."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
-    """Winograd's algorithms that a layer may use, those that lose too much left out.
+    """The Winograd algorithms that a layer may use: those whose expected error is small enough.
 
     Args:
-        options: which are asked for, and the largest error.
-        channels: input channels of the layer, on which the error depends.
+        options: The requested algorithms, and the largest error.
+        channels: Number of input channels of the layer, on which the error depends.
     """
     return _allowed(options, TILES, lambda out: expected_error(out, channels))
 
@@ -48,31 +48,31 @@ def _allowed(
 
 
 def rounding_error(dtype: str) -> float:
-    """The loss of an output that is expected from weights that are stored in a type.
+    """The expected error of an output if weights are stored in a 16-bit floating-point dtype.
 
-    The errors of weights are independent and uniform up to half of the last place of each. So sums
-    of their products lose as much, relative to sums of the products, as one weight does.
+    The rounding errors of weights are independent and uniform, up to half a unit in the last place.
+    So the relative error of a sum of their products is that of one weight.
 
     Args:
-        dtype: a floating type of two bytes.
+        dtype: A 16-bit floating-point dtype.
     """
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
 def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
-    """Algorithms that store weights in less than float32, those that lose too much left out.
+    """The algorithms with 16-bit weights whose expected error is small enough.
 
     Args:
-        options: which are asked for, and the largest error.
+        options: The requested algorithms, and the largest error.
     """
     return _allowed(options, WEIGHTS, rounding_error)
 
 
 def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
-    """One space whose first knob tells in what weights are stored.
+    """Join spaces into one, whose first knob is the dtype in which weights are stored.
 
     Args:
-        spaces: those of each algorithm, which have the same knobs.
+        spaces: The space of each algorithm, by name. All have the same knobs.
     """
     names = tuple(spaces)
     kinds = list(spaces.values())
@@ -107,12 +107,13 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
 
 
 def joined(direct: DesignSpace, winograd: DesignSpace, *, usually_wins: bool = True) -> DesignSpace:
-    """Both spaces as one, whose first knob tells which one a configuration is of.
+    """Join two spaces into one, whose first knob says which space a configuration belongs to.
 
     Args:
-        direct: the direct convolution's.
-        winograd: that of another algorithm, whose first knob is ``algorithm`` already.
-        usually_wins: whether the other one is guessed first even if its estimate is worse.
+        direct: The space of the direct convolution.
+        winograd: The space of another algorithm, whose first knob is ``algorithm`` already.
+        usually_wins: Whether the other algorithm provides the very first guess even if its estimate
+            is worse.
     """
     others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
     algorithm = Choice(name=KNOB, options=(DIRECT, *others))
@@ -135,9 +136,9 @@ def joined(direct: DesignSpace, winograd: DesignSpace, *, usually_wins: bool = T
 
 
 def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32] | None:
-    """All that can be legal, if both spaces are small enough to be listed.
+    """All configurations that can be legal, if both spaces are small enough to list; else None.
 
-    Hardly one in ten thousand index vectors of both together is legal.
+    Of random index vectors of the joined space, hardly one in ten thousand is legal.
     """
     left, right = direct.everything, winograd.everything
     if left is None or right is None:
@@ -161,7 +162,7 @@ _is_direct = partial(_is, name=DIRECT)
 
 
 def _constraints(spaces: Sequence[DesignSpace], chosen: Chosen) -> list[Constraint]:
-    """Those of all spaces, each for configurations of its own alone."""
+    """The constraints of all spaces, each applied only to configurations of its own space."""
 
     def where(constraint: Constraint, mine: Callable[[Values], NDArray[np.bool_]]) -> Constraint:
         return attrs.evolve(constraint, holds=lambda v: ~mine(v) | constraint.holds(v))
@@ -176,11 +177,13 @@ def _constraints(spaces: Sequence[DesignSpace], chosen: Chosen) -> list[Constrai
 def _guessed_cost(
     spaces: Sequence[DesignSpace], chosen: Chosen
 ) -> Callable[[Values], NDArray[np.float64]] | None:
-    """Each algorithm's guess for its own configurations; all are in the time of direct products.
+    """A function that guesses the cost of configurations of all algorithms; None if one cannot.
+
+    All costs have the unit of the direct convolution's products.
 
     Args:
-        spaces: of the algorithms.
-        chosen: which of n configurations are of each, shape (n,).
+        spaces: The space of each algorithm.
+        chosen: For each space, which of n configurations belong to it, shape (n,).
     """
     costs = [space.guessed_cost for space in spaces]
 
@@ -192,7 +195,7 @@ def _guessed_cost(
 
 
 def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None:
-    """Each algorithm's analytical features, zero for the other's configurations."""
+    """The features of both algorithms; those of the other algorithm are zero."""
     left, right = direct.features_block, winograd.features_block
     if left is None or right is None:
         return None
@@ -215,9 +218,9 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
 def _alternating(
     direct: DesignSpace, winograd: DesignSpace, others_first: bool
 ) -> NDArray[np.int32]:
-    """First guesses of both: three of four, and the first, are of one, which probably wins.
+    """First guesses of both algorithms: the first, and three of four, are of the likelier winner.
 
-    The first measurements of a search should be near the best, and still tell it about both.
+    So the first measurements of a search are near the best, and still cover both algorithms.
     """
     left, right = len(direct.knobs), len(winograd.knobs)
     ours, theirs = direct.first_guesses, winograd.first_guesses

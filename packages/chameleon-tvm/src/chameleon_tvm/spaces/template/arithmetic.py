@@ -1,4 +1,4 @@
-"""The products of a register-tiled template, and how data become their operands."""
+"""The products of register-tiled templates, and the conversion of data to their operands."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ EXACT_FLOAT = 2**24
 
 @attrs.frozen(kw_only=True)
 class Arithmetic:
-    """The types of a template's inner loop.
+    """The dtypes of a template's inner loop.
 
     Attributes:
-        dot: what it multiplies with.
-        data: type of the input.
+        dot: The instruction that multiplies.
+        data: Storage type of the input.
     """
 
     dot: Dot = attrs.field(factory=MultiplyAdd)
@@ -45,7 +45,7 @@ class Arithmetic:
 
     @property
     def read(self) -> str:
-        """Dtype of the input as the inner loop reads it."""
+        """Dtype of the input elements that the inner loop reads."""
         return self.dot.data
 
     @property
@@ -60,7 +60,7 @@ class Arithmetic:
 
     @property
     def as_they_are(self) -> bool:
-        """Whether the inner loop may read the input where it is."""
+        """Whether the inner loop may read the input without a converted copy."""
         return self.data.storage_dtype == self.read
 
     @property
@@ -74,10 +74,10 @@ class Arithmetic:
         return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
-        """Weights as numbers of their tensor's type, before they are packed.
+        """Weights as numbers of their tensor's dtype, before they are packed.
 
         Raises:
-            ChameleonError: the instruction does not multiply such weights exactly.
+            ChameleonError: The instruction does not multiply some of the weights exactly.
         """
         if self.quantized:
             self.dot.check_weights(logical)
@@ -85,7 +85,7 @@ class Arithmetic:
         return self.data.rounded(logical)
 
     def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
-        """Packed weights in the type that they are stored in."""
+        """Convert packed weights to the dtype in which they are stored."""
         kind = FLOATING_IN.get(self.multiplied)
         return packed.astype(self.multiplied, copy=False) if kind is None else kind.stored(packed)
 
@@ -94,12 +94,12 @@ class Arithmetic:
         return self.quantized and self.read not in SHIFTS
 
     def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
-        """Elements of the input as they are multiplied, and as a copy holds them.
+        """Convert elements of the input to the form in which they are copied and multiplied.
 
         Args:
-            value: one element, or a vector of ``lanes``.
-            zero_point: of the data, in float32; None if they have none.
-            lanes: of the vector.
+            value: An element, or a vector of ``lanes`` elements.
+            zero_point: Zero point of the data in float32; None if the data have none.
+            lanes: Number of elements of the vector.
         """
         if not self.quantized:
             return value if self.as_they_are else widening(self.data, value, lanes)
@@ -112,11 +112,11 @@ class Arithmetic:
         return value
 
     def varying(self, value: Expr, zero_point: Expr | None) -> Expr:
-        """An element of a right side that is no constant, as it is multiplied.
+        """Convert an element of a right side that is not constant to the form that is multiplied.
 
         Args:
-            value: of the input's type.
-            zero_point: of the right side, in float32; None if it has none.
+            value: An element in the dtype of the input.
+            zero_point: Zero point of the right side in float32; None if it has none.
         """
         if not self.quantized:
             same = self.multiplied == self.data.storage_dtype
@@ -126,10 +126,10 @@ class Arithmetic:
         return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
 
     def blank(self, zero_point: Expr | None) -> Expr:
-        """The value of the copy in the padding: zero, or what stands for it.
+        """The value that the copy of the input has in the padding, which represents zero.
 
         Args:
-            zero_point: of the data, in float32; None if they have none.
+            zero_point: Zero point of the data in float32; None if the data have none.
         """
         if self.quantized and not self._centred:
             shift = SHIFTS[self.read]
@@ -137,14 +137,14 @@ class Arithmetic:
         return tirx.const(0, self.read)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
-        """A bias of the sums' type, which makes up for a zero point that the copy still has.
+        """The bias in the dtype of the sums, corrected for a zero point left in the copied data.
 
-        In float32 one that takes more than 24 bits is rounded, as its sum would be.
+        In float32, a bias of more than 24 bits is rounded, as its sum would be.
 
         Args:
-            bias: of int32, shape (O,).
-            weights: of int8, shape (O, ...).
-            numbers: those of ``Quantization``.
+            bias: Bias of int32, shape (O,).
+            weights: Weights of int8, shape (O, ...).
+            numbers: The array of the operator's ``Quantization``.
         """
         if self._centred:
             return bias.astype(self.dot.sums)
@@ -156,10 +156,10 @@ class Arithmetic:
 
 @attrs.frozen(kw_only=True)
 class TileArithmetic(Arithmetic):
-    """That of a template that multiplies tiles, and vectors nowhere.
+    """The dtypes of a template that multiplies tiles.
 
     Attributes:
-        product: what it multiplies with.
+        product: The instruction that multiplies.
     """
 
     product: TileProduct
@@ -180,14 +180,14 @@ FLOAT32 = Arithmetic()
 def finishing_constants(
     weights: NDArray[Any], rest: Arrays, groups: int, channels: int, arithmetic: Arithmetic
 ) -> Arrays:
-    """An operator's constants beside its weights, each group's channels padded.
+    """An operator's constants other than its weights, with each group's channels padded.
 
     Args:
-        weights: (O, ...), before they are packed.
-        rest: a bias if there is one; of an int8 operator its scale, bias and quantization.
-        groups: groups.
-        channels: of a group, padded.
-        arithmetic: what it is computed with.
+        weights: The weights (O, ...) before they are packed.
+        rest: The bias, if any. For an int8 operator: scale, bias and quantization.
+        groups: Number of groups.
+        channels: Number of channels of a group, padding included.
+        arithmetic: The dtypes of the inner loop.
     """
     if not arithmetic.quantized:
         return [pack_bias(arithmetic.data.real(bias), groups, channels) for bias in rest]
@@ -197,13 +197,13 @@ def finishing_constants(
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
-    """The arithmetic of an operator whose sums run over channels.
+    """The arithmetic of an operator whose sums run over input channels.
 
     Args:
-        spec: the operator.
-        target: the canonical target.
-        skipping: whether products in the padding are left out even of a copied input, so that
-            zero has to be zero.
+        spec: The operator's arguments.
+        target: The canonical target.
+        skipping: Whether products of padding are left out even if the input is copied. Then zero
+            must be represented by 0 in the copy.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:
@@ -220,14 +220,14 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
-    """The arithmetic of products neither side of which is constant.
+    """The arithmetic of matrix products of two variable sides.
 
-    Both zero points of quantized sides are subtracted before numbers are multiplied, so that sums
-    are those of the operator whatever the zero points.
+    Both zero points of quantized sides are subtracted before the multiplication, so that the sums
+    need no correction.
 
     Args:
-        spec: the operator.
-        target: the canonical target.
+        spec: The operator's arguments.
+        target: The canonical target.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:
@@ -239,11 +239,11 @@ def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
 
 
 def scores_dot(spec: AttentionSpec, target: str) -> Dot:
-    """The arithmetic of attention's products of queries and keys.
+    """The instruction for attention's products of queries and keys.
 
     Args:
-        spec: the operator.
-        target: the canonical target.
+        spec: The operator's arguments.
+        target: The canonical target.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name not in HALVES:
@@ -254,10 +254,10 @@ def scores_dot(spec: AttentionSpec, target: str) -> Dot:
 
 
 def lanewise(spec: FusedSpec) -> Arithmetic:
-    """The arithmetic of an operator each of whose lanes has an input of its own.
+    """The arithmetic of an operator in which each lane reads its own input, such as depthwise.
 
     Args:
-        spec: the operator.
+        spec: The operator's arguments.
     """
     kind = COMPUTE[spec.dtype]
     if not kind.quantized:
@@ -270,11 +270,11 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
 
 
 def stored_weights(dtype: str, target: str) -> Dot | None:
-    """A multiply-add of float32 by weights that are stored in a type; None if there is none.
+    """A float32 multiply-add with weights stored in a 16-bit dtype; None if the target has none.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
-        target: the canonical target.
+        target: The canonical target.
     """
     storage = STORAGE[dtype].storage_dtype
     dots = dots_of(target, data="float32", weights=dtype)
@@ -282,24 +282,23 @@ def stored_weights(dtype: str, target: str) -> Dot | None:
 
 
 def half_dots(dtype: str, target: str) -> Sequence[Dot]:
-    """The dot products of two tensors of a type of two bytes, fastest first.
+    """The dot products of two tensors of a 16-bit dtype with float32 sums, fastest first.
 
-    Those whose sums are such numbers themselves are left out. Each of
-    their roundings may be off by half of a last place (Higham, Accuracy and Stability of Numerical
-    Algorithms, section 3.1).
-    From five products on, that is more than the accepted error of an operator's output, and sums
-    may be infinite if the output is not.
+    Instructions with 16-bit sums are left out. Each of their roundings may be off by half a unit in
+    the last place (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). From five
+    products on, the error would exceed the tolerance of the operator's output, and sums could
+    overflow although the output does not.
 
     Args:
-        dtype: the type.
-        target: the canonical target.
+        dtype: The 16-bit dtype.
+        target: The canonical target.
     """
     dots = dots_of(target, data=dtype, weights=dtype)
     return [dot for dot in dots if dot.sums == "float32"]
 
 
 def _half_dot(spec: FusedSpec, target: str) -> Dot:
-    """The fastest, or one that widens weights as it goes if those are waited for."""
+    """The fastest dot product, or one with 16-bit weights if reading weights is the bottleneck."""
     dots = half_dots(spec.dtype, target)
     info = target_info(target)
     stored = spec.output_channels * spec.reduced * FLOAT_BYTES
@@ -312,7 +311,7 @@ def _half_dot(spec: FusedSpec, target: str) -> Dot:
 
 
 def _integer_dot(target: str, weights: str, *, skipping: bool) -> Dot:
-    """The fastest for bytes; signed ones are data that are shifted while they are copied."""
+    """The fastest dot product of bytes. For signed bytes, the copy of the data is shifted."""
     dots = list(integer_dots_of(target, weights))
     if skipping:
         dots = [dot for dot in dots if dot.data not in SHIFTS]

@@ -40,23 +40,23 @@ TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_b
 
 @attrs.frozen(kw_only=True)
 class AttentionEstimates:
-    """Estimates for n configurations, without building them; every field has shape (n,).
+    """Estimates for n configurations without building kernels; every field has shape (n,).
 
     Attributes:
-        score_sums: vector registers that hold sums of the scores' products.
-        score_registers: vector registers that the scores' inner loop needs.
-        score_loads: vector and broadcast loads per multiply-add there.
-        value_sums: vector registers that hold sums of values, on average.
-        value_registers: vector registers that the values' inner loop needs.
-        value_loads: vector and broadcast loads per multiply-add there.
-        waste: computed over needed scores.
-        tasks: parallel pieces of work.
-        imbalance: time of the busiest core over that of a fair share.
-        scratch_bytes: scores and queries that a task keeps.
-        block_bytes: keys and values of a block.
-        blocks: blocks of keys.
-        scratch_in_l1: scratch over what L1 holds.
-        block_in_l2: keys and values of a block over what L2 holds.
+        score_sums: Vector registers that hold sums of products of queries and keys.
+        score_registers: Vector registers that the inner loop of the scores needs.
+        score_loads: Vector and broadcast loads per multiply-add in the inner loop of the scores.
+        value_sums: Vector registers that hold sums of values, on average.
+        value_registers: Vector registers that the inner loop of the values needs.
+        value_loads: Vector and broadcast loads per multiply-add in the inner loop of the values.
+        waste: Number of computed scores over the number of needed scores.
+        tasks: Number of parallel pieces of work.
+        imbalance: Time of the busiest core over the time of a fair share.
+        scratch_bytes: Bytes of the scores and queries that a piece of work keeps.
+        block_bytes: Bytes of the keys and values of a block.
+        blocks: Number of blocks of keys.
+        scratch_in_l1: ``scratch_bytes`` over the size of L1.
+        block_in_l2: ``block_bytes`` over the size of L2.
     """
 
     score_sums: Numbers
@@ -79,9 +79,9 @@ class AttentionTiling(Tiling):
     """The design space of attention.
 
     Args:
-        spec: the operator.
-        info: the target.
-        depth: features of queries and keys that are multiplied together.
+        spec: The operator's arguments.
+        info: The description of the CPU.
+        depth: Number of features of queries and keys that one instruction multiplies.
     """
 
     tile_knobs = TILE_KNOBS
@@ -118,9 +118,9 @@ class AttentionTiling(Tiling):
         )
 
     def _places(self) -> tuple[str, ...]:
-        """The place of keys and values; those that lie side by side already are not copied.
+        """The options of keys and values: read in place, or copied; a copy widens 16-bit numbers.
 
-        Copies of those of two bytes are widened.
+        Tokens of a head that are neighbours in memory already are not copied.
         """
         spec = self.spec
         if spec.key_layout == "BHDS":
@@ -152,7 +152,7 @@ class AttentionTiling(Tiling):
         )
 
     def _enough_sums(self) -> tuple[float, float]:
-        """Sums that hide the latency, of scores and of outputs, or as many as a tile can have."""
+        """Numbers of sums of scores and outputs that hide the latency, or the largest possible."""
         registers = self.info.vector_registers
         grid = np.meshgrid(*(np.array(self._sizes[name]) for name in TILE_KNOBS), indexing="ij")
         e = self.estimate(dict(zip(TILE_KNOBS, map(np.ravel, grid), strict=True)))
@@ -197,7 +197,7 @@ class AttentionTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed cycles per score vector, for ordering first guesses; shape (n,)."""
+        """Guessed cycles per vector of scores, to order first guesses; shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
         vectors, rows, outputs, _, block = (values[name].astype(np.float64) for name in TILE_KNOBS)
@@ -241,22 +241,23 @@ class AttentionTiling(Tiling):
 
 
 def _issued(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
-    """Cycles per multiply-add: those of the busiest unit, or of too few sums in flight."""
+    """Cycles per multiply-add, limited by the busiest unit or by too few independent sums."""
     latency = info.vector_registers / 2 / np.maximum(sums, 1.0)
     issued: Numbers = np.maximum(1.0, np.maximum(ports, latency))
     return issued
 
 
 def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The options that are not more than there are, or what there is."""
+    """The options that are at most ``most``, or ``most`` itself if there are none."""
     return tuple(option for option in options if option <= most) or (most,)
 
 
 class AttentionTemplate(Template):
-    """Scores, softmax and the product with values in one function, in the layouts they have.
+    """Template of attention: scores, softmax and product with values in one function.
 
-    Queries and keys of two bytes are multiplied as they are if an instruction does so, and
-    widened first elsewhere. Powers of scores stay float32, and values are widened for them.
+    It reads arrays in the layouts that they have. If an instruction multiplies 16-bit queries and
+    keys, they are multiplied directly, else widened to float32 first. Exponentials of scores stay
+    float32, and values are widened for the product with them.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

@@ -1,10 +1,12 @@
-"""Attention as one TensorIR function: scores, softmax and product, block of keys by block of keys.
+"""Attention as one TensorIR function: scores, softmax and product for each block of keys.
 
-Loops: heads and tiles of queries (parallel) | blocks of keys | scores, powers, sums of values.
-Queries are in the lanes while scores are computed. A row's maximum and sum are then those of a
-lane, keys are read where they are, and powers need no transposition for values.
-Between blocks of keys, the sums are scaled to the new maximum (Dao et al. 2022, section 3.1). One
-block of all keys needs no such step.
+Loops, from the outermost: heads and tiles of queries (parallel); blocks of keys; scores,
+exponentials, sums of values. Queries are in the lanes while scores are computed. So each lane holds
+the maximum and sum of a row, keys are read where they are, and the product with values needs no
+transposition.
+
+Between blocks of keys, the sums are scaled to the new maximum (Dao et al. 2022, section 3.1). This
+step is left out if one block has all keys.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ there is no infinity among constants."""
 
 
 class AttentionLoops:
-    """Writes the function of one tile.
+    """Writes the TensorIR function of attention for one configuration.
 
     Args:
-        spec: the operator.
-        tile: the point of the design space.
-        lanes: elements of a vector register.
-        dot: what queries and keys are multiplied with.
+        spec: The operator's arguments.
+        tile: The decoded configuration.
+        lanes: Number of elements of a vector register.
+        dot: The instruction that multiplies queries and keys.
     """
 
     def __init__(self, spec: AttentionSpec, tile: AttentionTile, lanes: int, dot: Dot) -> None:
@@ -75,7 +77,7 @@ class AttentionLoops:
         )
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (query, key, value), or the array they share, [mask], out."""
+        """The complete function; parameters: query, key, value (or packed), [mask], out."""
         body = self._tiles()
         if self.tile.copy:
             copies = [self.key.data, self.value.data]
@@ -163,7 +165,7 @@ class AttentionLoops:
         return emit.local(scratch, emit.sequence([*start, self._scaled_queries(row), body]))
 
     def _block(self, row: Row, start: Expr) -> Stmt:
-        """Everything that a block of keys adds to a tile of queries."""
+        """The statements that add a block of keys to the outputs of a tile of queries."""
         count: Expr = (
             self.keys if self.blocks == 1 else tirx.min(self.tile.block, self.keys - start)
         )
@@ -226,7 +228,7 @@ class AttentionLoops:
         return emit.load(self.mask, at)
 
     def _scores(self, row: Row, start: Expr, count: Expr) -> Stmt:
-        """Scores of a block, and each lane's largest one; the last tile overlaps its neighbour."""
+        """Scores of a block, and each lane's maximum; the last tile overlaps its neighbour."""
         rows, unroll = self.tile.key_rows, self.tile.unroll
         if isinstance(count, int):
             tiles: Expr = math.ceil(count / rows)
@@ -254,7 +256,7 @@ class AttentionLoops:
         return emit.loop("key", tiles, tile)
 
     def _start(self, row: Row, first: Expr, sums: Sequence[Buffer]) -> list[Stmt]:
-        """The start of the sums of products: the mask, if queries were scaled."""
+        """Initial values of the sums of products: the mask if queries were scaled, else zero."""
         plain = self.rounded or self.mask is None
         filled = [
             assign(
@@ -274,7 +276,7 @@ class AttentionLoops:
         return emit.splat(self._masked(row, 0, first + r), self.lanes)
 
     def _products(self, row: Row, first: Expr, d: Expr, sums: Sequence[Buffer]) -> Stmt:
-        """The products of some features of a tile of keys with all queries."""
+        """Products of some features of a tile of keys with all queries of a tile."""
         statements = []
         wide = self.lanes * self.dot.depth
         for u in range(self.tile.unroll):
@@ -289,7 +291,7 @@ class AttentionLoops:
         return emit.sequence(statements)
 
     def _key(self, row: Row, k: Expr, d: Expr) -> Expr:
-        """A feature of a key, or a group of features as one word."""
+        """A feature of a key, or a group of features as one machine word."""
         depth = self.dot.depth
         if depth == 1:
             return self.key.load(row.b, row.shared, k, d)
@@ -313,7 +315,7 @@ class AttentionLoops:
     # -- powers -----------------------------------------------------------------------------
 
     def _powers(self, row: Row, before: Sequence[Buffer], count: Expr) -> Stmt:
-        """Scores become powers of e; the sums so far are scaled to the new largest score."""
+        """Replace scores by exponentials, and scale earlier sums to the new maximum."""
         lanes = self.lanes
         factors = []
         for v, (old, most, total) in enumerate(zip(before, row.most, row.totals, strict=True)):
@@ -342,9 +344,10 @@ class AttentionLoops:
         return emit.sequence([*factors, emit.loop("k", count, key), *shares])
 
     def _shares(self, row: Row) -> list[Stmt]:
-        """Each query's factor that makes sums of values means.
+        """For each query, the factor by which sums of values become weighted means.
 
-        The largest score adds a power of 1; if every key is hidden, sums are 0 and stay so.
+        The largest score contributes exp(0) = 1 to the divisor. If all keys are hidden, the sums
+        stay 0.
         """
         unit, lanes = emit.constant(1.0, self.lanes), self.lanes
         return [
@@ -355,7 +358,7 @@ class AttentionLoops:
     # -- values -----------------------------------------------------------------------------
 
     def _added_values(self, row: Row, start: Expr, count: Expr) -> Stmt:
-        """Add the values of a block, weighted with their powers."""
+        """Add the values of a block, multiplied by the exponentials of their scores."""
         columns = grouped(pieces_of(self.spec.value[3], self.lanes), self.tile.value_vectors)
         statements = []
         for first, rows, times in runs_of(row.valid, self.tile.query_rows):
@@ -380,7 +383,7 @@ class AttentionLoops:
         queries: tuple[Expr, int],
         columns: tuple[Expr, tuple[int, ...]],
     ) -> Stmt:
-        """A tile of outputs: some queries, and some vectors of features of the lanes given."""
+        """A tile of outputs: some queries, and vectors of features of the given lanes."""
         (start, count), (first, rows), (begin, pieces) = keys, queries, columns
         q, begin = first + run * rows, begin + c * sum(pieces)
         places = [begin + sum(pieces[:at]) for at in range(len(pieces))]
@@ -422,7 +425,7 @@ class AttentionLoops:
         return emit.local([register for *_, register in tile], emit.sequence(statements))
 
     def _written(self, row: Row) -> Stmt:
-        """Write what the blocks have summed, divided by their powers' sums."""
+        """Write the sums of all blocks, divided by the sums of the exponentials."""
 
         def query(q: Expr) -> Stmt:
             scale = emit.load(row.scales, [q])

@@ -1,4 +1,4 @@
-"""The parts of attention's loops: the tile, arrays, scratch, axes cut into pieces; powers of e."""
+"""Parts of attention's loops: its tile, arrays and scratch, pieces of axes, exponentials."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ largest relative error, with 2^0 = 1 exactly."""
 
 @attrs.frozen(kw_only=True)
 class AttentionTile:
-    """A point of the design space, decoded.
+    """A decoded configuration of attention.
 
     Attributes:
-        query_vectors: vectors of queries that a task of a thread computes.
-        key_rows: keys whose scores are in registers at a time.
-        query_rows: queries whose outputs are in registers at a time.
-        value_vectors: vectors of an output that are in registers at a time.
-        block: keys of a block.
-        copy: whether keys and values are first copied, each head's tokens side by side.
-        unroll: features per iteration of the scores' innermost loop.
+        query_vectors: Number of vectors of queries in a parallel piece of work.
+        key_rows: Number of keys whose scores are in registers at a time.
+        query_rows: Number of queries whose outputs are in registers at a time.
+        value_vectors: Number of vectors of an output that are in registers at a time.
+        block: Number of keys of a block.
+        copy: Whether keys and values are copied first, so that the tokens of a head are contiguous.
+        unroll: Number of features per iteration of the innermost loop of the scores.
     """
 
     query_vectors: int
@@ -55,13 +55,13 @@ class AttentionTile:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Part:
-    """Queries, keys or values in memory.
+    """An array that holds queries, keys or values.
 
     Attributes:
-        data: the array, of the rank and order of the layout.
-        layout: the order of its axes.
-        first: the first of its heads there, if several parts share the array.
-        kind: the type of its numbers.
+        data: The array, with its axes in the order of ``layout``.
+        layout: Order of the array's axes.
+        first: Index of the part's first head, if several parts share the array.
+        kind: Storage type of the array's numbers.
     """
 
     data: Buffer
@@ -70,34 +70,34 @@ class Part:
     kind: StorageType = STORAGE[FLOAT32]
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token, or ``lanes`` of them if features are the last axis: float32."""
+        """A feature of a token in float32, or ``lanes`` features if they are the last axis."""
         return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """The same in the type of the array."""
+        """A feature of a token, or ``lanes`` features, in the dtype of the array."""
         indices = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
         return emit.load(self.data, [indices[axis] for axis in self.layout], lanes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Row:
-    """The registers and scratch of a tile of queries of one head.
+    """The registers and scratch arrays of a tile of queries of one head.
 
     Attributes:
-        b: which sample it is.
-        h: which head.
-        shared: the head of keys and values that it reads.
-        first: the first query.
-        valid: how many queries; lanes past them compute numbers that are not stored.
-        vectors: vectors that hold them.
-        queries: scratch (features, lanes) of scaled queries; if groups of features are
-            multiplied together, (groups, lanes x features of a group) of queries as they are.
-        mask: scratch (keys of a tile, lanes) of the mask.
-        scores: scratch (block, lanes) of scores, then of their powers.
-        sums: scratch (queries, value features) of outputs that are not complete.
-        scales: scratch (lanes,) of each query's factor of what was summed before.
-        most: each lane's largest score so far, a register for every vector.
-        totals: each lane's sum of powers so far.
+        b: Index of the sample in the batch.
+        h: Index of the head.
+        shared: Index of the head of keys and values that this head reads.
+        first: Index of the first query.
+        valid: Number of queries. Lanes beyond them compute numbers that are not stored.
+        vectors: Number of vectors that hold the queries.
+        queries: Scratch (features, lanes) of scaled queries. If groups of features are multiplied
+            together: (groups, lanes x features of a group) of unscaled queries.
+        mask: Scratch (keys of a tile, lanes) of the mask.
+        scores: Scratch (block, lanes) of scores, later of their exponentials.
+        sums: Scratch (queries, value features) of outputs that are not complete.
+        scales: Scratch (lanes,) of each query's factor for earlier sums.
+        most: Each lane's largest score so far, one register per vector.
+        totals: Each lane's sum of exponentials so far, one register per vector.
     """
 
     b: Expr
@@ -116,7 +116,7 @@ class Row:
 
 
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
-    """Queries, keys and values as the function's parameters hold them."""
+    """Queries, keys and values, as parts of the function's parameters."""
     kind = STORAGE[spec.dtype]
     dtype = kind.storage_dtype
     if spec.packed:
@@ -139,7 +139,7 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
 
 
 def pieces_of(extent: int, lanes: int) -> list[int]:
-    """An axis in vectors: whole ones, then ever shorter ones, since sums must not overlap."""
+    """Lanes of the vectors that cover an axis: whole vectors, then shorter ones, no overlap."""
     pieces = []
     while extent:
         while lanes > extent:
@@ -165,18 +165,18 @@ def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...
 
 
 def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
-    """Start, size and number of the whole parts of an axis, and of the rest."""
+    """Start, size and number of the whole parts of an axis, then of the shorter rest."""
     whole, rest = divmod(extent, size)
     runs = [(0, size, whole)] if whole else []
     return [*runs, (whole * size, rest, 1)] if rest else runs
 
 
 def exponential(value: Expr, lanes: int = 1) -> Expr:
-    """e^x of float32 x <= 0, to about 1e-6 of the result; 0 of minus infinity, and 1 of 0 exactly.
+    """e^x for float32 x <= 0 to about 1e-6 of the result; 0 for minus infinity, exactly 1 for 0.
 
     Args:
         value: x, a scalar or a vector.
-        lanes: how many elements the vector has.
+        lanes: Number of elements of the vector; 1 for a scalar.
     """
 
     def every(scalar: Expr) -> Expr:

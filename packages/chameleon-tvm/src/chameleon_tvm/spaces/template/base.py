@@ -1,4 +1,4 @@
-"""The contract of templates, and the builder that turns their configurations into programs."""
+"""The base class of templates, and the builder of their configurations' programs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from chameleon_tvm.spaces.template.options import TemplateOptions
 
 
 class Template(ABC):
-    """A hand-written way to compute one operator, with the choices left open as knobs.
+    """A hand-written way to compute an operator, with its open choices as knobs.
 
     Args:
-        task: the operator.
-        options: of the space.
+        task: The task of the operator.
+        options: Options of the space ``template``.
 
     Raises:
-        ConfigError: the template does not apply; the hint names a space that does.
+        ConfigError: The template does not support the task; the hint names a space that does.
     """
 
     plain_loops: ClassVar[bool] = True
@@ -37,30 +37,30 @@ class Template(ABC):
 
     @abstractmethod
     def space(self) -> DesignSpace:
-        """The knobs, what makes a configuration legal, features and first guesses."""
+        """The design space: knobs, constraints, features and first guesses."""
 
     @abstractmethod
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration, given as knob name to value.
+        """The function of a legal configuration; ``values`` holds the knobs' values by name.
 
         Its parameters are the operator's inputs, then the output, in the operator's physical
-        shapes; but those that are constant are packed.
+        shapes. Only constant inputs have packed shapes.
         """
 
     @abstractmethod
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Logical constants (weights, [bias]) as ``function`` of the same configuration wants them.
+        """Convert logical constants (weights, [bias]) to the form that ``function`` takes.
 
-        A network packs its own weights with it, once and for all.
+        Both methods get the same ``values``. For a delivered network, this packs the weights once.
         """
 
     @property
     def tolerance(self) -> float:
-        """Error that its algorithms may have beyond the operator's own tolerance; 0 of most."""
+        """Error that the template's algorithms may have beyond the operator's; usually 0."""
         return 0.0
 
     def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
-        """The program of a legal configuration, constants packed for it."""
+        """The program of a legal configuration, with constants packed for it."""
         places = sorted(operator.constants)
         arrays = [
             array if index in places else operator.arranged(index, array)
@@ -78,12 +78,12 @@ class Template(ABC):
 
 
 class TemplateBuilder(TVMBuilder):
-    """Builds configurations of a template.
+    """Builds kernels of a template's configurations.
 
     Args:
-        template: the template, made for the same task.
-        task: the task.
-        threads: how many threads the kernels will run with.
+        template: The template, made for ``task``.
+        task: The task.
+        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, template: Template, task: Task, *, threads: int) -> None:

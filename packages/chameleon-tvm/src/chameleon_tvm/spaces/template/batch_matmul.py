@@ -1,4 +1,4 @@
-"""The template of products neither side of which is constant: convolutions of a group each."""
+"""Templates of matrix products, which are computed as convolutions: one group per product."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ MOST = 4.0
 def tiling_of(
     task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32
 ) -> ConvolutionTiling:
-    """The tiling of products.
+    """The tiling of a matrix product.
 
     Args:
-        task: the operator.
-        geometry: of the convolution that it is.
-        inner: products that an output adds up, before zeros fill them up.
-        arithmetic: what it multiplies with.
+        task: The task of the operator.
+        geometry: The sizes of the equivalent convolution.
+        inner: Number of products that each output adds up, without padding by zeros.
+        arithmetic: The dtypes of the inner loop.
     """
     return ConvolutionTiling(
         geometry,
@@ -65,10 +65,10 @@ def tiling_of(
 
 
 class DenseTemplate(Template):
-    """A matrix product with constant weights, packed outside the clock.
+    """Template of matrix products with constant weights, which are packed before timing.
 
-    If options allow it, weights may be stored in less than float32 and widened on the way. With few
-    rows they take longer to arrive than to be multiplied with.
+    If the options allow it, weights may be stored in 16 bits and widened for the product. With few
+    rows, reading weights takes longer than multiplying with them.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -109,7 +109,7 @@ class DenseTemplate(Template):
 
     @property
     def tolerance(self) -> float:
-        """A few times what is expected: the largest of many errors is compared."""
+        """A few times the expected error, because the largest of many errors is compared."""
         names = [name for name in self._algorithms if name != DIRECT]
         return MOST * max((rounding_error(WEIGHTS[name]) for name in names), default=0.0)
 
@@ -138,13 +138,13 @@ class DenseTemplate(Template):
 
 
 class PackingBatchMatmul(DirectConvolution):
-    """Writes a batch of products whose right side is packed by the function itself.
+    """Writes the function of batched products, which packs the right side itself.
 
     Args:
-        geometry: one group per product of the batch, its channels filled up.
-        tile: the point of the design space.
-        spec: the operator.
-        arithmetic: what it multiplies with.
+        geometry: The equivalent convolution: one group per product, input channels padded.
+        tile: The decoded configuration.
+        spec: The operator's arguments.
+        arithmetic: The dtypes of the inner loop.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class PackingBatchMatmul(DirectConvolution):
         return emit.parallel("panel", g.groups * self.blocks, panel)
 
     def _converted(self, source: list[Expr]) -> Expr:
-        """An element of the right side as it is multiplied."""
+        """An element of the right side in the form that is multiplied."""
         epilogue = self.output.epilogue
         zero = None
         if isinstance(epilogue, QuantizedProductEpilogue):
@@ -214,7 +214,7 @@ class PackingBatchMatmul(DirectConvolution):
 
 
 class BatchMatmulTemplate(Template):
-    """Matrix products neither side of which is constant: packing is inside the clock."""
+    """Template of matrix products of two variable sides; timings include packing."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm

@@ -1,4 +1,4 @@
-"""The template of convolutions: direct or Winograd's, weights packed outside the clock."""
+"""The template of convolutions: direct or Winograd's. Weights are packed before timing."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ SMALLEST_CHANNEL_BLOCK = 8
 
 
 def filled(channels: int, depth: int) -> int:
-    """Input channels of a group that is filled up so that ``depth`` divides it."""
+    """Number of input channels of a group, padded to a multiple of ``depth``."""
     return -(-channels // depth) * depth
 
 
 def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]:
-    """Input channels of a block to choose from.
+    """The options for the number of input channels of a block.
 
     Args:
-        filled_up: channels of a group, zeros included.
-        channels: those that the input has.
-        depth: channels that are multiplied together.
+        filled_up: Number of channels of a group, padding included.
+        channels: Number of channels of a group that the input has.
+        depth: Number of channels that one instruction multiplies.
     """
     if filled_up > channels:
         return (filled_up,)
@@ -138,7 +138,7 @@ def tile_of(values: Mapping[str, Any]) -> Tile:
 
 
 def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
-    """The physical shapes of a convolution's parameters that are not packed, by name."""
+    """The physical shapes of a convolution's data, residual and output, by name."""
     out = physical_shape(spec.output_shape, spec.output_layout)
     return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
 
@@ -146,14 +146,14 @@ def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
 def pack_constants(
     constants: Arrays, geometry: Geometry, tile: Tile, arithmetic: Arithmetic = FLOAT32
 ) -> Arrays:
-    """Constants of an operator for one tile.
+    """Pack an operator's constants for a tile.
 
     Args:
-        constants: (O, I, spatial axes) weights, and a bias if there is one; of an int8 operator
-            its scale, bias and quantization.
-        geometry: the convolution.
-        tile: the point of the design space.
-        arithmetic: what it is computed with.
+        constants: Weights (O, I, spatial axes) and a bias, if any. For an int8 operator: weights,
+            scale, bias and quantization.
+        geometry: The sizes of the convolution.
+        tile: The decoded configuration.
+        arithmetic: The dtypes of the inner loop.
     """
     weights, *rest = constants
     channels = max(geometry.oc, tile.vectors * geometry.lanes)
@@ -163,9 +163,9 @@ def pack_constants(
 
 
 class ConvolutionTemplate(Template):
-    """Any convolution on an llvm target, of any rank, grouped and dilated ones included.
+    """Template of all convolutions on a CPU: any rank, grouped and dilated ones included.
 
-    Groups too small to fill a vector are computed several at a time.
+    Several groups are computed together if one group is too small to fill a vector.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -265,7 +265,7 @@ class ConvolutionTemplate(Template):
         return [pack_transformed(transformed, self.geometry, tile), *bias]
 
     def _transform(self, weights: Array, out: int) -> Array:
-        """Transformed weights, kept: a tuner packs the same ones for every configuration."""
+        """Transformed weights, cached: all configurations of a tuner use the same weights."""
         last = self._transformed.get(out)
         if last is None or last[0] is not weights:
             planar = weights.reshape(*weights.shape[:2], *self.geometry.kernel)

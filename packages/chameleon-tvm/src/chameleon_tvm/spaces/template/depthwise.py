@@ -1,4 +1,4 @@
-"""The template of depthwise convolutions: vectors of channels, all taps in registers."""
+"""The template of depthwise convolutions: vectors of channels, sums in registers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ from chameleon_tvm.spaces.template.writing import TilePosition
 
 
 class DepthwiseConvolution(DirectConvolution):
-    """Writes the function of one tile; ``geometry`` counts all channels as one group's.
+    """Writes the function of a depthwise convolution for one tile.
 
     Args:
-        geometry: the convolution, with as many input channels as there are output channels.
-        tile: the point of the design space.
-        spec: the operator.
+        geometry: The convolution as one group of all channels, with as many input channels as
+            output channels.
+        tile: The decoded configuration.
+        spec: The operator's arguments.
     """
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: DepthwiseSpec) -> None:
@@ -68,7 +69,7 @@ class DepthwiseConvolution(DirectConvolution):
         return emit.buffer("weights", shape, dtype=self.dot.weights)
 
     def _reduce(self, at: TilePosition) -> Stmt:
-        """Add every tap's products; columns of taps are straight-line code."""
+        """Add the products of all taps; the columns of the filter are straight-line code."""
         used = [rx for rx in range(self.geometry.kernel[1]) if at.valid[:, rx].any()]
 
         def row(rz: tuple[Expr, ...], ry: Expr) -> Stmt:
@@ -106,10 +107,10 @@ class DepthwiseConvolution(DirectConvolution):
 
 
 class DepthwiseTemplate(Template):
-    """Depthwise convolutions of any rank.
+    """Template of depthwise convolutions of any rank.
 
-    If the input has fewer channels than a vector, or each has several filters, its copy is filled
-    up with zeros, or repeats each channel. A lane of it is then an output channel.
+    Each lane is an output channel. So the copy of the input repeats each channel if it has several
+    filters. The copy is padded with zeros if the channels do not fill a vector.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -152,7 +153,7 @@ class DepthwiseTemplate(Template):
 
 
 class DepthwiseTiling(ConvolutionTiling):
-    """The tiling of a depthwise convolution: every product loads its own input."""
+    """The design space of a depthwise convolution, in which every product loads its own input."""
 
     @property
     def reduced(self) -> int:

@@ -1,8 +1,9 @@
 """The register-tiled direct convolution as a TensorIR function.
 
-Loops: outer tiles (parallel, fused) | input-channel block, taps of outer axes, ry, rx, channel |
-rows and columns of the tile, vectors of output channels, the lane. The tile's sums stay in vector
-registers from the first tap to the last: each is a buffer of its own.
+Loops, from the outermost: outer tiles (parallel, fused); block of input channels; taps of outer
+axes, ry, rx; channel. The rest is straight-line code: rows and columns of the tile, vectors of
+output channels, lanes. The tile's sums stay in vector registers from the first tap to the last.
+Each register is a buffer of its own.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
 
 
 class DirectConvolution:
-    """Writes the function of one tile.
+    """Writes the function of a direct convolution for one tile.
 
     Args:
-        geometry: the convolution.
-        tile: the point of the design space.
-        spec: the operator, for its epilogue; None for one that has none.
-        arithmetic: what it multiplies with.
-        channels: input channels of all groups, if groups are filled up with zeros.
-        staging: the convolution as its input is copied, if that is another one. Taps of a row and
-            their channels are neighbours in the copy. The loops may take them for channels of one
-            tap, more of them than the copy has (their weights are zero).
+        geometry: The sizes of the convolution.
+        tile: The decoded configuration.
+        spec: The operator's arguments, for its epilogue; None for an operator without one.
+        arithmetic: The dtypes of the inner loop.
+        channels: Number of input channels of all groups, if groups are padded with zeros.
+        staging: The convolution that the copied input has, if it differs from ``geometry``. In that
+            copy, the taps of a filter's row and their channels are neighbours. The loops treat them
+            as channels of one tap. These may be more than the copy has; then their weights are
+            zero.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class DirectConvolution:
         return emit.buffer("weights", shape, dtype=self.dot.weights)
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (data, packed weights, [packed bias], [residual], out)."""
+        """The complete function; parameters: data, packed weights, [bias], [residual], out."""
         body = self._compute()
         if self.tile.copy:
             body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
@@ -156,7 +158,7 @@ class DirectConvolution:
             return emit.sequence([run(co, rz, ry, *columns) for columns in _runs(at.valid)])
 
         def run(co: Expr, rz: tuple[Expr, ...], ry: Expr, first: int, count: int) -> Stmt:
-            """Neighbouring taps of a row that the same columns of the tile use."""
+            """Neighbouring taps of a filter's row that the same columns of the tile use."""
             used = at.valid[:, first]
             if self.one_loop:
                 return self._channels(at, (co, rz, ry, first), used, count * tile.channels)
@@ -174,7 +176,7 @@ class DirectConvolution:
         )
 
     def _tap_rows(self, at: TilePosition, body: Callable[[tuple[Expr, ...], Expr], Stmt]) -> Stmt:
-        """Loops over the filter's outer axes and rows, those in the padding left out."""
+        """Loops over the filter's outer axes and rows, without taps in the padding."""
 
         def nest(rz: tuple[Expr, ...]) -> Stmt:
             if len(rz) == len(self.geometry.outer):
@@ -186,7 +188,7 @@ class DirectConvolution:
         return nest(())
 
     def _channels(self, at: TilePosition, tap: Tap, used: NDArray[np.bool_], extent: int) -> Stmt:
-        """The innermost loop: channels of one tap, or of all taps of a row."""
+        """The innermost loop: over channels of one tap, or of all taps of a row."""
         extent //= self.dot.depth
         step = self.tile.unroll if extent % self.tile.unroll == 0 else 1
 
@@ -196,7 +198,7 @@ class DirectConvolution:
         return emit.loop("c", extent // step, some)
 
     def _multiply(self, at: TilePosition, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
-        """The products of one channel of one tap, or of the few that are multiplied together."""
+        """Products of one channel of a tap, or of the channels that one instruction multiplies."""
         g, tile = self.geometry, self.tile
         co, rz, ry, rx = tap
         outer = self._outer(at, rz)
@@ -217,9 +219,9 @@ class DirectConvolution:
     def _element(
         self, at: TilePosition, co: Expr, outer: list[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
-        """The input at a place of the padded planes; the last is a column and a channel.
+        """The input at a position of the padded planes; ``last`` is a column and a channel.
 
-        Channels that are multiplied together are counted, and loaded, as one number.
+        Channels that one instruction multiplies are counted, and loaded, as one number.
         """
         g, tile, depth = self.geometry, self.tile, self.dot.depth
         column, c = last
@@ -253,7 +255,7 @@ class DirectConvolution:
         return emit.join((*rz, ry, rx), (*(axis.kernel for axis in g.outer), *g.kernel))
 
     def _rows(self, y: Expr) -> tuple[Expr, Expr]:
-        """First tap row and number of tap rows that fall inside the input."""
+        """First row of the filter and number of its rows that fall inside the input."""
         g = self.geometry
         (kh, _), (dh, _), (top, _) = g.kernel, g.dilation, g.pads
         if self.tile.copy or not g.padded[0]:
@@ -270,13 +272,13 @@ class DirectConvolution:
 
 
 def _inside(before: Expr, size: int, kernel: int, dilation: int) -> tuple[Expr, Expr]:
-    """First tap and number of taps that fall inside an axis.
+    """First tap and number of taps that fall inside an axis of the input.
 
     Args:
-        before: how far before the axis the first tap is.
-        size: of the axis.
-        kernel: number of taps.
-        dilation: distance between them.
+        before: Distance from the first tap to the start of the axis, if the tap lies before it.
+        size: Extent of the axis.
+        kernel: Number of taps.
+        dilation: Distance between taps.
     """
     first = tirx.max(0, tirx.floordiv(before + dilation - 1, dilation))
     end = tirx.min(kernel, tirx.floordiv(size + before + dilation - 1, dilation))
@@ -284,9 +286,9 @@ def _inside(before: Expr, size: int, kernel: int, dilation: int) -> tuple[Expr, 
 
 
 def _runs(valid: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First tap and number of taps of every run that the same columns use; unused ones left out.
+    """First tap and number of taps of each run of taps that the same columns use.
 
-    Each run is one piece of code.
+    Taps that no column uses are left out. Each run becomes one piece of code.
     """
     starts = [0, *(1 + np.flatnonzero((valid[:, 1:] != valid[:, :-1]).any(axis=0))).tolist()]
     ends = [*starts[1:], valid.shape[1]]
@@ -298,7 +300,7 @@ def _runs(valid: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _by_pattern(patterns: NDArray[np.int64], versions: list[Stmt], xo: Expr) -> Stmt:
-    """Code that picks the version for a tile; the most frequent one needs no comparison."""
+    """Code that selects the version for a tile; the most frequent version needs no comparison."""
     usual = int(np.bincount(patterns).argmax())
     cases = []
     for pattern, version in enumerate(versions):

@@ -1,8 +1,8 @@
-"""Short names for writing loop nests in TensorIR directly.
+"""Short functions that write loop nests in TensorIR directly.
 
-The templates write their loops themselves instead of scheduling a definition. Bounds that skip
-padded taps, register tiles as straight-line code and tiles that overlap at the border are one
-expression here. No schedule primitive says them.
+The templates write their loops themselves instead of scheduling a definition. So bounds that skip
+padded taps, register tiles as straight-line code, and overlapping tiles at the border are single
+expressions. TVM has no schedule primitives for these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def loop(
     start: Expr = 0,
     kind: tirx.ForKind = tirx.ForKind.SERIAL,
 ) -> Stmt:
-    """A loop over ``[start, start + extent)``; one of extent 1 is its body alone."""
+    """A loop over ``[start, start + extent)``; only its body if the extent is 1."""
     if isinstance(extent, int) and extent == 1 and kind != tirx.ForKind.PARALLEL:
         return body(start)
     variable = tirx.Var(name, "int32")
@@ -41,7 +41,7 @@ def loop(
 
 
 def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
-    """Loops from 0 one inside of the other, outermost first; the body takes their variables."""
+    """Nested loops from 0, outermost first; ``body`` takes their variables."""
 
     def nest(names: Sequence[str], chosen: tuple[Expr, ...]) -> Stmt:
         if not names:
@@ -52,7 +52,7 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
-    """A loop whose iterations are dealt to the threads in contiguous parts."""
+    """A loop whose iterations are divided among the threads in contiguous parts."""
     return loop(name, extent, body, kind=tirx.ForKind.PARALLEL)
 
 
@@ -62,7 +62,7 @@ def sequence(statements: Sequence[Stmt]) -> Stmt:
 
 
 def load(source: Buffer, index: Sequence[Expr], lanes: int = 1) -> Expr:
-    """One element, or ``lanes`` consecutive ones as a vector."""
+    """An element, or a vector of ``lanes`` consecutive elements."""
     return tirx.BufferLoad(source, _place(index, lanes))
 
 
@@ -72,7 +72,7 @@ def splat(value: Expr, lanes: int) -> Expr:
 
 
 def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
-    """Write one element, or ``lanes`` consecutive ones."""
+    """Write an element, or ``lanes`` consecutive elements."""
     return tirx.BufferStore(target, value, _place(index, lanes))
 
 
@@ -97,8 +97,9 @@ def registers(
 ) -> tuple[Buffer, ...]:
     """Vector registers, to be allocated with ``local``.
 
-    Each is a buffer of its own. TVM puts small buffers of this scope on the stack, and LLVM turns
-    them into registers. For all others TVM asks its runtime for memory, tile by tile.
+    Each register is a buffer of its own. TVM puts small buffers of this scope on the stack, and
+    LLVM turns them into registers. For larger buffers, TVM requests memory from its runtime for
+    each tile.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
@@ -120,7 +121,7 @@ def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
-    """The statement of the first condition that holds."""
+    """A statement that runs the first case whose condition is true, else ``otherwise``."""
     chosen = otherwise
     for condition, statement in reversed(cases):
         chosen = tirx.IfThenElse(condition, statement, chosen)
@@ -128,7 +129,7 @@ def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
 
 
 def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
-    """Mixed-radix digits of an index, outermost first; an extent of 1 costs nothing."""
+    """Mixed-radix digits of an index, outermost first; an extent of 1 adds no code."""
     digits: list[Expr] = []
     rest = index
     for position, extent in enumerate(reversed(extents)):
@@ -154,30 +155,30 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
 
 
 def within(tile: Expr, size: int, extent: int) -> Expr:
-    """The start of a tile: the last one is moved back to end with its axis.
+    """The start of a tile; the last tile is moved back so that it ends with its axis.
 
-    Neighbouring tiles then overlap and compute the same numbers twice, which needs neither
-    predicates in the inner loops nor padded outputs.
+    The last two tiles then overlap and compute the same numbers twice. So inner loops need no
+    conditions, and outputs need no padding.
     """
     start = tile * size
     return start if extent % size == 0 else tirx.min(start, extent - size)
 
 
 def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
-    """A function of the given buffers, none of which overlap."""
+    """A function of the given buffers, which must not overlap."""
     result = tirx.PrimFunc(list(parameters), body)
     return result.with_attr("tirx.noalias", True)
 
 
 def with_shapes(written: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
-    """The same function with parameters of other shapes and as many elements each.
+    """The same function with parameters of other shapes that have as many elements.
 
-    Templates index their parameters in the shape that suits their loops; callers pass arrays in
-    the operator's own.
+    Templates index parameters in the shape that suits their loops. Callers pass arrays in the
+    operator's own shapes.
 
     Args:
-        written: the function.
-        shapes: the shapes to be seen from outside, by the parameter's name.
+        written: The function.
+        shapes: The shapes that callers pass, by the parameter's name.
     """
     parameters, inside = [], []
     for old in written.params:

@@ -1,4 +1,4 @@
-"""The use of estimates in a register-tiled template: its space and first guesses."""
+"""The base class of register-tiled design spaces, which use estimates for first guesses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GUESS_ERROR = 0.02
 
 
 def broadcast_is_operand(info: TargetInfo) -> bool:
-    """Whether a multiply-add can broadcast an element itself, as with AVX-512 alone."""
+    """Whether a multiply-add can broadcast a memory operand; only AVX-512 can."""
     return info.vector_bytes == AVX512_BYTES
 
 
@@ -47,13 +47,13 @@ def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: flo
     """Guessed time of moving each element of images with channels first by itself.
 
     Args:
-        geometry: of the convolution that moves them.
-        info: the target.
-        reduced: input channels that an output adds up.
-        rate: products in the time of a multiply-add.
+        geometry: The sizes of the convolution that moves the elements.
+        info: The description of the CPU.
+        reduced: Number of input channels that each output adds up.
+        rate: Number of products in the time of a multiply-add.
 
     Returns:
-        Over that of all products at full rate.
+        The time over the time of all products at full rate.
     """
     g = geometry
     read = g.groups * g.ic * g.planes * math.prod(g.size) * (g.layout == "NCHW")
@@ -64,19 +64,19 @@ def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: flo
 
 
 class Tiling(ABC):
-    """The design space of a template whose configurations are known without building them.
+    """The design space of a template whose configurations can be judged without building them.
 
     Attributes:
-        info: the target.
-        knobs: in order.
-        tile_knobs: names of knobs; configurations that differ in none of these run the same inner
+        info: The description of the CPU.
+        knobs: The knobs in order.
+        tile_knobs: Names of knobs. Configurations with equal values of these run the same inner
             loops.
-        estimates: an attrs class of what is known of n configurations, fields of shape (n,). Each
-            is an analytical feature.
-        magnitudes: fields whose feature is a logarithm.
-        groups: which loop or buffer each feature tells of.
-        prefix: of the names of features and groups, if another template has the same.
-        least: added to magnitudes that may be zero.
+        estimates: An attrs class of estimates for n configurations, with fields of shape (n,). Each
+            field is a feature.
+        magnitudes: Names of the fields whose feature is a logarithm.
+        groups: For each loop or buffer, the features that describe it.
+        prefix: Prefix of the names of features and groups, to tell templates apart.
+        least: Number that is added to magnitudes, so that they may be zero.
     """
 
     info: TargetInfo
@@ -94,14 +94,14 @@ class Tiling(ABC):
 
     @abstractmethod
     def estimate(self, values: Values) -> Any:
-        """Estimates for n configurations, without building them: an instance of ``estimates``."""
+        """Estimates for n configurations without building kernels, as an ``estimates`` object."""
 
     @abstractmethod
     def guessed_cost(self, values: Values) -> Numbers:
         """A rough relative cost for ordering first guesses, lower is better; shape (n,)."""
 
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
-        """Configurations of the space, which has no guesses yet, to be measured first."""
+        """The configurations to measure first, of a space that has no first guesses yet."""
         return first_guesses(space, self.guessed_cost, self.tile_knobs)
 
     def space(self) -> DesignSpace:
@@ -127,7 +127,7 @@ class Tiling(ABC):
         return tuple(f"{self.prefix}_{column}".strip("_") for column in columns)
 
     def features(self, values: Values) -> Numbers:
-        """Analytical features of n configurations, shape (n, fields of the estimates)."""
+        """Features of n configurations for cost models, shape (n, fields of the estimates)."""
         known = self.estimate(values)
         columns = []
         for field in attrs.fields(self.estimates):
@@ -143,13 +143,13 @@ class Tiling(ABC):
         field: str = "registers",
         sums: str = "accumulators",
     ) -> tuple[Constraint, Constraint]:
-        """The registers hold a tile, and its sums hide the latency of a multiply-add.
+        """Two constraints: a tile fits the registers, and its sums hide a multiply-add's latency.
 
         Args:
-            enough: sums that hide it.
-            tile: in words.
-            field: the field of the estimates that is the registers of the inner loop.
-            sums: that which is those of sums.
+            enough: Number of sums that hide the latency.
+            tile: Name of the tile in messages.
+            field: Field of the estimates with the registers of the inner loop.
+            sums: Field of the estimates with the registers of the sums.
         """
         most = self.info.vector_registers
         return (
@@ -164,17 +164,16 @@ class Tiling(ABC):
         )
 
     def imbalance(self, tasks: Numbers) -> Numbers:
-        """Time of the busiest core over that of a fair share of parallel pieces of work."""
+        """Time of the busiest core over the time of a fair share, for equal pieces of work."""
         return np.ceil(tasks / self.info.cores) * self.info.cores / tasks
 
 
 def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
-    """About ``count`` index vectors spread over a whole space, legal or not; all of a smaller one.
+    """About ``count`` index vectors spread over a space, legal or not; all of a smaller space.
 
-    Every so many-th in lexicographic order. The stride shares no factor with the number of choices
-    of any knob. A
-        stride that does meets some choices of that knob only. A last knob with three choices always
-        has the same one at a stride of three.
+    The vectors have equal distances in lexicographic order. The distance shares no factor with the
+    number of choices of any knob. Otherwise some choices of a knob would never occur. For example,
+    with a distance of three, a last knob with three choices would always have the same value.
     """
     step = max(1, space.size // count)
     while math.gcd(step, space.size) > 1:
@@ -188,10 +187,10 @@ def first_guesses(
     tile_knobs: Sequence[str],
     count: int = GUESSES,
 ) -> NDArray[np.int32]:
-    """The cheapest configurations by estimate, the first ones of different tiles.
+    """The cheapest configurations by estimate, with different tiles first.
 
-    A further variant of a tile that is already among them comes later, by about as much as
-    estimates are wrong. Variants that differ only in how far the loop is unrolled do not.
+    A further variant of a tile that was already chosen comes later. Its cost is raised by about the
+    error of the estimates. Variants that differ only in unrolling are left out.
     """
     configs = spread(space, _RANKED)
     configs = configs[space.legal(configs)]

@@ -1,4 +1,4 @@
-"""Sizes of a convolution, tiles of a template, borders and packed weights."""
+"""The sizes of convolutions and tiles, padding at borders, and packed weights."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from chameleon_tvm.arrays import contiguous
 class OuterAxis:
     """A spatial axis outside height and width, such as depth.
 
-    Tiles have an extent of 1 along it, and taps in its padding are never computed.
+    Tiles have an extent of 1 along this axis, and taps in its padding are never computed.
 
     Attributes:
-        size: of the input.
-        out: of the output.
-        kernel: of the filter.
-        stride: steps.
-        dilation: distance between taps.
-        pad: zeros before; those after follow.
+        size: Extent of the input.
+        out: Extent of the output.
+        kernel: Extent of the filter.
+        stride: Stride.
+        dilation: Distance between taps.
+        pad: Zeros before the input. The number of zeros after it follows from the other sizes.
     """
 
     size: int
@@ -36,7 +36,7 @@ class OuterAxis:
 
     @property
     def independent(self) -> bool:
-        """Whether each place depends on its own input alone, as images of a batch do."""
+        """Whether each output position reads only the same input position, as in a batch."""
         return self.kernel == 1 and self.size == self.out and not self.padded
 
     @property
@@ -47,7 +47,7 @@ class OuterAxis:
 
     @property
     def inside(self) -> float:
-        """Fraction of all taps that fall inside the input."""
+        """Fraction of all taps of all outputs that fall inside the input."""
         at = np.arange(self.out)[:, None] * self.stride - self.pad
         taps = at + np.arange(self.kernel) * self.dilation
         return float(((taps >= 0) & (taps < self.size)).mean())
@@ -55,25 +55,26 @@ class OuterAxis:
 
 @attrs.frozen(kw_only=True)
 class Geometry:
-    """A convolution's sizes; channels are those of one group.
+    """The sizes of a convolution. Channels are those of one group.
 
-    One of a single spatial axis has a height of 1.
+    A convolution with a single spatial axis has a height of 1.
 
     Attributes:
-        batch: images.
-        groups: groups.
-        ic: input channels of a group.
-        oc: output channels of a group.
-        size: input height and width.
-        out: output height and width.
-        kernel: filter height and width.
-        stride: steps down and right.
-        dilation: distances between taps.
-        pads: zeros at the top and at the left; those below and to the right follow.
-        layout: of the input, named as though height and width were the only spatial axes.
-        out_layout: of the output, likewise.
-        lanes: elements of a vector register.
-        outer: spatial axes before height and width, outermost first.
+        batch: Number of images.
+        groups: Number of groups.
+        ic: Input channels of a group.
+        oc: Output channels of a group.
+        size: Input height and width.
+        out: Output height and width.
+        kernel: Filter height and width.
+        stride: Strides down and right.
+        dilation: Distances between taps, down and right.
+        pads: Zeros at the top and at the left. Zeros at the bottom and right follow from the other
+            sizes.
+        layout: Layout of the input, named as if height and width were the only spatial axes.
+        out_layout: Layout of the output, named in the same way.
+        lanes: Number of elements of a vector register.
+        outer: Spatial axes before height and width, outermost first.
     """
 
     batch: int
@@ -98,12 +99,12 @@ class Geometry:
 
     @property
     def planes(self) -> int:
-        """Planes of height and width of one image of the input."""
+        """Number of planes of height and width in one image of the input."""
         return math.prod(axis.size for axis in self.outer)
 
     @property
     def out_planes(self) -> int:
-        """Planes of height and width of one image of the output."""
+        """Number of planes of height and width in one image of the output."""
         return math.prod(axis.out for axis in self.outer)
 
     @property
@@ -119,7 +120,7 @@ class Geometry:
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """Whether some tap falls outside the input: vertically, horizontally."""
+        """Whether a tap falls outside the input: vertically, horizontally."""
         vertical, horizontal = (
             before > 0 or staged - before > size
             for before, staged, size in zip(self.pads, self.staged_size, self.size, strict=True)
@@ -129,18 +130,19 @@ class Geometry:
 
 @attrs.frozen(kw_only=True)
 class Tile:
-    """A point of the design space, decoded.
+    """A decoded configuration of a register-tiled template.
 
     Attributes:
-        rows: output rows of a tile.
-        columns: output columns of a tile.
-        vectors: vectors of output channels of a tile.
-        channels: input channels of a block.
-        copy: whether the input is first copied, padded and blocked; else it is read in place
+        rows: Output rows of a tile.
+        columns: Output columns of a tile.
+        vectors: Vectors of output channels of a tile.
+        channels: Input channels of a block.
+        copy: Whether the input is first copied, padded and blocked. Otherwise it is read in place,
             and taps in the padding are skipped.
-        channels_outermost: whether output channels are the outermost parallel loop (a block of
-            weights stays in cache) rather than positions (a tile of input does).
-        unroll: input channels per iteration of the innermost loop.
+        channels_outermost: Whether output channels are the outermost parallel loop, so that a block
+            of weights stays in cache. Otherwise positions are, so that a tile of input stays in
+            cache.
+        unroll: Input channels per iteration of the innermost loop.
     """
 
     rows: int
@@ -153,10 +155,10 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """The class of border that every tile of a row belongs to.
+    """For every tile of a row, the number of its border class.
 
-    Tiles of one class have the same taps outside the input, left and right, so one piece of code
-    serves them all. Class numbers count from 0 in order of appearance.
+    Tiles of a class have the same taps outside the input, left and right, so they share one piece
+    of code. Classes are numbered from 0 in order of appearance.
     """
     width = geometry.out[1]
     starts = np.minimum(np.arange(math.ceil(width / columns)) * columns, width - columns)
@@ -176,18 +178,18 @@ def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> N
 def pack_weights(
     weights: NDArray[Any], geometry: Geometry, tile: Tile, depth: int = 1
 ) -> NDArray[Any]:
-    """(O, I, spatial axes) weights in the order the inner loops read them.
+    """Weights (O, I, spatial axes) in the order in which the inner loops read them.
 
     Args:
-        weights: of a group that may have fewer input channels than the geometry's; of the others
-            they are zero.
-        geometry: the convolution.
-        tile: the point of the design space.
-        depth: input channels that are multiplied together: their weights are neighbours.
+        weights: The weights. If they have fewer input channels than the geometry, zeros are added.
+        geometry: The sizes of the convolution.
+        tile: The decoded configuration.
+        depth: Number of input channels that one instruction multiplies. Their weights become
+            neighbours.
 
     Returns:
-        Shape (groups * blocks, taps and ``depth`` input channels, output channels of a block times
-        ``depth``).
+        Array of shape (groups * blocks, taps * input channels / depth, output channels of a block *
+        depth).
     """
     block = tile.vectors * geometry.lanes
     grouped = weights.reshape(geometry.groups, geometry.oc, weights.shape[1], geometry.taps)
@@ -211,20 +213,21 @@ def pack_weights(
 
 
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
-    """The convolution itself if its rows of taps had better be channels of one tap.
+    """The convolution itself, if the taps of a row are better treated as channels; else None.
 
-    That is if ``depth`` input channels are multiplied together and do not divide those of a
-    tap: they go on with the next tap's, which are its neighbours. None elsewhere.
+    This is so if one instruction multiplies ``depth`` input channels, and ``depth`` does not divide
+    the channels of a tap. A group of channels then continues with the channels of the next tap,
+    which are its neighbours in memory.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
     return geometry if neighbours and geometry.ic % depth else None
 
 
 def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
-    """(O, I, outer axes, rows, columns) weights with the columns' taps as input channels.
+    """Weights (O, I, outer axes, rows, columns) with the columns as further input channels.
 
     Returns:
-        Shape (O, columns * I, outer axes, rows, 1), or without rows if there are none.
+        Array of shape (O, columns * I, outer axes, rows, 1), or without rows if there are none.
     """
     moved = np.moveaxis(weights, -1, 1)
     oc, taps, ic, *rest = moved.shape
@@ -232,25 +235,26 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
 
 
 def groups_per_vector(geometry: Geometry) -> int:
-    """How many groups a vector of output channels holds, if one group does not fill it.
+    """Number of groups that a vector of output channels holds, if one group does not fill it.
 
-    Their weights are then block-diagonal. That takes no multiply-add more than a vector for each
-    group, whose other lanes would compute nothing.
+    The weights of these groups are then block-diagonal. This takes no more multiply-adds than a
+    vector per group, of which most lanes would compute nothing.
     """
     most = geometry.lanes // geometry.oc
     return max(m for m in range(1, max(1, most) + 1) if geometry.groups % m == 0)
 
 
 def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray[Any]:
-    """Weights of a convolution that has several of the groups in one.
+    """Weights of a convolution in which each group consists of several original groups.
 
     Args:
-        weights: (O, I, spatial axes), I being the input channels of a group.
-        groups: groups before.
-        together: groups in one, a divisor of ``groups``.
+        weights: Weights (O, I, spatial axes), in which I counts the input channels of an original
+            group.
+        groups: Number of original groups.
+        together: Number of original groups in a new group, a divisor of ``groups``.
 
     Returns:
-        Shape (O, ``together`` * I, spatial axes).
+        Array of shape (O, ``together`` * I, spatial axes).
     """
     if together == 1:
         return weights

@@ -1,4 +1,4 @@
-"""Options of the template space; imports nothing heavy, so that ``validate`` stays quick."""
+"""Options of the space ``template``. This module is cheap to import, so checks stay fast."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:
 
 @attrs.frozen(kw_only=True)
 class TemplateOptions:
-    """Options of the ``template`` space.
+    """Options of the space ``template``.
 
     Attributes:
-        algorithms: of convolutions, to choose from. A layer that none of them fits, because its
-            filters are not 3x3 with stride 1, say, gets the direct one. Dense layers may be told to
-            store their weights in less than float32; ``max_error`` has to allow it, too.
-        max_error: the largest loss of an algorithm that is expected in float32, as largest
-            |difference| over the largest |output|. None for no limit but the check of every kernel.
-            The direct one is always allowed if it is named.
-        templates: names of templates, ``distribution:name`` if two are called the same, that
-            go before this package's own wherever they are for an operator and target.
+        algorithms: Algorithms to choose from. A convolution that none of them fits, for example
+            without 3x3 filters or with strides, gets the direct algorithm. The algorithms with
+            16-bit weights are for dense layers, and ``max_error`` must allow them, too.
+        max_error: Largest expected error of an algorithm in float32, as largest |difference| over
+            the largest |output|. None for no limit beyond the check of every kernel. ``direct`` is
+            always allowed if it is named.
+        templates: Names of templates that take precedence over this package's own, for the
+            operators and targets that they support. Write ``distribution:name`` if two have the
+            same name.
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(

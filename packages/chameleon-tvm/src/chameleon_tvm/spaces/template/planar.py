@@ -1,9 +1,9 @@
-"""A convolution of images with channels first whose vectors are neighbouring outputs of a row.
+"""Convolutions of channels-first images, in which vectors are neighbouring outputs of a row.
 
 Loops, from the outermost: images, groups and bands of rows (parallel); blocks of output channels;
 tiles; input channels; taps. A padded copy of the band's input stays in L1 or L2. Nothing is
-transposed, so a network that memory limits keeps its caller's layout. Sums stay in registers. The
-pixels of a 1x1 convolution are a single axis.
+transposed, so a network that is limited by memory keeps its layout. Sums stay in registers. The
+pixels of a 1x1 convolution form a single axis.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _UNROLLED = 16
 
 
 class PlanarConvolution:
-    """Writes the function of one tile.
+    """Writes the function of a planar convolution for one tile.
 
     Args:
-        geometry: what ``planar_geometry`` returned.
-        tile: the point of the design space.
-        spec: the operator, for its epilogue.
+        geometry: The result of ``planar_geometry``.
+        tile: The decoded configuration.
+        spec: The operator's arguments, for its epilogue.
     """
 
     def __init__(self, geometry: Geometry, tile: PlanarTile, spec: ConvolutionSpec) -> None:
@@ -71,7 +71,7 @@ class PlanarConvolution:
         return (self.tile.band_columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (data, packed weights, [bias], [residual], out)."""
+        """The complete function; parameters: data, packed weights, [bias], [residual], out."""
         g, tile = self.geometry, self.tile
         down = math.ceil(g.out[0] / tile.band_rows)
         across = math.ceil(g.out[1] / tile.band_columns)
@@ -93,7 +93,7 @@ class PlanarConvolution:
     # -- inputs -----------------------------------------------------------------------------
 
     def _copy(self, n: Expr, group: Expr, top: Expr, left: Expr) -> Stmt:
-        """Copy what a band reads, from a row and a column on, which may lie in the padding."""
+        """Copy the input of a band from row ``top`` and column ``left``, padding included."""
         g = self.geometry
         _, rows, _ = (int(extent) for extent in self.staged.shape)
 
@@ -137,7 +137,7 @@ class PlanarConvolution:
         )
 
     def _input(self, at: _Position, c: Expr, tap: tuple[Expr, int], row: int, v: int) -> Expr:
-        """A vector of inputs, those of a tap for neighbouring outputs of a row."""
+        """A vector of inputs: those of one tap for neighbouring outputs of a row."""
         g = self.geometry
         ry, rx = tap
         y = (at.y + row) * g.stride[0] + ry * g.dilation[0]
@@ -223,7 +223,10 @@ class PlanarConvolution:
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Position:
-    """A tile: image, group, first row and column of its band, block of channels, and its own."""
+    """The position of a tile: image, group, band, block of channels, and place in the band.
+
+    ``top`` and ``left`` are the start of the band; ``y`` and ``x`` count from there.
+    """
 
     n: Expr
     group: Expr
@@ -236,12 +239,12 @@ class _Position:
 
 @attrs.frozen(kw_only=True, eq=False)
 class PlanarProducts:
-    """The algorithm for one convolution.
+    """The planar algorithm for one convolution.
 
     Attributes:
-        geometry: the convolution as it is computed.
-        spec: the operator.
-        info: the target.
+        geometry: The sizes of the convolution, as it is computed.
+        spec: The operator's arguments.
+        info: The description of the CPU.
     """
 
     geometry: Geometry
@@ -250,18 +253,18 @@ class PlanarProducts:
 
     @classmethod
     def of(cls, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo) -> Self | None:
-        """That of a convolution; None if it computes no such one.
+        """The planar algorithm for a convolution; None if it does not support the convolution.
 
         Args:
-            geometry: the convolution.
-            spec: the operator.
-            info: the target.
+            geometry: The sizes of the convolution.
+            spec: The operator's arguments.
+            info: The description of the CPU.
         """
         planar = planar_geometry(geometry) if spec.dtype == FLOAT32 else None
         return None if planar is None else cls(geometry=planar, spec=spec, info=info)
 
     def space(self) -> DesignSpace:
-        """The knobs, the first of which is the algorithm."""
+        """The design space, whose first knob is the algorithm."""
         return PlanarTiling(self.geometry, self.info).space()
 
     def function(
@@ -270,22 +273,22 @@ class PlanarProducts:
         """The function of a legal configuration.
 
         Args:
-            values: of the knobs.
-            shapes: of parameters as they are seen from outside.
+            values: Values of the knobs, by name.
+            shapes: Shapes of the parameters that callers pass, by name.
         """
         tile = PlanarTile.of(values, self.geometry)
         written = PlanarConvolution(self.geometry, tile, self.spec).function()
         return emit.with_shapes(written, shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """(O, I, spatial axes) weights, and a bias if there is one, for the same configuration."""
+        """Pack weights (O, I, spatial axes), and return them with the bias, if any."""
         weights, *bias = constants
         block = values["planar_channels"]
         return [_packed(weights, self.geometry, block), *bias]
 
 
 def _packed(weights: NDArray[Any], geometry: Geometry, block: int) -> NDArray[Any]:
-    """Weights as the inner loops read them: groups and blocks, channels and taps, a block."""
+    """Weights in the order of the inner loops: (groups and blocks, channels and taps, a block)."""
     g = geometry
     grouped = weights.reshape(g.groups, g.oc, -1)
     starts = np.minimum(np.arange(math.ceil(g.oc / block)) * block, g.oc - block)

@@ -1,4 +1,4 @@
-"""Knobs, legality, features and first guesses of planar convolutions, as arrays."""
+"""Knobs, constraints, features and first guesses of planar convolutions, as arrays."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _BANDS = (4, 8, 16, 32, 64)
 
 @attrs.frozen(kw_only=True)
 class PlanarTile:
-    """A point of the design space, decoded.
+    """A decoded configuration of a planar convolution.
 
     Attributes:
-        rows: output rows of a tile.
-        vectors: vectors of output columns of a tile.
-        channels: output channels of a tile.
-        band_rows: output rows of a parallel piece of work.
-        band_columns: output columns of one: all, or some of a 1x1 convolution's.
-        copy: whether a band's input is copied and padded first; else it is read in place.
+        rows: Output rows of a tile.
+        vectors: Vectors of output columns of a tile.
+        channels: Output channels of a tile.
+        band_rows: Output rows of a band, which is a parallel piece of work.
+        band_columns: Output columns of a band: all, or in a 1x1 convolution a part of them.
+        copy: Whether a band's input is copied and padded first. Otherwise it is read in place.
     """
 
     rows: int
@@ -82,9 +82,10 @@ def _single_row(geometry: Geometry) -> bool:
 
 
 def planar_geometry(geometry: Geometry) -> Geometry | None:
-    """The convolution as vectors of columns compute it; None if it has planes or other layouts.
+    """The convolution in the form that planar loops compute; None if they do not support it.
 
-    Vectors are no longer than a row.
+    They support only channels first, and only images without outer axes, except for 1x1
+    convolutions. Vectors are at most as long as a row.
     """
     g = geometry
     if {g.layout, g.out_layout} != {"NCHW"}:
@@ -110,7 +111,7 @@ def staged_rows(geometry: Geometry, rows: int) -> int:
 
 
 def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
-    """Rows and columns of a band: a number of rows, or of vectors of a single row's pixels."""
+    """Rows and columns of a band: ``band`` counts rows, or vectors if all pixels are one row."""
     g = geometry
     if _single_row(g):
         return 1, np.minimum(band * g.lanes, g.out[1])
@@ -119,19 +120,19 @@ def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
 
 @attrs.frozen(kw_only=True)
 class PlanarEstimates:
-    """Estimates for n configurations, without building them; every field has shape (n,).
+    """Estimates for n configurations without building kernels; every field has shape (n,).
 
     Attributes:
-        accumulators: vector registers that hold sums.
-        registers: vector registers needed in the inner loop.
-        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
-        waste: computed over needed outputs.
-        tasks: parallel pieces of work.
-        imbalance: time of the busiest core over that of a fair share.
-        band_bytes: inputs that a band reads.
-        weight_bytes: weights that a tile reads.
-        copied: bytes written while copying inputs, per flop.
-        again: times that a band's input is read.
+        accumulators: Vector registers that hold sums.
+        registers: Vector registers that the inner loop needs.
+        loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
+        waste: Number of computed outputs over the number of needed outputs.
+        tasks: Number of parallel pieces of work.
+        imbalance: Time of the busiest core over the time of a fair share.
+        band_bytes: Bytes of the inputs that a band reads.
+        weight_bytes: Bytes of the weights that a tile reads.
+        copied: Bytes written while copying inputs, per floating-point operation.
+        again: Number of times that a band's input is read.
     """
 
     accumulators: Numbers
@@ -150,8 +151,8 @@ class PlanarTiling(Tiling):
     """The design space of a planar convolution.
 
     Args:
-        geometry: what ``planar_geometry`` returned.
-        info: the target.
+        geometry: The result of ``planar_geometry``.
+        info: The description of the CPU.
     """
 
     tile_knobs = ("planar_rows", "planar_vectors", "planar_channels", "planar_input")
@@ -236,7 +237,7 @@ class PlanarTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed time over that of all products at full rate; shape (n,)."""
+        """Guessed time over the time of all products at full rate; shape (n,)."""
         g, info, e = self.geometry, self.info, self.estimate(values)
         places = (values["planar_rows"] * values["planar_vectors"]).astype(np.float64)
         channels = values["planar_channels"].astype(np.float64)

@@ -1,4 +1,4 @@
-"""The space provider ``template``: hand-written templates for llvm and cuda targets."""
+"""The space provider ``template``: hand-written templates for CPU and CUDA targets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
     """The template of a task.
 
     Args:
-        task: the task.
-        options: of the space; the defaults if missing.
+        task: The task.
+        options: Options of the space; None for the defaults.
 
     Raises:
-        ConfigError: there is none for such an operator, shape or target.
-        PluginError: several are for it, the options name an unknown one, or its own code fails.
+        ConfigError: No template supports the task's operator, shapes or target.
+        PluginError: Several templates support the task, the options name an unknown template, or a
+            template's code fails.
     """
     chosen = options or TemplateOptions()
     template: Template = make(KINDS["templates"], _record_of(task, chosen.templates), task, chosen)
@@ -66,10 +67,10 @@ def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
 
 
 def _registered(operator: str) -> Sequence[TemplateRecord]:
-    """The templates that those of an operator are among.
+    """The records of templates among which an operator's template is.
 
-    This package's own for its own operators: what else is installed changes nothing for them, and
-    worker processes load no plugins.
+    For this package's operators, these are only this package's templates. So plugins change nothing
+    for them, and worker processes load no plugins.
     """
     if operator in OWN:
         return TEMPLATES
@@ -77,10 +78,10 @@ def _registered(operator: str) -> Sequence[TemplateRecord]:
 
 
 class TemplateSpace(SpaceProvider):
-    """Design spaces of hand-written templates.
+    """The space provider of hand-written templates.
 
     Args:
-        options: which templates, and which algorithms convolutions choose from.
+        options: Preferred templates, and the algorithms that convolutions choose from.
     """
 
     def __init__(self, options: TemplateOptions) -> None:

@@ -1,4 +1,4 @@
-"""The epilogues of int8 templates: integer sums made real, and quantized again."""
+"""The epilogues of int8 templates: integer sums become real numbers and are quantized again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class QuantizedVectorEpilogue(VectorEpilogue):
-    """The steps between integer sums and the output (see ``QuantizedEpilogue``).
+    """The steps between integer sums and the output of an operator (see ``QuantizedEpilogue``).
 
     Args:
-        spec: the operator, an int8 one.
-        channels: how many numbers scale and bias have, padded.
-        shape: of the output, and of the residual.
-        sums: dtype of the sums; a bias is packed as the same.
+        spec: The arguments of an int8 operator.
+        channels: Number of elements of scale and bias, padding included.
+        shape: Shape of the output and of the residual.
+        sums: Dtype of the sums and of the packed bias.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         return emit.load(self.numbers, [0])
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
-        """The sums of ``lanes`` channels with their bias, as real numbers."""
+        """The sums of ``lanes`` channels with their bias, scaled to real numbers."""
         total = sums + emit.load(self.offsets, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
@@ -57,12 +57,13 @@ class QuantizedVectorEpilogue(VectorEpilogue):
 
 
 class QuantizedProductEpilogue(VectorEpilogue):
-    """That of products of two quantized tensors (see ``QuantizedProduct``).
+    """The steps between integer sums and the output of a product (see ``QuantizedProduct``).
 
     Args:
-        spec: the operator, an int8 one.
-        channels: of all products of the batch; none has numbers of its own.
-        shape: of the output.
+        spec: The arguments of an int8 product of two quantized tensors.
+        channels: Number of columns of all products of the batch. Columns have no numbers of their
+            own.
+        shape: Shape of the output.
     """
 
     def __init__(self, spec: BatchMatmulSpec, channels: int, shape: Sequence[int]) -> None:
@@ -80,7 +81,7 @@ class QuantizedProductEpilogue(VectorEpilogue):
 
     @property
     def right_zero_point(self) -> Expr:
-        """That of the right side, in float32."""
+        """The zero point of the right side, in float32."""
         return emit.load(self.numbers, [1])
 
     def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:

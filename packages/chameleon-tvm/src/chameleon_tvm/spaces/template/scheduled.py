@@ -1,4 +1,4 @@
-"""Templates that are schedules of the operator's own function, in TVM's primitives."""
+"""The base class of templates that schedule the operator's own function with TVM's primitives."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from chameleon_tvm.spaces.template.options import TemplateOptions
 
 
 class ScheduledTemplate(Template):
-    """Schedules ``Operator.prim_func``; subclasses name the knobs and what each of them does.
+    """Schedules ``Operator.prim_func``. Subclasses define the knobs and the effect of each.
 
     Args:
-        task: the operator.
-        options: of the space.
+        task: The task of the operator.
+        options: Options of the space ``template``.
 
     Attributes:
-        task: the task.
-        operator: its operator, whose constants stay in the layouts that its function takes.
+        task: The task of the operator.
+        operator: The task's operator. Constants stay in the layouts that its function takes.
     """
 
     plain_loops: ClassVar[bool] = False
@@ -40,11 +40,11 @@ class ScheduledTemplate(Template):
         """Schedule the operator's function in place.
 
         Args:
-            schedule: of the operator's function.
-            values: a legal configuration, as knob name to value.
+            schedule: The schedule of the operator's function.
+            values: The knob values of a legal configuration, by name.
 
         Raises:
-            InvalidConfigurationError: it is no program after all.
+            InvalidConfigurationError: The configuration has no program.
         """
 
     @cached_property

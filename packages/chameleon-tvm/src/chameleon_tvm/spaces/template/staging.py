@@ -1,4 +1,4 @@
-"""Copying an input into the padded, channel-blocked form the inner loops like best."""
+"""Copies an input into the padded form with blocked channels that suits the inner loops."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 
 
 class Input:
-    """The input of a convolution, where it is and copied.
+    """The input of a convolution, in place and as a copy.
 
-    Planes of outer axes lie below each other, as though they were rows of one tall image. The copy
-    pads each by itself, and has no planes of zeros.
+    Planes of outer axes lie below each other, as if they were rows of one tall image. The copy pads
+    each plane separately, and has no planes of zeros.
 
     Args:
-        geometry: the convolution.
-        block: input channels of a block of the copy; more than there are for the copy to be
-            filled up with zeros.
-        rows: whether loops go on from the channels of one column to those of the next.
-        lanes: elements the inner loops load at once.
-        repeat: how many times each channel of the input counts, one after the other, as a channel
-            of the geometry.
-        arithmetic: the types of the input and of its copy.
-        channels: of the input, over all groups; as many as the geometry's if missing. Groups of
-            fewer have one block each, filled up with zeros.
-        zero_point: of the data, in float32; None if they have none.
-        spare: elements beyond the end of a row that are read, whatever they are.
+        geometry: The sizes of the convolution.
+        block: Input channels of a block of the copy. If there are fewer, the copy is padded with
+            zeros.
+        rows: Whether loops continue from the channels of a column to those of the next column.
+        lanes: Number of elements that the inner loops load at once.
+        repeat: Number of times that the copy repeats each channel of the input, as channels of the
+            geometry.
+        arithmetic: The dtypes of the input and of its copy.
+        channels: Number of channels of the input in all groups; by default the geometry's. If
+            groups have fewer, each group has one block, padded with zeros.
+        zero_point: Zero point of the data in float32; None if the data have none.
+        spare: Number of elements beyond the end of a row that may be read, with any values.
 
     Attributes:
-        data: the function's parameter. In NHWC with ``rows`` width and channels are one axis, so
-            that taps that follow each other in a row are contiguous. Without, the input may be some
-            of the channels of a larger array, at its own place there.
-        staged: the copy, of shape (n, channel block, plane x padded row,
-            padded column x channel).
+        data: The function's parameter. In NHWC with ``rows``, width and channels are one axis, so
+            that successive taps of a row are contiguous. Without ``rows``, the input may be some of
+            the channels of a larger array.
+        staged: The copy, of shape (n, channel block, plane x padded row, padded column x channel).
     """
 
     def __init__(
@@ -79,14 +78,14 @@ class Input:
     def in_place(
         self, n: Expr, channel: Expr, outer: Sequence[Expr], row: Expr, column: Expr
     ) -> Expr:
-        """The element at a row and column of the padded input that lie in the input itself.
+        """An element of the input, by its position in the padded input, which must not be padding.
 
         Args:
-            n: image.
-            channel: over all groups.
-            outer: plane, as a place in the input along each outer axis.
-            row: of the padded plane.
-            column: of the padded plane.
+            n: Index of the image.
+            channel: Index of the channel, counted over all groups.
+            outer: Position in the input along each outer axis.
+            row: Row of the padded plane.
+            column: Column of the padded plane.
         """
         top, left = self.geometry.pads
         y = self._row(outer, row - top, self.geometry.size[0])
@@ -95,7 +94,7 @@ class Input:
     def copied(
         self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
-        """The element of the copy at a row, and a column and channel of the padded input."""
+        """An element of the copy; ``last`` is a column and a channel of the padded input."""
         y = self._row(outer, row, self.geometry.staged_size[0])
         column, c = last
         return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)
@@ -173,7 +172,7 @@ class Input:
         return emit.join((*outer, y), (*sizes, rows))
 
     def _place(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
-        """The position of an element of the tall image, for a channel counted over all groups."""
+        """Indices of an element of the tall image; ``c`` counts channels over all groups."""
         layout = self.geometry.layout
         if self.one_axis:
             return [n, y, x * self.channels + c]

@@ -1,4 +1,4 @@
-"""Convolutions of tile products, as one of the ways to compute a convolution."""
+"""Convolutions by tile products (such as AMX), as one of a convolution's algorithms."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ unlucky core does."""
 
 
 class TileConvolution:
-    """Writes the function of one block.
+    """Writes the function of a convolution by tile products for one configuration.
 
     Args:
-        geometry: the convolution, of one group; its lanes are a tile's columns.
-        block: the point of the design space.
-        spec: the operator, for its epilogue.
-        arithmetic: what it multiplies with.
-        channels: of the input, if those of the geometry are filled up with zeros.
-        cores: that share the work.
+        geometry: The convolution, of one group. Its lanes are the columns of a tile.
+        block: The decoded configuration.
+        spec: The operator's arguments, for its epilogue.
+        arithmetic: The dtypes of the inner loop, and the instruction.
+        channels: Number of channels of the input, without the zeros that pad the geometry's.
+        cores: Number of cores that share the work.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TileConvolution:
         self._alias = tirx.DeclBuffer(self.source, data=source.data)
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (data, packed weights, more constants, [residual], out)."""
+        """The complete function; parameters: data, packed weights, constants, [residual], out."""
         body = emit.sequence([self._alias, self._compute()])
         if self.block.copy:
             body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
@@ -127,7 +127,10 @@ class TileConvolution:
         return emit.parallel("part", parts, part)
 
     def _registers(self) -> dict[tuple[str, int], Register]:
-        """By what they hold and which tile of it: sums of tiles of pixels, then of channels."""
+        """Registers by contents and number of the tile.
+
+        Sums are numbered by tile of pixels, then by tile of channels.
+        """
         block, rows = self.block, {WEIGHTS: 0, SUMS: self.block.pixels, DATA: self.block.pixels}
         counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
         places = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
@@ -213,7 +216,7 @@ class TileConvolution:
         return emit.sequence(statements)
 
     def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
-        """Index of the first channel at a row and a column of the padded input."""
+        """Index of the first channel at a row and column of the padded input."""
         g = self.geometry
         if self.block.copy:
             rows, columns = g.staged_size
@@ -222,13 +225,13 @@ class TileConvolution:
 
 
 class TileProducts:
-    """The interface between a template and its convolutions or products.
+    """The tile-product algorithm of an operator: design space, functions and packed weights.
 
     Args:
-        geometry: the convolution, of one group.
-        spec: the operator, on bytes, bfloat16 or float16.
-        target: the canonical target.
-        arithmetic: what it multiplies with.
+        geometry: The convolution, of one group.
+        spec: The operator's arguments; data of 8-bit integers, bfloat16 or float16.
+        target: The canonical target.
+        arithmetic: The dtypes of the inner loop, and the instruction.
     """
 
     def __init__(
@@ -244,12 +247,12 @@ class TileProducts:
 
     @classmethod
     def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileProducts | None:
-        """Those of a convolution; None if the target has none for it.
+        """The tile-product algorithm of a convolution; None if no instruction of the target fits.
 
         Args:
-            geometry: the convolution.
-            spec: the operator.
-            target: the canonical target.
+            geometry: The sizes of the convolution.
+            spec: The operator's arguments.
+            target: The canonical target.
         """
         kind = COMPUTE[spec.dtype]
         if kind.name == FLOAT32 or not applies(geometry):
@@ -261,7 +264,7 @@ class TileProducts:
         return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=kind.data))
 
     def space(self) -> DesignSpace:
-        """The knobs, the first of which is the algorithm."""
+        """The design space, whose first knob is the algorithm."""
         return TileTiling(self.geometry, self.info, self.product, in_place=self._in_place).space()
 
     @property
@@ -274,8 +277,8 @@ class TileProducts:
         """The function of a legal configuration.
 
         Args:
-            values: of the knobs.
-            shapes: of parameters as they are seen from outside.
+            values: Values of the knobs, by name.
+            shapes: Shapes of the parameters that callers pass, by name.
         """
         block = TileBlock.of(values)
         loops = TileConvolution(
@@ -289,7 +292,7 @@ class TileProducts:
         return using(emit.with_shapes(loops.function(), shapes), [self.product])
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Logical constants (weights, ...) as the function wants them: ``finishing_constants``."""
+        """Pack logical constants (weights, ...) for the function of a configuration."""
         weights, *rest = constants
         block = TileBlock.of(values)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)

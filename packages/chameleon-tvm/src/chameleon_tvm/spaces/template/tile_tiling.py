@@ -1,7 +1,7 @@
-"""The tile products of a convolution, and the design space of their loops, as arrays.
+"""Convolutions by tile products, and the design space of their loops, as arrays.
 
-A tile of data is up to 16 neighbouring outputs of a row. They read the padded input where it lies,
-one row of the tile for each, the convolution's stride apart. Nothing is rearranged (no im2col,
+A tile of data is up to 16 neighbouring outputs of a row. Each row of the tile reads the padded
+input where it lies, at a distance of the convolution's stride. Nothing is rearranged (no im2col,
 Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
 """
 
@@ -38,15 +38,15 @@ FINISH_CYCLES = 8.0
 
 @attrs.frozen(kw_only=True)
 class TileBlock:
-    """The results that stay in registers from the first tap to the last, and how they are found.
+    """A decoded configuration: the block of outputs in registers, and how it is computed.
 
     Attributes:
-        pixels: outputs of a row in one tile.
-        strips: tiles beside each other in a row.
-        rows: output rows.
-        vectors: tiles of output channels.
-        copy: whether the input is copied and padded first; else it is read in place.
-        channels_outermost: whether output channels are the outermost loop.
+        pixels: Outputs of a row in a tile.
+        strips: Tiles beside each other in a row.
+        rows: Output rows.
+        vectors: Tiles of output channels.
+        copy: Whether the input is copied and padded first. Otherwise it is read in place.
+        channels_outermost: Whether output channels are the outermost loop.
     """
 
     pixels: int
@@ -81,16 +81,17 @@ class TileBlock:
 
 @attrs.frozen(kw_only=True)
 class Runs:
-    """The input of one output, as pieces that a tile product takes at a time.
+    """The inputs of one output, divided into pieces that a tile product takes at a time.
 
-    Pieces of a run are equal: nothing beyond it is read, which might be infinite or NaN.
+    A run consists of equal pieces, so that no element beyond it is read, which might be infinite or
+    NaN.
 
     Attributes:
-        rows: of the filter.
-        count: runs of neighbouring elements in each: one if the taps of a row are neighbours,
-            or else one for each tap.
-        pieces: of a run.
-        depth: elements of a piece.
+        rows: Rows of the filter.
+        count: Runs of neighbouring elements in each row: one if the taps of a row are neighbours,
+            else one for each tap.
+        pieces: Pieces of a run.
+        depth: Elements of a piece.
     """
 
     rows: int
@@ -100,7 +101,7 @@ class Runs:
 
     @classmethod
     def of(cls, geometry: Geometry, product: TileProduct) -> Runs:
-        """Those of a convolution of one group whose channels ``filled_channels`` are."""
+        """The runs of a one-group convolution with the channels of ``filled_channels``."""
         g = geometry
         neighbours = g.dilation[1] == 1 or g.kernel[1] == 1
         elements = g.ic * g.kernel[1] if neighbours else g.ic
@@ -114,16 +115,16 @@ class Runs:
 
     @property
     def steps(self) -> int:
-        """Products that are added up."""
+        """Number of tile products that are added up for each tile of sums."""
         return self.rows * self.count * self.pieces
 
 
 def filled_channels(geometry: Geometry, product: TileProduct) -> int:
-    """Input channels, zeros among them, with which a convolution takes fewest products.
+    """Number of input channels, zeros included, that needs the fewest tile products.
 
     Args:
-        geometry: the convolution, of one group.
-        product: what multiplies.
+        geometry: The convolution, of one group.
+        product: The instruction that multiplies.
     """
     most = geometry.ic + product.depth
     step = _depths(product)[0]
@@ -138,12 +139,12 @@ def _depths(product: TileProduct) -> Sequence[int]:
 
 
 def applies(geometry: Geometry) -> bool:
-    """Whether a convolution can be computed so: of one group and two spatial axes at most."""
+    """Whether tile products support a convolution: one group, at most two spatial axes."""
     return geometry.groups == 1 and not geometry.outer
 
 
 def flattened(geometry: Geometry) -> Geometry:
-    """The same convolution with its map as one row, if each output reads its own pixel alone."""
+    """The convolution with its image as one row, if each output reads only its own pixel."""
     g = geometry
     own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
     if not own:
@@ -155,18 +156,19 @@ def flattened(geometry: Geometry) -> Geometry:
 def pack_tiles(
     weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
 ) -> NDArray[Any]:
-    """(O, I, rows, columns) weights as a tile product reads them.
+    """Weights (O, I, rows, columns) in the order in which a tile product reads them.
 
     Args:
-        weights: of one group, of fewer channels if the geometry's are filled up.
-        geometry: the convolution.
-        block: the point of the design space.
-        product: what multiplies.
+        weights: Weights of one group. If they have fewer channels than the geometry, zeros are
+            added.
+        geometry: The sizes of the convolution.
+        block: The decoded configuration.
+        product: The instruction that multiplies.
 
     Returns:
-        Along one axis: blocks of output channels, products that are added up, tiles of channels,
-        and rows of a register. The last block is moved back to end with the channels, as its
-        outputs are.
+        A one-dimensional array in the order: blocks of output channels, steps, tiles of channels,
+        rows of a register. The last block is moved back so that it ends with the channels, like its
+        outputs.
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
@@ -185,19 +187,19 @@ def pack_tiles(
 
 @attrs.frozen(kw_only=True)
 class TileEstimates:
-    """Estimates for n configurations, without building them; every field has shape (n,).
+    """Estimates for n configurations without building kernels; every field has shape (n,).
 
     Attributes:
-        registers: tiles that are held.
-        loads: tiles loaded for each product.
-        rows_used: share of a tile's rows that have a pixel.
-        waste: computed over needed outputs.
-        tasks: blocks of results.
-        imbalance: time of the busiest core over that of a fair share.
-        steps: products that a sum is made of.
-        input_bytes: inputs that a block reads.
-        weight_bytes: weights that a block reads.
-        copied: bytes written while copying the input, for each product of a whole tile.
+        registers: Tiles that are held in registers.
+        loads: Tiles loaded for each product.
+        rows_used: Share of a tile's rows that hold a pixel.
+        waste: Number of computed outputs over the number of needed outputs.
+        tasks: Number of blocks of outputs.
+        imbalance: Time of the busiest core over the time of a fair share.
+        steps: Products that are added to each sum.
+        input_bytes: Bytes of the inputs that a block reads.
+        weight_bytes: Bytes of the weights that a block reads.
+        copied: Bytes written while copying the input, for each product of a whole tile.
     """
 
     registers: Numbers
@@ -213,13 +215,13 @@ class TileEstimates:
 
 
 class TileTiling(Tiling):
-    """The design space of a convolution of tile products.
+    """The design space of a convolution by tile products.
 
     Args:
-        geometry: its sizes.
-        info: the target.
-        product: what multiplies.
-        in_place: whether the input may be read where it is.
+        geometry: The sizes of the convolution.
+        info: The description of the CPU.
+        product: The instruction that multiplies.
+        in_place: Whether the input may be read in place.
     """
 
     tile_knobs = BLOCK_KNOBS
@@ -300,10 +302,9 @@ class TileTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed cycles of a core for each product of whole tiles that is needed; shape (n,).
+        """Guessed cycles of a core per needed product of whole tiles; shape (n,).
 
-        Products and loads overlap, and so do weights that arrive from L3 as a block reads them. The
-        setup of a block adds to it.
+        Products, loads, and weights that arrive from L3 overlap. The setup of a block is added.
         """
         e, product = self.estimate(values), self.product
         tiles = values["product_strips"] * values["product_rows"]

@@ -1,4 +1,4 @@
-"""Knobs, legality, features and first guesses of register-tiled templates, as arrays."""
+"""Knobs, constraints, features and first guesses of register-tiled templates, as arrays."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ MAX_VERSIONS = 3
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """Estimates for n configurations, without building them; every field has shape (n,).
+    """Estimates for n configurations without building kernels; every field has shape (n,).
 
     Attributes:
-        accumulators: vector registers that hold sums.
-        registers: vector registers needed in the inner loop.
-        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
-        waste: computed over needed outputs.
-        tasks: parallel pieces of work.
-        imbalance: time of the busiest core over that of a fair share.
-        weight_bytes: weights that a tile reads.
-        input_bytes: inputs that a tile reads.
-        versions: pieces of code for borders.
-        run: iterations of the innermost loop.
-        skipped: fraction of multiplications not done because their tap is in the padding.
-        copied: bytes written while copying the input, per flop.
-        traffic: bytes that the outer loops read again and again and L2 does not hold, per flop.
-        input_in_l1: inputs that a tile reads, over what L1 holds.
-        weights_in_l2: weights that a tile reads, over what L2 holds.
+        accumulators: Vector registers that hold sums.
+        registers: Vector registers that the inner loop needs.
+        loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
+        waste: Number of computed outputs over the number of needed outputs.
+        tasks: Number of parallel pieces of work.
+        imbalance: Time of the busiest core over the time of a fair share.
+        weight_bytes: Bytes of the weights that a tile reads.
+        input_bytes: Bytes of the inputs that a tile reads.
+        versions: Number of versions of the code for borders.
+        run: Iterations of the innermost loop.
+        skipped: Fraction of multiplications that are left out because their tap is in the padding.
+        copied: Bytes written while copying the input, per floating-point operation.
+        traffic: Bytes that the outer loops read repeatedly and L2 does not hold, per floating-point
+            operation.
+        input_in_l1: ``input_bytes`` over the size of L1.
+        weights_in_l2: ``weight_bytes`` over the size of L2.
     """
 
     accumulators: Numbers
@@ -78,7 +79,7 @@ def divisors(extent: int) -> tuple[int, ...]:
 
 
 def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
-    """Tiles of an axis that waste little when the last one overlaps its neighbour."""
+    """Sizes of tiles of an axis that waste little if the last tile overlaps its neighbour."""
     sizes = range(1, min(extent, most) + 1)
     return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
 
@@ -87,11 +88,11 @@ class ConvolutionTiling(Tiling):
     """The design space of a direct convolution.
 
     Args:
-        geometry: its sizes.
-        info: the target.
-        in_place: whether the input may be read where it is; else it must be copied first.
-        channel_blocks: input channels of a block to choose from.
-        arithmetic: what it multiplies with.
+        geometry: The sizes of the convolution.
+        info: The description of the CPU.
+        in_place: Whether the input may be read in place; otherwise it must be copied first.
+        channel_blocks: Options for the number of input channels of a block.
+        arithmetic: The dtypes of the inner loop.
     """
 
     tile_knobs = ("tile_rows", "tile_columns", "tile_vectors", "input")
@@ -173,7 +174,7 @@ class ConvolutionTiling(Tiling):
         return int((positions * vectors * fits).max())
 
     def _registers(self, positions: Any, vectors: Any) -> Any:
-        """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
+        """Vector registers of the inner loop: sums, a row of weights and a broadcast."""
         info = self.info
         # A broadcast that several vectors multiply with gets a register of its own; one that
         # a single vector multiplies with is a memory operand where the target has those.
@@ -233,7 +234,7 @@ class ConvolutionTiling(Tiling):
         )
 
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
-        """Bytes read again per outer iteration if they are more than half of L2 holds."""
+        """Bytes that the outer loops read repeatedly, if they do not fit half of L2."""
         g, cache = self.geometry, self.info.l2_bytes / 2
         types = self.arithmetic
         weights = g.groups * g.oc * self.reduced * g.taps * types.weight_bytes
@@ -263,8 +264,8 @@ class ConvolutionTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed time over that of all products at full rate, lower is better; shape (n,).
 
-        Work in vain multiplies the time of the inner loop, during which most of what L2 does not
-        hold arrives; copies add to it.
+        Needless work multiplies the time of the inner loop. Most data that L2 does not hold arrive
+        during this time. The time of copies is added.
         """
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)
@@ -280,7 +281,7 @@ class ConvolutionTiling(Tiling):
         return cost
 
     def _issue(self, values: Values, e: Estimates) -> Numbers:
-        """Time that the busiest of the units takes for an instruction of the inner loop."""
+        """Time that the busiest unit takes for an instruction of the inner loop."""
         info, cost = self.info, self.arithmetic.dot.cost
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
         # Each weight serves all positions, each broadcast all vectors of a tile.
@@ -300,12 +301,12 @@ class ConvolutionTiling(Tiling):
         return issue
 
     def _spilled(self, values: Values) -> Numbers:
-        """Sums that a multiply-add of the inner loop finds in memory, on average.
+        """Average number of sums in memory that a multiply-add of the inner loop accesses.
 
-        A multiply-add of x86 overwrites one of its operands. If a broadcast has a register of its
-        own and is used once, LLVM lets it be that one. Once it has unrolled the loop over channels
-        twice, every sum has two registers. Those that find none are stored and loaded. Products of
-        several channels are instructions that overwrite their sums alone.
+        A multiply-add of x86 overwrites one of its operands. If a broadcast has its own register
+        and is used once, LLVM overwrites the broadcast. If LLVM has also unrolled the loop over
+        channels twice, every sum needs two registers. Sums without a register are stored and
+        loaded. Instructions that multiply several channels always overwrite their sums.
         """
         info, several = self.info, self.arithmetic.dot.depth > 1
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
@@ -316,7 +317,7 @@ class ConvolutionTiling(Tiling):
         return spilled
 
     def _overhead(self, e: Estimates) -> Numbers:
-        """Time per instruction of the inner loop around it: of its end and of a tile's."""
+        """Time outside the inner loop per instruction of it: at its end and at a tile's end."""
         sums, dot = e.accumulators, self.arithmetic.dot
         reduced = self.geometry.taps * self.reduced / dot.depth
         products = np.maximum(1.0, reduced * (1.0 - e.skipped))

@@ -1,4 +1,4 @@
-"""Winograd's transforms: F(m x m, 3 x 3) as matrices, and as straight-line vector code."""
+"""Winograd's transforms: F(m x m, 3 x 3) as matrices and as straight-line vector code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Transforms:
     """The matrices of F(m x m, 3 x 3): ``A^T [(G g G^T) * (B^T d B)] A`` (Lavin and Gray, 2016).
 
     Attributes:
-        out: m, rows of a tile of outputs.
+        out: m, the rows of a tile of outputs.
         data: B^T, shape (m + 2, m + 2).
         weights: G, shape (m + 2, 3).
         output: A^T, shape (m, m + 2).
@@ -73,13 +73,13 @@ def transforms(out: int) -> Transforms:
 
 @cache
 def expected_error(out: int, channels: int) -> float:
-    """The loss that is expected in float32: largest |difference| over the largest |output|.
+    """The expected error in float32: largest |difference| over the largest |output|.
 
-    Computed on random numbers in [-1, 1), in the precision and order of the real kernel.
+    It is computed with random numbers in [-1, 1), in the precision and order of the real kernel.
 
     Args:
-        out: rows of a tile of outputs.
-        channels: input channels.
+        out: Rows of a tile of outputs.
+        channels: Number of input channels.
     """
     matrices = transforms(out)
     rng = np.random.default_rng(0)
@@ -98,10 +98,10 @@ def expected_error(out: int, channels: int) -> float:
 
 
 class Registers:
-    """Straight-line code on named vectors, each written once.
+    """Straight-line code on named vectors. Each vector is assigned once.
 
     Args:
-        lanes: elements of a vector.
+        lanes: Number of elements of a vector.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -110,7 +110,7 @@ class Registers:
         self.buffers: list[emit.Buffer] = []
 
     def keep(self, value: Expr) -> Expr:
-        """Compute a vector once; returns what reads it."""
+        """Compute a vector once, and return an expression that reads it."""
         (register,) = emit.registers(1, self.lanes, name=f"t{len(self.buffers)}_")
         self.buffers.append(register)
         self.statements.append(emit.assign(register, value))
@@ -119,8 +119,8 @@ class Registers:
     def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
         """The product of a matrix with as many vectors as it has columns.
 
-        Points come as p and -p, so that columns, or rows, are equal up to signs: sums and
-        differences of the two are computed once.
+        Winograd's points come in pairs p and -p, so pairs of columns or rows are equal up to signs.
+        Sums and differences of such a pair are computed once.
         """
         coefficients, vectors = self._pair_columns(matrix, list(vectors))
         pairs = _pairs(coefficients)
@@ -140,7 +140,7 @@ class Registers:
         return [self.apply(matrix, row) for row in zip(*columns, strict=True)]
 
     def code(self, last: Sequence[Stmt]) -> Stmt:
-        """Everything so far, then what uses it."""
+        """All statements so far, followed by the statements that use their results."""
         return emit.local(tuple(self.buffers), emit.sequence([*self.statements, *last]))
 
     def _pair_columns(self, matrix: Matrix, vectors: list[Expr]) -> tuple[Matrix, list[Expr]]:
@@ -154,7 +154,7 @@ class Registers:
         return coefficients, vectors
 
     def _combine(self, row: NDArray[np.float64], vectors: Sequence[Expr]) -> Expr:
-        """A linear combination; what needs no multiplication comes first."""
+        """A linear combination; terms without a multiplication come first."""
         order = sorted(
             np.flatnonzero(row).tolist(), key=lambda j: (row[j] != 1.0, abs(row[j]) != 1.0)
         )
@@ -176,7 +176,7 @@ class Registers:
 
 
 def _pairs(rows: Matrix) -> list[tuple[int, int]]:
-    """Rows of a matrix that differ in signs alone and have more than one number."""
+    """Pairs of adjacent rows that differ only in signs and have more than one nonzero number."""
     pairs: list[tuple[int, int]] = []
     for i in range(len(rows) - 1):
         j = i + 1

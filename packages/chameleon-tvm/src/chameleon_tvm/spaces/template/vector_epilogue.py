@@ -1,4 +1,4 @@
-"""The epilogue of a template: bias, residual and activation of sums that are in registers."""
+"""The epilogue of a template: bias, residual and activation of sums in registers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 class VectorEpilogue:
-    """The steps between sums and the output.
+    """The steps between sums and the output of an operator.
 
     Args:
-        spec: the operator; None for one that has no epilogue.
-        channels: how many numbers a bias has, padded.
-        shape: of the output, and of the residual.
+        spec: The operator's arguments; None for an operator without an epilogue.
+        channels: Number of elements of the bias, padding included.
+        shape: Shape of the output and of the residual.
 
     Attributes:
-        bias: the function's parameter, or None.
-        residual: the function's parameter, or None.
-        out_type: dtype of the output.
+        bias: The function's parameter for the bias, or None.
+        residual: The function's parameter for the residual, or None.
+        out_type: Dtype of the output.
     """
 
     out_type: str = "float32"
@@ -47,11 +47,11 @@ class VectorEpilogue:
 
     @property
     def zero_point(self) -> Expr | None:
-        """That of the data, in float32; None if they have none."""
+        """The zero point of the data in float32; None if the data have none."""
         return None
 
     def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
-        """The output of ``lanes`` channels from ``channel``, which the output has at ``place``."""
+        """The outputs of ``lanes`` channels from ``channel``, stored at ``index`` of the output."""
         return self.last(self.biased(sums, channel, lanes), index, lanes)
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:

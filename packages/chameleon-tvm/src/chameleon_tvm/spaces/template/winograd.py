@@ -1,8 +1,9 @@
-"""Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, to NHWC.
+"""Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, output in NHWC.
 
-Blocks of tiles: transform the inputs | per block of output channels: one matrix product per point
-of the transform, sums in registers. Then transform the products and finish the outputs. A workspace
-that fits L2 holds the values between the steps.
+For each block of tiles, the function transforms the inputs. Then, for each block of output
+channels, it computes one matrix product per point of the transform, with sums in registers. At last
+it transforms the products and applies the epilogue. A workspace that fits L2 holds the values
+between these steps.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 @attrs.frozen(kw_only=True)
 class WinogradTile:
-    """A point of the design space, decoded.
+    """A decoded configuration of Winograd's convolution.
 
     Attributes:
-        out: rows and columns of a tile of outputs, 2 or 4.
-        rows: tiles whose sums are in registers at once.
-        vectors: vectors of output channels whose sums are.
-        steps: times ``rows`` tiles of a block, so that a block of weights is read from L1.
-        shared: whether the inputs of all blocks are transformed first, and blocks of output
-            channels are then the outermost loop (weights are read once). Else every block
-            transforms its own, and its inputs stay in L2.
-        unroll: input channels per iteration of the innermost loop.
+        out: Rows and columns of a tile of outputs, 2 or 4.
+        rows: Tiles whose sums are in registers at once.
+        vectors: Vectors of output channels whose sums are in registers at once.
+        steps: Number of times that a block has ``rows`` tiles; a block of weights then stays in L1.
+        shared: Whether the inputs of all blocks are transformed first. Then blocks of output
+            channels are the outermost loop, and weights are read once. Otherwise every block
+            transforms its own inputs, which stay in L2.
+        unroll: Input channels per iteration of the innermost loop.
     """
 
     out: int
@@ -53,18 +54,18 @@ class WinogradTile:
 
 
 def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
-    """Images, and tiles of outputs down and across."""
+    """Number of images, and of tiles of outputs down and across an image."""
     down, across = (math.ceil(extent / out) for extent in geometry.out)
     return geometry.batch, down, across
 
 
 class WinogradConvolution:
-    """Writes the function of one tile.
+    """Writes the function of Winograd's convolution for one configuration.
 
     Args:
-        geometry: the convolution; its channels are whole vectors.
-        tile: the point of the design space.
-        spec: the operator, for its epilogue.
+        geometry: The convolution. Its channels are whole vectors.
+        tile: The decoded configuration.
+        spec: The operator's arguments, for its epilogue.
     """
 
     def __init__(self, geometry: Geometry, tile: WinogradTile, spec: FusedSpec) -> None:
@@ -93,7 +94,7 @@ class WinogradConvolution:
         self.patch = emit.buffer("patch", (self.matrices.size, self.matrices.size, g.lanes))
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (data, packed weights, [bias], [residual], out)."""
+        """The complete function; parameters: data, packed weights, [bias], [residual], out."""
         body = self._shared() if self.tile.shared else self._private()
         data = self.data
         if self.first:
@@ -117,7 +118,7 @@ class WinogradConvolution:
         return emit.parallel("row", g.batch * height, row)
 
     def _shared(self) -> Stmt:
-        """Transform everything, then run over blocks of channels and of tiles."""
+        """Transform all inputs, then loop over blocks of channels and of tiles."""
         extents = (self.blocks, math.ceil(self.tiles / self.tile.block))
 
         def body(index: Expr) -> Stmt:
@@ -132,7 +133,7 @@ class WinogradConvolution:
         return emit.local(self.inputs, emit.sequence([transform, multiply]))
 
     def _private(self) -> Stmt:
-        """Run over blocks of tiles, each of which transforms its own inputs."""
+        """Loop over blocks of tiles, each of which transforms its own inputs."""
 
         def body(index: Expr) -> Stmt:
             first = emit.within(index, self.tile.block, self.tiles)
@@ -146,7 +147,7 @@ class WinogradConvolution:
     # -- inputs -----------------------------------------------------------------------------
 
     def _transform(self, t: Expr, slot: Expr) -> Stmt:
-        """Transform all channels of a tile of inputs; ``held`` is its place in the workspace."""
+        """Transform all channels of a tile of inputs to position ``slot`` of the workspace."""
         g, size = self.geometry, self.matrices.size
         n, down, across = emit.split(t, self.counts)
         y = down * self.tile.out - g.pads[0]
@@ -194,7 +195,7 @@ class WinogradConvolution:
     # -- products ---------------------------------------------------------------------------
 
     def _channels(self, block: Expr, first: Expr, slot: Expr) -> Stmt:
-        """A block of output channels of a block of tiles, whose inputs start at ``held``."""
+        """A block of output channels of a block of tiles, whose inputs start at ``slot``."""
         tile = self.tile
 
         def point(p: Expr) -> Stmt:
@@ -205,7 +206,7 @@ class WinogradConvolution:
         return emit.sequence([multiply, outputs])
 
     def _multiply(self, block: Expr, p: Expr, slot: Expr, s: Expr) -> Stmt:
-        """One point's product of ``rows`` tiles of inputs and a block of weights."""
+        """The product of ``rows`` tiles of inputs and a block of weights, for one point."""
         g, tile = self.geometry, self.tile
         sums = emit.registers(tile.rows * tile.vectors, g.lanes)
         start = s * tile.rows
@@ -240,7 +241,7 @@ class WinogradConvolution:
     # -- outputs ----------------------------------------------------------------------------
 
     def _write(self, block: Expr, t: Expr, slot: Expr) -> Stmt:
-        """Transform, finish and store a block of channels of a tile of outputs."""
+        """Transform a block of channels of a tile of outputs, apply the epilogue and store it."""
         g, size = self.geometry, self.matrices.size
         n, down, across = emit.split(t, self.counts)
         y, x = down * self.tile.out, across * self.tile.out
@@ -270,7 +271,7 @@ class WinogradConvolution:
         return emit.loop("v", self.tile.vectors, some)
 
     def _where(self, statement: Stmt, index: Expr, offset: int, *, axis: int) -> Stmt:
-        """A store that is left out if a tile reaches beyond the output."""
+        """A store, with a condition if a tile may reach beyond the output."""
         extent = self.geometry.out[axis]
         if 0 <= (extent - 1) % self.tile.out >= offset:
             return statement
@@ -293,10 +294,10 @@ def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.floa
 def pack_transformed(
     transformed: NDArray[np.float32], geometry: Geometry, tile: WinogradTile
 ) -> NDArray[np.float32]:
-    """Transformed weights in the order the inner loops read them.
+    """Transformed weights in the order in which the inner loops read them.
 
     Returns:
-        Shape (blocks of output channels, points, input channels, channels of a block).
+        Array of shape (blocks of output channels, points, input channels, channels of a block).
     """
     block = tile.vectors * geometry.lanes
     blocks = math.ceil(geometry.oc / block)

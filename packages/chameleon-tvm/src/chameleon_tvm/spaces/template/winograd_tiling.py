@@ -1,4 +1,4 @@
-"""Knobs, legality, features and first guesses of Winograd's convolution, as arrays."""
+"""Knobs, constraints, features and first guesses of Winograd's convolution, as arrays."""
 
 from __future__ import annotations
 
@@ -72,22 +72,23 @@ def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
 
 @attrs.frozen(kw_only=True)
 class WinogradEstimates:
-    """Estimates for n configurations, without building them; every field has shape (n,).
+    """Estimates for n configurations without building kernels; every field has shape (n,).
 
     Attributes:
-        accumulators: vector registers that hold sums.
-        registers: vector registers needed in the inner loop.
-        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
-        products: multiplications over those of the direct convolution.
-        waste: computed over needed tiles.
-        imbalance: time of the busiest core over that of a fair share.
-        weight_bytes: all transformed weights.
-        panel_bytes: those of a point and a block of channels.
-        workspace_bytes: what a block of tiles holds between its steps.
-        transforms: vector operations of all transforms per multiply-add of the direct one.
-        traffic: bytes from beyond L2 per flop of the direct convolution.
-        shared_bytes: all transformed inputs, if panels share them, else 0.
-        staged: bytes of them written and read beyond L2 per flop of the direct convolution.
+        accumulators: Vector registers that hold sums.
+        registers: Vector registers that the inner loop needs.
+        loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
+        products: Number of multiplications over that of the direct convolution.
+        waste: Number of computed tiles over the number of needed tiles.
+        imbalance: Time of the busiest core over the time of a fair share.
+        weight_bytes: Bytes of all transformed weights.
+        panel_bytes: Bytes of the transformed weights of a point and a block of channels (a panel).
+        workspace_bytes: Bytes that a block of tiles holds between its steps.
+        transforms: Vector operations of all transforms per multiply-add of the direct convolution.
+        traffic: Bytes from beyond L2 per floating-point operation of the direct convolution.
+        shared_bytes: Bytes of all transformed inputs if panels share them, else 0.
+        staged: Bytes of shared transformed inputs that are written and read beyond L2, per
+            floating-point operation of the direct convolution.
     """
 
     accumulators: Numbers
@@ -109,9 +110,9 @@ class WinogradTiling(Tiling):
     """The design space of Winograd's convolution.
 
     Args:
-        geometry: the convolution.
-        info: the target.
-        algorithms: which of ``options.TILES`` to choose from.
+        geometry: The sizes of the convolution.
+        info: The description of the CPU.
+        algorithms: Names in ``options.TILES`` to choose from.
     """
 
     estimates = WinogradEstimates
@@ -212,7 +213,7 @@ class WinogradTiling(Tiling):
         return result
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed time over that of the direct convolution at full rate; shape (n,)."""
+        """Guessed time over the time of the direct convolution at full rate; shape (n,)."""
         e, info = self.estimate(values), self.info
         rows = values["winograd_rows"].astype(np.float64)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["winograd_vectors"])
@@ -241,8 +242,8 @@ class WinogradTiling(Tiling):
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
         """The cheapest configurations by estimate, of different tiles and of every algorithm.
 
-        The fastest algorithm depends on where the weights are when the layer's turn comes, which
-        nothing here can know. So a quarter of the guesses is left to each of the slower ones.
+        Which algorithm is fastest depends on whether caches hold the weights when the layer runs.
+        The estimate cannot know this. So each algorithm gets at least a quarter of the guesses.
         """
         configs = space.everything
         if configs is None:  # more than can be listed

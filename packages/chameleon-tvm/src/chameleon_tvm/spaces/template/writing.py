@@ -1,4 +1,4 @@
-"""Finishing a tile of sums and writing it to the output in its layout."""
+"""Finishes a tile of sums and writes it to the output in its layout."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from chameleon_tvm.types import HALVES, STORAGE
 
 
 class HalfVectorEpilogue(VectorEpilogue):
-    """The steps between sums of float32 and an output of bfloat16, float16 or float32.
+    """The steps between float32 sums and an output of bfloat16, float16 or float32.
 
     Args:
-        spec: the operator, with or without an epilogue of its own.
-        channels: how many numbers a bias has, padded; it is packed as float32.
-        shape: of the output, and of the residual.
+        spec: The operator's arguments, with or without an epilogue.
+        channels: Number of elements of the bias, padding included. The bias is packed as float32.
+        shape: Shape of the output and of the residual.
     """
 
     def __init__(self, spec: TypedSpec, channels: int, shape: Sequence[int]) -> None:
@@ -55,13 +55,13 @@ def epilogue_of(
     *,
     sums: str = "float32",
 ) -> VectorEpilogue:
-    """The epilogue of an operator.
+    """The epilogue of an operator's template.
 
     Args:
-        spec: the operator; None for one that has none.
-        channels: how many numbers a bias has, padded.
-        shape: of the output, and of the residual.
-        sums: dtype of the sums.
+        spec: The operator's arguments; None for an operator without an epilogue.
+        channels: Number of elements of the bias, padding included.
+        shape: Shape of the output and of the residual.
+        sums: Dtype of the sums.
     """
     if spec is not None and spec.dtype in HALVES:
         return HalfVectorEpilogue(spec, channels, shape)
@@ -78,9 +78,9 @@ class TilePosition:
     """The position of a tile of outputs: image, group, block of channels, first row and column.
 
     Attributes:
-        outer: where it is along each outer axis.
-        sums: the registers its sums are in, in order of rows, columns and vectors of channels.
-        valid: which taps of which columns are inside the input, shape (columns, kernel width).
+        outer: Position along each outer axis.
+        sums: Registers of the tile's sums, in order of rows, columns and vectors of channels.
+        valid: Whether each tap of each column is inside the input, shape (columns, kernel width).
     """
 
     n: Expr
@@ -94,19 +94,20 @@ class TilePosition:
 
 
 class Output:
-    """The output of a convolution and how a tile gets there.
+    """The output of a convolution, and the code that writes tiles to it.
 
     Args:
-        geometry: the convolution.
-        tile: the point of the design space.
-        spec: the operator, for its epilogue; None for one that has none.
-        sums: dtype of the sums.
+        geometry: The sizes of the convolution.
+        tile: The decoded configuration.
+        spec: The operator's arguments, for its epilogue; None for an operator without one.
+        sums: Dtype of the sums.
 
     Attributes:
-        out: the function's parameter; planes of outer axes lie below each other.
-        block: output channels of a tile.
-        channels: output channels of a group, at least ``block`` (the rest is not written).
-        epilogue: bias, residual and activation.
+        out: The function's parameter. Planes of outer axes lie below each other.
+        block: Output channels of a tile.
+        channels: Output channels of a group, at least ``block``. Channels beyond the group's are
+            not written.
+        epilogue: The steps for bias, residual and activation.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Output:
 
     @property
     def whole(self) -> bool:
-        """Whether vectors of channels lie in the output as they are."""
+        """Whether vectors of channels have the same order in the output and are stored whole."""
         g, size = self.geometry, channel_block(self.geometry.out_layout)
         aligned = size == g.oc or (size and size % g.lanes == 0 and g.oc % g.lanes == 0)
         return g.oc >= self.block and (g.out_layout == "NHWC" or bool(aligned))
@@ -161,7 +162,7 @@ class Output:
         return self._every(vector)
 
     def _store_elements(self, at: TilePosition, first: Expr) -> Stmt:
-        """Write one by one, through memory: registers cannot be indexed by a variable."""
+        """Write elements one by one from memory, since a variable cannot index registers."""
         lanes = self.geometry.lanes
 
         def spill(yi: Expr, xi: Expr, v: int) -> Stmt:
@@ -173,7 +174,7 @@ class Output:
         return emit.sequence([self._every(spill), self._elements_of(at, first)])
 
     def _every(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
-        """The work for each vector of a tile: straight-line code on registers."""
+        """A statement for each vector of a tile: straight-line code on registers."""
         t = self.tile
         places = itertools.product(range(t.rows), range(t.columns), range(t.vectors))
         return emit.sequence([body(*position) for position in places])
@@ -183,15 +184,15 @@ class Output:
         return emit.read(at.sums[(yi * self.tile.columns + xi) * self.tile.vectors + v])
 
     def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
-        """The position of a vector in memory that holds a tile."""
+        """The position of a vector in the memory that holds a tile."""
         return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes
 
     def _elements_of(self, at: TilePosition, first: Expr) -> Stmt:
-        """Write what was spilled, finished or biased sums, in order of rows, columns and channels.
+        """Write spilled sums (finished or only biased) in order of rows, columns and channels.
 
         Args:
-            at: where the tile is.
-            first: its first channel.
+            at: The position of the tile.
+            first: The tile's first channel.
         """
         g, tile = self.geometry, self.tile
 
@@ -209,7 +210,7 @@ class Output:
         return emit.loops(pixels | channels, lambda yi, xi, o: element(o, yi, xi))
 
     def _place(self, at: TilePosition, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
-        """The position of an element of a tile, for a channel of the tile's group."""
+        """Indices of an element of a tile; ``o`` is a channel of the tile's group."""
         g = self.geometry
         outs = [axis.out for axis in g.outer]
         n, y, x = at.n, emit.join((*at.outer, at.y + yi), (*outs, g.out[0])), at.x + xi
@@ -225,16 +226,16 @@ class Output:
 
 
 class StoredOutput(Output):
-    """The same for a tile whose sums are in memory, in order of rows, columns and channels.
+    """An ``Output`` whose tiles are in memory, in order of rows, columns and channels.
 
     Args:
-        geometry: the convolution.
-        tile: the point of the design space.
-        spec: the operator, for its epilogue.
-        sums: where they are, of one axis.
+        geometry: The sizes of the convolution.
+        tile: The decoded configuration.
+        spec: The operator's arguments, for its epilogue.
+        sums: One-dimensional buffer that holds the tile's sums.
 
     Attributes:
-        buffers: what writing takes room in, ``sums`` among it; to be allocated around it.
+        buffers: Buffers that writing needs, ``sums`` included. Allocate them around the code.
     """
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec, sums: Buffer) -> None:

@@ -1,4 +1,4 @@
-"""Rewrites a torch program without complex numbers: each becomes a pair of real numbers.
+"""Rewrites a torch program so that each complex number becomes a pair of real numbers.
 
 TVM has no complex dtypes. Three kinds of networks use complex numbers between real inputs and
 outputs. They are rotary embeddings with ``view_as_complex`` (Su et al. 2021, section 3.2.1),
@@ -24,7 +24,7 @@ from chameleon_networks.source_location import location_of
 _ATEN = torch.ops.aten
 
 LONGEST = 2048
-"""Numbers of a transform: its two matrices take 32 MiB then."""
+"""Most numbers of a Fourier transform. Its two matrices then take 32 MiB."""
 
 
 def complex_to_complex(
@@ -47,7 +47,7 @@ def complex_to_complex(
 def real_to_complex(
     given: Any, shape: Sequence[int], axes: Sequence[int], mode: int, *, onesided: bool
 ) -> Pair:
-    """``torch.fft.rfftn``. It transforms the last of the axes first.
+    """``torch.fft.rfftn`` of a real tensor. The last of the axes is transformed first.
 
     Args:
         given: The real tensor to transform.
@@ -68,11 +68,11 @@ def real_to_complex(
 def complex_to_real(
     given: Pair, shape: Sequence[int], axes: Sequence[int], mode: int, extent: int
 ) -> Any:
-    """``torch.fft.irfftn``.
+    """``torch.fft.irfftn`` of a pair of real tensors.
 
     Args:
-        given: The tensor to transform: one half of it along the last of the axes, where the other
-            half is its mirror image.
+        given: The half of the tensor along the last of the axes. The other half is its mirror
+            image.
         shape: The shape of the tensor.
         axes: The axes to transform along.
         mode: The kind of normalization, as for ``_scaled``.
@@ -150,10 +150,10 @@ def _float(values: Any) -> Any:
 
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-"""The type of a complex number's parts."""
+"""The dtype of the parts of each complex dtype."""
 
 Value = Any
-"""A ``Pair``, a list of them, or a ``Proxy`` of what is real."""
+"""A ``Pair`` for a complex value, a ``Proxy`` for a real one, or a list of values."""
 
 
 def is_complex(node: Any) -> bool:
@@ -169,7 +169,7 @@ def by_parts(at: Proxy, arguments: Any, keywords: Any) -> Pair | list[Pair]:
     Args:
         at: The operator's node.
         arguments: The node's arguments, with a ``Pair`` for each complex one.
-        keywords: The node's keyword arguments, likewise.
+        keywords: The node's keyword arguments, with a ``Pair`` for each complex one.
     """
 
     def part(which: int) -> Any:
@@ -322,7 +322,8 @@ CONVERTERS: dict[str, Callable[..., Value]] = {
     ),
     **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
 }
-"""What computes an operator from its node and its arguments, complex ones as pairs, by name."""
+"""Functions by the operator's name. Each computes the operator from its node and its arguments, in
+which complex values are pairs."""
 
 BY_PARTS = frozenset(
     {
@@ -332,7 +333,7 @@ BY_PARTS = frozenset(
         *("sum", "mean", "cumsum", "diagonal", "as_strided"),
     }
 )
-"""Names of operators that do to complex numbers what they do to each part."""
+"""Names of operators that can be applied to each part of a complex number separately."""
 
 
 def has_complex(program: Any) -> bool:

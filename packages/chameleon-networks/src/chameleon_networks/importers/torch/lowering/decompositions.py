@@ -33,7 +33,7 @@ _FIRST_ALONE = {
     *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
     *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
 }
-"""Operators of which the importers give the first result alone."""
+"""Operators whose first result is the only one that the importers can give."""
 
 
 def decomposed(program: Any, readable: Container[str]) -> Any:
@@ -81,7 +81,7 @@ _KEYWORDS: dict[str, Any] = {
     for name, value in {"joint_loss_index": None, "decompose_custom_triton_ops": False}.items()
     if name in signature(_decompose_exported_program).parameters
 }
-"""Of programs without a backward pass; older versions of torch lack one of them."""
+"""Arguments for programs without a backward pass. Older versions of torch lack one of them."""
 
 
 def _further_decompositions(
@@ -243,7 +243,7 @@ def _normalised_by_batch(  # noqa: PLR0917 - the operator's signature
 
 
 _NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
-"""What changes nothing in a reduction, by torch's name for it."""
+"""The number that changes nothing in a reduction, by torch's name for the reduction."""
 
 
 def _scattered(
@@ -402,4 +402,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
     _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
 }
-"""Functions of torch that are traced in the place of an operator, by operator."""
+"""Functions of torch that are traced instead of an operator, by operator."""

@@ -20,7 +20,7 @@ _UPDATES = {
     *(_ATEN.index_put.default, _ATEN.scatter.src, _ATEN.scatter.value, _ATEN.scatter_add.default),
     *(_ATEN.scatter_reduce.two, _ATEN.slice_scatter.default),
 }
-"""Operators that write into their first operand, or add to it."""
+"""Operators that write into their first operand or add to it."""
 
 
 def without_empty_tensors(program: Any) -> None:

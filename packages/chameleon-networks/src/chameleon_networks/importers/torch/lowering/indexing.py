@@ -15,7 +15,7 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-"""The reductions of torch's ``scatter_reduce``, and what TVM calls them."""
+"""TVM's name for each reduction of torch's ``scatter_reduce``."""
 
 
 def _embedding(call: Call) -> Any:
@@ -154,7 +154,7 @@ def _scatter(reduction: str | None, call: Call) -> Any:
 
 
 _MEAN, _MAX = 1, 2
-"""As torch numbers its modes; the other one is the sum."""
+"""torch's numbers for the modes mean and max. The other mode is the sum."""
 
 
 def _embedding_bag(call: Call) -> tuple[Any]:

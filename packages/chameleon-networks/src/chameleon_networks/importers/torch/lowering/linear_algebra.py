@@ -14,7 +14,7 @@ import torch
 _ATEN = torch.ops.aten
 
 LARGEST = 32
-"""Rows and columns of a matrix; each takes about ten operators."""
+"""Most rows and columns of a matrix. Each of them takes about ten operators."""
 
 
 def _small(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,4 +248,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         (_ATEN.linalg_qr.default, _orthogonal),
     )
 }
-"""Functions of torch that are traced in the place of an operator, by operator."""
+"""Functions of torch that are traced instead of an operator, by operator."""

@@ -119,4 +119,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.cummin.default: partial(_running, torch.le),
     _ATEN.logcumsumexp.default: _running_log_sum,
 }
-"""Functions of torch that are traced in the place of an operator, by operator."""
+"""Functions of torch that are traced instead of an operator, by operator."""

@@ -11,7 +11,7 @@ import torch
 _ATEN = torch.ops.aten
 
 Part = Any
-"""A ``torch.fx.Proxy`` of a real tensor, or a number: 0 where there is no such part."""
+"""A ``torch.fx.Proxy`` of a real tensor, or a number. The number 0 stands for a missing part."""
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class Pair:
 
     @classmethod
     def of(cls, value: Any) -> Pair:
-        """Convert a real tensor, or any number, to a pair. Returns a pair unchanged."""
+        """Convert a real tensor, or any number, to a pair. A pair is returned unchanged."""
         if isinstance(value, Pair):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
@@ -110,7 +110,7 @@ def is_zero(part: Part) -> bool:
 
 
 def plus(one: Part, two: Part) -> Part:
-    """The sum of two parts. Adds no node to the graph if a part is the number 0."""
+    """The sum of two parts. No node is added to the graph if a part is the number 0."""
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
     if is_number(one) and is_number(two):
@@ -119,7 +119,7 @@ def plus(one: Part, two: Part) -> Part:
 
 
 def times(one: Part, two: Part) -> Part:
-    """The product of two parts. Adds no node to the graph if a part is the number 0 or 1."""
+    """The product of two parts. No node is added to the graph if a part is the number 0 or 1."""
     if is_number(one):
         one, two = two, one
     if is_number(one):

@@ -1,7 +1,7 @@
 """Converters of the quantization steps that torch's export (pt2e) writes.
 
 torch 2.x defines these operators (``quantized_decomposed``) in
-``torch.ao.quantization.fx._decomposed``. torchao writes the same ones.
+``torch.ao.quantization.fx._decomposed``. torchao writes the same operators.
 """
 
 from __future__ import annotations

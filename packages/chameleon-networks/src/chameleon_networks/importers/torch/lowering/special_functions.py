@@ -147,7 +147,8 @@ def _spherical_j0(x: Any) -> Any:
 
 
 _SHIFT = 8
-"""Steps of the recurrences of gamma and digamma, after which their series are exact."""
+"""Number of steps of the recurrences of gamma and digamma, after which their series are exact in
+float32."""
 
 
 def _log_gamma(x: Any) -> Any:
@@ -262,7 +263,7 @@ _ERFC = (
     *(-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807),
     *(-1.13520398, 1.48851587, -0.82215223, 0.17087277),
 )
-"""Press et al., Numerical Recipes, section 6.2: within 1.2e-7 of what is expected."""
+"""Coefficients of Press et al., Numerical Recipes, section 6.2: the error is below 1.2e-7."""
 
 
 def _erfcx(x: Any) -> Any:
@@ -294,4 +295,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.special_ndtri.default: _ndtri,
     _ATEN.special_erfcx.default: _erfcx,
 }
-"""Functions of torch that are traced in the place of an operator, by operator."""
+"""Functions of torch that are traced instead of an operator, by operator."""

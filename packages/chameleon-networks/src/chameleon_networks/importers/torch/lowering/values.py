@@ -65,7 +65,7 @@ class Call:
 
 
 Converter = Callable[[Call], Any]
-"""Emits what a call computes, and returns its value."""
+"""A function that emits the operators of a call, and returns the call's value."""
 
 
 def extents(value: Any) -> list[int]:

@@ -187,11 +187,12 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.as_strided_copy.default: _of_memory,
     _ATEN.as_strided_scatter.default: _into_memory,
 }
-"""Functions of torch that are traced in the place of an operator, by operator."""
+"""Functions of torch that are traced instead of an operator, by operator."""
 
 SOME: dict[Any, Callable[..., Any]] = {
     _ATEN.convolution.default: _convolved_back,
     _ATEN.max_pool2d_with_indices.default: _pooled,
     _ATEN.max_pool3d_with_indices.default: _pooled,
 }
-"""The same of operators in a program that reads their second result, or computes their weights."""
+"""Functions like those of ``DECOMPOSITIONS``, for operators whose second result is read or whose
+weights are computed."""
