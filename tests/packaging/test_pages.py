@@ -109,7 +109,10 @@ def test_quick_commands_of_a_page_work_one_after_another(page, written, monkeypa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", ["quickstart.md", "command-line.md", "tutorials/operator.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["quickstart.md", "command-line.md", "tutorials/operator.md", "tutorials/network.md"],
+)
 def test_commands_of_a_page_tune_and_show_what_they_tuned(page, written, monkeypatch, capsys):
     folder, _ = written(page)
     monkeypatch.chdir(folder)
