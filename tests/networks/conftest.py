@@ -5,10 +5,8 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.plugins import NoOptions
@@ -21,6 +19,7 @@ from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
 from .forked_children import ForkedChild, ForkServer
+from .onnx_files import onnx_file
 
 
 @pytest.fixture(scope="session")
@@ -87,35 +86,28 @@ def delivery_into(target: str) -> Callable[..., Delivery]:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
     """Three convolutions and a dense layer, in a file: onnxruntime starts sooner than torch."""
-    helper, kinds = onnx.helper, onnx.TensorProto
+    text = """(float[1, 3, 8, 8] image) => (float[1, 10] gemm8) {
+        [conv0] conv0 = Conv <pads = [1, 1, 1, 1]> (image, conv0_weights)
+        relu1 = Relu(conv0)
+        [conv2] conv2 = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (relu1, conv2_weights)
+        relu3 = Relu(conv2)
+        [conv4] conv4 = Conv(relu3, conv4_weights)
+        relu5 = Relu(conv4)
+        pool6 = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (relu5)
+        flat7 = Flatten(pool6)
+        [gemm8] gemm8 = Gemm <transB = 1> (flat7, gemm8_weights)
+    }"""
+    shapes = {
+        "conv0": (16, 3, 3, 3),
+        "conv2": (24, 16, 3, 3),
+        "conv4": (32, 24, 1, 1),
+        "gemm8": (10, 128),
+    }
     rng = np.random.default_rng(0)
-    nodes: list[Any] = []
-    weights: list[Any] = []
-
-    def layer(kind: str, source: str, shape: tuple[int, ...], **more: Any) -> str:
-        name = f"{kind}{len(nodes)}".lower()
-        array = rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(np.prod(shape[1:])))
-        weights.append(onnx.numpy_helper.from_array(array, f"{name}_weights"))
-        nodes.append(helper.make_node(kind, [source, f"{name}_weights"], [name], name=name, **more))
-        return name
-
-    def step(kind: str, source: str, **more: Any) -> str:
-        nodes.append(helper.make_node(kind, [source], [f"{kind}{len(nodes)}"], **more))
-        return f"{kind}{len(nodes) - 1}"
-
-    at = step("Relu", layer("Conv", "image", (16, 3, 3, 3), pads=[1] * 4))
-    at = step("Relu", layer("Conv", at, (24, 16, 3, 3), pads=[1] * 4, strides=[2, 2]))
-    at = step("Relu", layer("Conv", at, (32, 24, 1, 1)))
-    at = step("Flatten", step("MaxPool", at, kernel_shape=[2, 2], strides=[2, 2]))
-    at = layer("Gemm", at, (10, 128), transB=1)
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("image", kinds.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info(at, kinds.FLOAT, [1, 10])],
-        weights,
-    )
-    file = tmp_path_factory.mktemp("tiny") / "tiny.onnx"
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    onnx.save(model, file)
+    weights = {
+        f"{name}_weights": rng.standard_normal(shape, np.float32)
+        / np.float32(np.sqrt(np.prod(shape[1:])))
+        for name, shape in shapes.items()
+    }
+    file = onnx_file(tmp_path_factory.mktemp("tiny") / "tiny.onnx", text, **weights)
     return OnnxNetwork(OnnxOptions(source=str(file), compare=False))

@@ -14,7 +14,6 @@ import attrs
 import pytest
 from chameleon_records.databases.folder import FolderRecords
 from chameleon_records.databases.parts import INDEX, is_part
-from chameleon_records.databases.sqlite import SQLiteRecords
 from chameleon_records.errors import RecordsError
 from chameleon_records.format import dump, load
 from chameleon_records.merging import Table
@@ -116,13 +115,6 @@ def test_nearest_keys_are_of_one_family(place):
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path):
-    path = tmp_path / "db.sqlite"
-    opened(str(path)).add({key_of(): [record_of((0, 0))]})
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version=99")
-    with pytest.raises(RecordsError, match="newer version of chameleon") as caught:
-        opened(str(path))
-    assert "Upgrade" in caught.value.hint
     newer = tmp_path / "newer.jsonl"
     newer.write_text('{"format":"chameleon-records","version":2}\n{"end":0}\n')
     with pytest.raises(RecordsError, match="has the format 2"):
@@ -146,19 +138,6 @@ def test_a_file_with_programs_in_it_is_refused(tmp_path):
         connection.execute("CREATE TRIGGER t AFTER INSERT ON keys BEGIN DELETE FROM records; END")
     with pytest.raises(RecordsError, match="triggers or views"):
         opened(str(path))
-
-
-def test_a_damaged_file_is_said_to_be_so(tmp_path):
-    path = tmp_path / "db.sqlite"
-    records = [record_of((i, j)) for i in range(30) for j in range(30)]
-    SQLiteRecords(path).add({key_of(): records})
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(RecordsError, match="damaged") as caught:
-        list(opened(str(path)).records(key_of()))
-    assert "recover" in caught.value.hint
 
 
 def test_every_cut_of_a_file_is_noticed():

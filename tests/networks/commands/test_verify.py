@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import onnx
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode
@@ -16,6 +15,8 @@ from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.graph.relaxed import relax, rewritten, tvm
 from chameleon_networks.importers.options import OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import network_of
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 DATA = """
 import numpy as np
@@ -37,28 +38,16 @@ def failing():
 
 def _write(file: Path, last: str = "Sigmoid") -> None:
     """A network of two outputs and two branches."""
-    helper, rng = onnx.helper, np.random.default_rng(0)
-    weights = rng.normal(size=(4, 3, 3, 3)).astype(np.float32)
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["conv"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Tanh", ["conv"], ["left"], name="tanh"),
-        helper.make_node("Relu", ["conv"], ["right"], name="relu"),
-        helper.make_node("Add", ["left", "right"], ["sum"], name="add"),
-        helper.make_node(last, ["sum"], ["y"], name="last"),
-        helper.make_node("Exp", ["right"], ["z"], name="exp"),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])],
-        [
-            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4, 8, 8])
-            for name in "yz"
-        ],
-        [onnx.numpy_helper.from_array(weights, "w")],
-    )
-    opsets = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), file)
+    text = f"""(float[1, 3, 8, 8] x) => (float[1, 4, 8, 8] y, float[1, 4, 8, 8] z) {{
+        [conv] conv = Conv <pads = [1, 1, 1, 1]> (x, w)
+        [tanh] left = Tanh(conv)
+        [relu] right = Relu(conv)
+        [add] sum = Add(left, right)
+        [last] y = {last}(sum)
+        [exp] z = Exp(right)
+    }}"""
+    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    onnx_file(file, text, w=weights)
 
 
 @pytest.fixture(scope="module")

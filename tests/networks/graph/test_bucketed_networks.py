@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import chameleon_networks
 import numpy as np
-import onnx
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
@@ -24,6 +23,7 @@ from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
+from ..onnx_files import onnx_file  # noqa: TID252
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -148,30 +148,14 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
         np.testing.assert_allclose(output, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-def _onnx_file(path: Path, nodes: list[Any], inputs: list[Any], weights: dict[str, Any]) -> Path:
-    """A file of a network with one input of an open axis, whose output is ``y``."""
-    helper, kinds = onnx.helper, onnx.TensorProto
-    name, shape, output = inputs
-    graph = helper.make_graph(
-        [helper.make_node(kind, *ends, **more) for kind, *ends, more in nodes],
-        "net",
-        [helper.make_tensor_value_info(name, kinds.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", kinds.FLOAT, output)],
-        [onnx.numpy_helper.from_array(array, key) for key, array in weights.items()],
-    )
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
-    return path
-
-
 def _mean(folder: Path) -> BucketedFrontend:
     """A product and a mean along an axis, which padding changes."""
+    text = """(float[1, n, 8] x) => (float[1, 8] y) {
+        z = MatMul(x, w)
+        y = ReduceMean <axes = [1], keepdims = 0> (z)
+    }"""
     weights = np.random.default_rng(0).standard_normal((8, 8), np.float32)
-    nodes = [
-        ("MatMul", ["x", "w"], ["z"], {}),
-        ("ReduceMean", ["z"], ["y"], {"axes": [1], "keepdims": 0}),
-    ]
-    file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
+    file = onnx_file(folder / "mean.onnx", text, opsets='"" : 17', w=weights)
     shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
     network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(network, BucketedFrontend)
@@ -180,10 +164,12 @@ def _mean(folder: Path) -> BucketedFrontend:
 
 def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     """Batches of images that are convolved, which padding does not change."""
+    text = """(float[n, 3, 6, 6] "image.in") => (float[n, 8, 6, 6] y) {
+        c = Conv <pads = [1, 1, 1, 1]> ("image.in", w)
+        y = Relu(c)
+    }"""
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3), np.float32)
-    nodes = [("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}), ("Relu", ["c"], ["y"], {})]
-    ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
-    file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
+    file = onnx_file(folder / "convolved.onnx", text, w=weights)
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
     network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(network, BucketedFrontend)

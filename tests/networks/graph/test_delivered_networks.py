@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import chameleon_networks
 import numpy as np
-import onnx
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import LayoutResult
@@ -26,6 +25,8 @@ from chameleon_networks.runtime.linking import OBJECTS, link_library
 from chameleon_system.permissions import AMX, refusal
 from chameleon_system.processes.child import ChildProcess
 from chameleon_tvm.device.targets import TVMTargets
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -99,29 +100,17 @@ def test_it_is_told_where_the_time_goes(delivered: Any):
 def test_an_onnx_file_is_delivered_without_onnxruntime(
     delivery_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    helper, kinds = onnx.helper, onnx.TensorProto
-    rng = np.random.default_rng(0)
-    weights = onnx.numpy_helper.from_array(rng.standard_normal((16, 8, 3, 3), np.float32), "w")
-    model = helper.make_model(
-        helper.make_graph(
-            [
-                helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
-                helper.make_node("Relu", ["c"], ["y"]),
-            ],
-            "net",
-            [helper.make_tensor_value_info("x", kinds.FLOAT, [1, 8, 6, 6])],
-            [helper.make_tensor_value_info("y", kinds.FLOAT, [1, 16, 6, 6])],
-            [weights],
-        ),
-        opset_imports=[helper.make_opsetid("", 18)],
-        ir_version=9,
-    )
-    onnx.save(model, tmp_path / "net.onnx")
+    text = """(float[1, 8, 6, 6] x) => (float[1, 16, 6, 6] y) {
+        c = Conv <pads = [1, 1, 1, 1]> (x, w)
+        y = Relu(c)
+    }"""
+    weights = np.random.default_rng(0).standard_normal((16, 8, 3, 3), np.float32)
+    file = onnx_file(tmp_path / "net.onnx", text, w=weights)
     # Not in the worker either, a process that starts anew: the module of that name there raises.
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
-    options = OnnxOptions(source=str(tmp_path / "net.onnx"), compare=False)
+    options = OnnxOptions(source=str(file), compare=False)
     source = NetworkFrontend(OnnxNetwork(options))
     result = source.deliver(delivery_of(source))
     assert result.failure is None

@@ -5,7 +5,6 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from chameleon_cli.main import run as command_line
@@ -15,6 +14,8 @@ from chameleon_networks.importers.options import OnnxOptions, TorchOptions
 from chameleon_networks.running.profile import AROUND, summed
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import identifier
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 NETS = """
     import torch
@@ -129,20 +130,12 @@ def test_what_passes_made_another_operator_of_has_no_wrong_owner(nets: Path):
 
 
 def test_nodes_of_an_onnx_file(tmp_path: Path):
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    weights = {"w": (4, 5), "v": (5, 4)}
-    constants = [
-        onnx.numpy_helper.from_array(np.ones(shape, np.float32), name)
-        for name, shape in weights.items()
-    ]
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"], name="/body/MatMul"),
-        helper.make_node("MatMul", ["h", "v"], ["y"]),
-    ]
-    inputs = [helper.make_tensor_value_info("x", kind, [3, 4])]
-    outputs = [helper.make_tensor_value_info("y", kind, [3, 4])]
-    path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "net", inputs, outputs, constants)), path)
+    text = """(float[3, 4] x) => (float[3, 4] y) {
+        ["/body/MatMul"] h = MatMul(x, w)
+        y = MatMul(h, v)
+    }"""
+    weights = {"w": np.ones((4, 5), np.float32), "v": np.ones((5, 4), np.float32)}
+    path = onnx_file(tmp_path / "net.onnx", text, **weights)
     tasks = work_on(OnnxOptions(source=str(path))).tasks("llvm")
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 

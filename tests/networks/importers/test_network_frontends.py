@@ -4,10 +4,8 @@ import importlib
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
@@ -19,6 +17,8 @@ from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, To
 from chameleon_networks.importers.torch import programs as torch_programs
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.sources import named_object
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 NET = """
     import torch
@@ -226,28 +226,17 @@ def test_small_networks_answer(network: str):
     assert 1e-2 < float(first.std()) < 1e2
 
 
-def _onnx_model(onnx: Any, *more: str) -> Any:
-    """A convolution, and after it operators of one input each."""
-    helper, kinds = onnx.helper, onnx.TensorProto
-    weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
-    names = [*(f"y{number}" for number in range(len(more))), "y"]
-    nodes = [helper.make_node("Conv", ["x", "w"], names[:1], pads=[1, 1, 1, 1])]
-    for number, kind in enumerate(more):
-        name = f"the_{kind}"
-        nodes.append(helper.make_node(kind, [names[number]], [names[number + 1]], name=name))
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", kinds.FLOAT, ["n", 3, 8, 8])],
-        [helper.make_tensor_value_info("y", kinds.FLOAT, ["n", 4, 8, 8])],
-        [weights],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+def _onnx_file(folder: Path, last: str = "Identity") -> Path:
+    """A convolution, and after it an operator of one input."""
+    text = f"""(float[n, 3, 8, 8] x) => (float[n, 4, 8, 8] y) {{
+        c = Conv <pads = [1, 1, 1, 1]> (x, w)
+        [the_{last}] y = {last}(c)
+    }}"""
+    return onnx_file(folder / "net.onnx", text, w=np.ones((4, 3, 3, 3), np.float32))
 
 
 def test_an_onnx_file(tmp_path: Path):
-    path = tmp_path / "net.onnx"
-    onnx.save(_onnx_model(onnx), path)
+    path = _onnx_file(tmp_path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
         work_on(OnnxOptions(source=str(path))).tasks("llvm")
     options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
@@ -277,8 +266,7 @@ def test_an_onnx_file(tmp_path: Path):
 def test_what_an_onnx_file_does_not_fit(
     more: list[str], shapes: dict[str, tuple[int, ...]], words: str, hint: str, tmp_path: Path
 ):
-    path = tmp_path / "net.onnx"
-    onnx.save(_onnx_model(onnx, *more), path)
+    path = _onnx_file(tmp_path, *more)
     with pytest.raises(ConfigError, match=words) as caught:
         work_on(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
     assert re.search(hint, caught.value.hint or "")

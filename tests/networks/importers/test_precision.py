@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
@@ -17,6 +16,8 @@ from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, To
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_networks.running.verify import ROUNDINGS
 from chameleon_tvm.types import STORAGE
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 NET = """
     import torch
@@ -124,17 +125,9 @@ def test_token_ids_stay_what_they_are():
 
 
 def _half_precision_file(path: Path, kind: str) -> Path:
-    number = getattr(onnx.TensorProto, kind.upper())
-    weights = onnx.helper.make_tensor("w", number, [4, 5], np.linspace(-1, 1, 20).tolist())
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "net",
-        [onnx.helper.make_tensor_value_info("x", number, [3, 4])],
-        [onnx.helper.make_tensor_value_info("y", number, [3, 5])],
-        [weights],
-    )
-    onnx.save(onnx.helper.make_model(graph, ir_version=9), path)
-    return path
+    text = f"({kind}[3, 4] x) => ({kind}[3, 5] y) {{ y = MatMul(x, w) }}"
+    weights = np.linspace(-1, 1, 20).reshape(4, 5)
+    return onnx_file(path, text, w=weights.astype(STORAGE[kind].array_type))
 
 
 def test_an_onnx_file_in_float16_is_computed_in_float32(tmp_path: Path):

@@ -5,27 +5,20 @@ import re
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode
 
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
+
 
 def _write(file: Path, batch: int | str, last: str) -> None:
     """Write a convolution and an operator behind it."""
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1]),
-        helper.make_node(last, ["y"], ["z"], name="last"),
-    ]
-    tensors = [
-        [helper.make_tensor_value_info(name, kind, [batch, channels, 8, 8])]
-        for name, channels in (("x", 3), ("z", 4))
-    ]
-    graph = helper.make_graph(nodes, "net", *tensors, [weights])
-    opsets = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), file)
+    text = f"""(float[{batch}, 3, 8, 8] x) => (float[{batch}, 4, 8, 8] z) {{
+        y = Conv <pads = [1, 1, 1, 1]> (x, w)
+        [last] z = {last}(y)
+    }}"""
+    onnx_file(file, text, w=np.ones((4, 3, 3, 3), np.float32))
 
 
 @pytest.fixture
@@ -116,26 +109,16 @@ def _write_refused(file: Path) -> None:
     The reshape after the random numbers needs a value; what follows the custom operator has no
     known shape.
     """
-    helper = onnx.helper
-    nodes = [
-        helper.make_node("RandomUniformLike", ["x"], ["a"], name="first"),
-        helper.make_node("RandomUniformLike", ["a"], ["b"], name="second"),
-        helper.make_node("Reshape", ["b", "shape"], ["c"], name="reshape"),
-        helper.make_node("Own", ["b"], ["d"], name="own", domain="mine"),
-        helper.make_node("Relu", ["d"], ["e"]),
-        helper.make_node("Own", ["e"], ["f"], name="other", domain="mine"),
-        helper.make_node("Relu", ["x"], ["g"]),
-    ]
-    inputs = [
-        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4]),
-        helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "cfg"
-    ]
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
-    graph = helper.make_graph(nodes, "net", inputs, outputs)
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), file)
+    text = """(float[n, 4] x, int64[2] shape) => (float[n, 4] c, float[n, 4] f, float[n, 4] g) {
+        [first] a = RandomUniformLike(x)
+        [second] b = RandomUniformLike(a)
+        [reshape] c = Reshape(b, shape)
+        [own] d = mine.Own(b)
+        e = Relu(d)
+        [other] f = mine.Own(e)
+        g = Relu(x)
+    }"""
+    onnx_file(file, text, opsets='"" : 18, "mine" : 1')
 
 
 def test_coverage_has_all_operators_and_what_is_missing(

@@ -168,13 +168,8 @@ class GaussianProcess(CostModel):
 
 
 def _between(observations: Observations, begin: int, end: int) -> Observations:
-    return Observations(
-        configs=observations.configs[begin:end],
-        costs=observations.costs[begin:end],
-        failures=observations.failures[begin:end],
-        build_seconds=observations.build_seconds[begin:end],
-        run_seconds=observations.run_seconds[begin:end],
-    )
+    columns = attrs.asdict(observations, recurse=False)
+    return Observations(**{name: column[begin:end] for name, column in columns.items()})
 
 
 def _targets(observations: Observations) -> Numbers:

@@ -47,7 +47,7 @@ def named_function(source: str, who: str, hint: str) -> Callable[..., Any]:
     Raises:
         ConfigError: The function does not exist, or the object is not callable.
     """
-    function = named_object(source, who)
+    function: Callable[..., Any] | None = named_object(source, who)
     if not callable(function):
         kind = with_article(type(function).__name__)
         raise ConfigError(f"{who}: {source} is {kind} and no function", hint=hint)

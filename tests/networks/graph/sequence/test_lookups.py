@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_networks.graph.relaxed import relax
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .conftest import Delivered
-from .image_networks import Program, check, conv, image, shuffle, unit, values_of
+from .image_networks import check, conv, image, shuffle, unit
 
 op = relax.op
 MOVES = ("concat", "split", "slice", "shuffle", "fused_concat", "fused_split")
@@ -82,45 +80,3 @@ def test_untuned_networks_shuffle_with_a_kernel(deliver: Any):
 
     module = module_of(build, ((1, 8, 6, 6), "float32"))
     check(deliver(module, layout="NHWC"), module, image(1, 8, 6, 6))
-
-
-def _sizes(least: int, most: int) -> st.SearchStrategy[int]:
-    return st.integers(least, most)
-
-
-@st.composite
-def _programs(draw: st.DrawFn) -> Program:
-    earlier = _sizes(0, 4)
-    step = st.one_of(
-        st.tuples(st.just("conv"), earlier, _sizes(2, 12), st.sampled_from([1, 1, 3])),
-        st.tuples(st.just("depthwise"), earlier),
-        st.tuples(st.just("relu"), earlier),
-        st.tuples(st.just("pool"), earlier),
-        st.tuples(st.just("unit"), earlier),
-        st.tuples(st.just("concat"), st.lists(earlier, min_size=2, max_size=3)),
-        st.tuples(st.just("split"), earlier, _sizes(1, 7)),
-        st.tuples(st.just("slice"), earlier, _sizes(0, 3), _sizes(1, 5)),
-        st.tuples(st.just("shuffle"), earlier, _sizes(2, 4)),
-        st.tuples(st.just("shuffle"), earlier, _sizes(2, 4)),
-    )
-    return draw(st.lists(step, min_size=4, max_size=12))
-
-
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(_programs(), st.sampled_from(["NHWC", "NHWC", "NCHW"]), st.sampled_from([1, 2]))
-def test_random_regions_compute_the_same(deliver: Any, program: Program, layout: str, batch: int):
-    shape = (batch, 4, 5, 6)
-
-    def build(emit: Any, x: Any) -> Any:
-        values = values_of(emit, program, [x, conv(emit, x, 12)])
-        return (*(conv(emit, value, 3) for value in values[-3:]), values[-1])
-
-    module = module_of(build, (shape, "float32"))
-    network = deliver(module, layout=layout, guesses=True)
-    assert network.compiled.virtual_machine is None
-    check(network, module, image(*shape))

@@ -41,9 +41,10 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     problems: list[Problem] = []
     instance = None
     with Collecting(problems):
-        instance = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
-            node_of(values, "options"), options, owner
+        structurer = Structurer(
+            lambda kind, node: StageReader(default_registry(), problems).listed(kind, node)
         )
+        instance = structurer.make(node_of(values, "options"), options, owner)
     if problems:
         raise PipelineError(problems)
     return instance
@@ -67,10 +68,6 @@ def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     if isinstance(expected, type) and attrs.has(expected):
         return read_options(values, expected, expected.__name__)
     return values
-
-
-def _stage(kind: str, node: Node, problems: list[Problem]) -> Any:
-    return StageReader(default_registry(), problems).listed(kind, node)
 
 
 class StageReader:

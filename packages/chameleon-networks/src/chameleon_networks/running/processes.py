@@ -120,13 +120,10 @@ class AskedProcess:
         try:
             self._conversation.tell(request)
         except ChildEndedError as error:
-            raise self._gone() from error
+            raise gone(self.name, self._child) from error
 
     def _answer(self, limit: float) -> Message:
         return awaited(self.name, self._child, self._conversation, limit)
-
-    def _gone(self) -> ChameleonError:
-        return gone(self.name, self._child)
 
 
 def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: float) -> Message:

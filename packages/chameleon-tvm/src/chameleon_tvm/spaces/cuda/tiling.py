@@ -139,15 +139,12 @@ def first_guesses(
         cost: Returns the guessed costs of n configurations, shape (n,).
         tiles: Names of the knobs that make a tile.
     """
-    drawn = space.sample(_DRAWN, np.random.default_rng(_seed(space)))
+    # The seed depends only on the space, so that all processes draw the same sample.
+    rng = np.random.default_rng(space.size % (1 << 32))
+    drawn = space.sample(_DRAWN, rng)
     if not len(drawn):
         return drawn
     ranked = drawn[np.argsort(cost(space.values(drawn)), kind="stable")]
     columns = [space.index[name] for name in tiles]
     _, first = np.unique(ranked[:, columns], axis=0, return_index=True)
     return ranked[np.sort(first)[:GUESSES]]
-
-
-def _seed(space: DesignSpace) -> int:
-    """A seed that depends only on the space, so that all processes draw the same sample."""
-    return space.size % (1 << 32)
