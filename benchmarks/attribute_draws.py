@@ -323,9 +323,11 @@ def _crop(d: Draw) -> Operator:
     return Operator([d.real(shape, d.number("int32")), Known(sizes)], {"axes": axes})
 
 
-_FUNCTIONS = """
-    Relu Tanh Sigmoid Affine LeakyRelu ThresholdedRelu ScaledTanh HardSigmoid Elu Softsign Softplus
-"""
+_FUNCTIONS = (
+    "Relu Tanh Sigmoid LeakyRelu HardSigmoid Elu Softsign Softplus",
+    "Affine ScaledTanh HardSigmoid",
+)
+"""Activations without numbers, and with two of them."""
 
 
 def _recurrent(d: Draw, name: str) -> Operator:
@@ -336,7 +338,10 @@ def _recurrent(d: Draw, name: str) -> Operator:
     layout = d.one(0, 0, 0, 1)
     kind = "float64" if d.yes(0.1) else "float32"
     state = [batch, count, hidden] if layout else [count, batch, hidden]
-    names = [d.one(*_FUNCTIONS.split()) for _ in range(functions * count)]
+    # Without numbers of their own, onnxruntime has other defaults than the standard for some.
+    numbered = d.yes(0.3)
+    names = [d.one(*_FUNCTIONS[numbered].split()) for _ in range(functions * count)]
+    numbers = [[d.one(0.2, 0.7, 1.3) for _ in names] if numbered else None for _ in range(2)]
     inputs = [
         d.real([batch, steps, width] if layout else [steps, batch, width], kind),
         d.real([count, gates * hidden, width], kind),
@@ -351,12 +356,18 @@ def _recurrent(d: Draw, name: str) -> Operator:
         "hidden_size": hidden,
         "direction": d.some(ways, 0.3) if ways == "forward" else ways,
         "layout": layout or None,
-        "clip": d.some(d.one(0.5, 1.0), 0.3),
-        "activations": d.some(names, 0.3),
         "linear_before_reset": d.some(d.whole(0, 1)) if name == "GRU" else None,
-        "input_forget": d.some(d.whole(0, 1), 0.2) if name == "LSTM" else None,
     }
-    return Operator(inputs, given, d.whole(1, 3 if name == "LSTM" else 2))
+    more: dict[str, Any] = d.given("clip=0.5|1.0@0.3")
+    if numbered or d.yes(0.3):
+        more |= {"activations": names}
+        more |= dict(zip(("activation_alpha", "activation_beta"), numbers, strict=True))
+    if name == "LSTM":
+        more |= d.given("input_forget=0:1@0.2")
+    if layout or kind == "float64":
+        # The reference ignores these, and onnxruntime has neither this layout nor this dtype.
+        more, inputs[4] = {}, None
+    return Operator(inputs, given | more, d.whole(1, 3 if name == "LSTM" else 2))
 
 
 def _attention(d: Draw) -> Operator:
@@ -1048,7 +1059,7 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         "Selu": _alone("alpha=0.5|2.0 gamma=0.5|2.0"),
         "HardSigmoid": _alone("alpha=0.1|0.5 beta=0.2|0.7"),
         "ThresholdedRelu": _alone("alpha=0.2|-0.5"),
-        "Shrink": _alone("lambd=0.2|1.0 bias=0.3|1.0", "int32"),
+        "Shrink": _alone("lambd=0.2|1.0 bias=0.3|1.0"),
         "Gelu": _alone("approximate=none|tanh"),
         "Swish": _alone("alpha=0.5|2.0"),
         "IsInf": _alone("detect_positive=0|1 detect_negative=0|1"),

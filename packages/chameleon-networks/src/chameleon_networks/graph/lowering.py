@@ -123,6 +123,11 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(call.args[0], 0)
 
 
+def _whole(call: Any, _emit: Any) -> Any:
+    """A split into one part gives a tensor and no tuple of one."""
+    return call.args[0]
+
+
 def _divided(call: Any, _emit: Any) -> Any:
     """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
     divisor = call.args[1]
@@ -189,6 +194,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.astype": _number,
     "relax.take": _take,
     "relax.divide": _divided,
+    "relax.split": _whole,
     "relax.power": _power,
     "relax.scatter_elements": _scattered,
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),
