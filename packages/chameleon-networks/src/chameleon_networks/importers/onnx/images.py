@@ -413,8 +413,6 @@ _RESIZED_BY_TVM = (3, 4, 5)
 """Axes of a tensor, batch and channels included."""
 _SPATIAL = 2
 """The first axis behind them."""
-_SHORT = 2
-"""Bytes of whole numbers that float32 holds."""
 
 
 def _resize(node: Node) -> Any:
@@ -433,7 +431,8 @@ def _resize(node: Node) -> Any:
     if 0 in out:
         return relax.const(np.zeros(out), dtype_of(value))
     if is_rounded:
-        value = node.emit(op.astype(value, "float32" if kind.itemsize <= _SHORT else "float64"))
+        # So that few numbers are about half of a whole one.
+        value = node.emit(op.astype(value, "float64"))
     way = str(given["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
