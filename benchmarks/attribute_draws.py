@@ -249,6 +249,10 @@ def _resize(d: Draw) -> Operator:
         scales = [1.0, 1.0, *(d.one(0.5, 0.6, 1.0, 1.5, 2.0, 2.6, 3.0) for _ in shape[2:])]
     else:
         scales = [d.one(0.5, 0.7, 1.0, 1.5, 2.0, 2.6) for _ in resized]
+    mode = d.one("nearest", "linear", "cubic")
+    if mode != "nearest" and "int" in kind:
+        # Halves of whole numbers are rounded as the digits that got lost decide.
+        scales = [2.0 if scale > 1 else 0.5 if scale < 1 else 1.0 for scale in scales]
     sizes = [max(1, int(shape[a] * s)) for a, s in zip(resized, scales, strict=True)]
     by_size, roi = d.yes(0.4), d.yes(0.15)
     way = d.one(
@@ -256,7 +260,6 @@ def _resize(d: Draw) -> Operator:
         *("half_pixel_symmetric", "tf_half_pixel_for_nn"),
     )
     region = [d.one(0.0, 0.2) for _ in resized] + [d.one(0.7, 1.0, 1.2) for _ in resized]
-    mode = d.one("nearest", "linear", "cubic")
     given = {
         "mode": d.some(mode, 0.9),
         "coordinate_transformation_mode": "tf_crop_and_resize" if roi else d.some(way, 0.8),
@@ -440,7 +443,10 @@ def _layer(d: Draw, name: str) -> Operator:
 
 def _lrn(d: Draw) -> Operator:
     given = {"size": d.whole(1, 5), "alpha": d.some(0.3), "beta": d.some(0.5), "bias": d.some(2.0)}
-    return Operator([d.real(_image(d, d.whole(1, 6), d.whole(1, 2), 4), d.number())], given)
+    # The reference takes the number of images for that of channels.
+    channels = d.whole(1, 6)
+    shape = [channels, channels, *d.wholes(2, 1, 4)]
+    return Operator([d.real(shape, d.number())], given)
 
 
 def _along(text: str = "") -> Callable[[Draw], Operator]:

@@ -336,6 +336,10 @@ FOUND: dict[str, Callable[[], Model]] = {
         "AffineGrid", [_r(1, 2, 3)], [1, 3, 1, 3], align_corners=1, opset=20
     ),
     "vector of whole numbers": lambda: one("MatMulInteger", [_b(4)], _b(4, 2)),
+    "variance of single numbers": lambda: one(
+        "MeanVarianceNormalization", [_r(1, 1, 33)], axes=[0]
+    ),
+    "channels about each, in pairs": lambda: one("LRN", [_r(5, 5, 3, 3)], size=4, alpha=0.5),
     "largest scattered": lambda: one(
         "ScatterND", [_r(3, 4, 2), [[1, -1], [0, 2], [1, 3]], _r(3, 2)], reduction="max"
     ),
