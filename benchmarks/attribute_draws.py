@@ -182,6 +182,9 @@ def _pool(d: Draw, text: str, outputs: int = 1, whole: Sequence[str] = ()) -> Op
     for name, bounds in most.items():
         values = [min(pair) for pair in zip(given[name] or (), bounds, strict=False)]
         given[name] = values or None
+    if str(given["auto_pad"]).startswith("SAME"):
+        # The reference and onnxruntime pad with other numbers than the standard has then.
+        given["dilations"] = None
     return Operator([x], given, outputs)
 
 
