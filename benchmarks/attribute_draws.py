@@ -258,6 +258,8 @@ def _resize(d: Draw) -> Operator:
         scales = [2.0 if scale > 1 else 0.5 if scale < 1 else 1.0 for scale in scales]
     sizes = [max(1, int(shape[a] * s)) for a, s in zip(resized, scales, strict=True)]
     by_size, roi = d.yes(0.4), d.yes(0.15)
+    # With scales, the reference takes extents of crops that are no whole numbers.
+    by_size = by_size or roi
     way = d.one(
         *("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
         *("half_pixel_symmetric", "tf_half_pixel_for_nn"),
