@@ -340,6 +340,15 @@ FOUND: dict[str, Callable[[], Model]] = {
         "MeanVarianceNormalization", [_r(1, 1, 33)], axes=[0]
     ),
     "channels about each, in pairs": lambda: one("LRN", [_r(5, 5, 3, 3)], size=4, alpha=0.5),
+    "one row of two, corners aligned": lambda: one(
+        "Resize",
+        [_r(1, 2, 2, 3)],
+        None,
+        None,
+        [1, 2, 1, 5],
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
+    ),
     "largest scattered": lambda: one(
         "ScatterND", [_r(3, 4, 2), [[1, -1], [0, 2], [1, 3]], _r(3, 2)], reduction="max"
     ),
