@@ -182,6 +182,9 @@ def _pool(d: Draw, text: str, outputs: int = 1, whole: Sequence[str] = ()) -> Op
     for name, bounds in most.items():
         values = [min(pair) for pair in zip(given[name] or (), bounds, strict=False)]
         given[name] = values or None
+    if str(given["auto_pad"]).startswith("SAME"):
+        # The reference and onnxruntime pad with other numbers than the standard has then.
+        given["dilations"] = None
     return Operator([x], given, outputs)
 
 
@@ -249,14 +252,19 @@ def _resize(d: Draw) -> Operator:
         scales = [1.0, 1.0, *(d.one(0.5, 0.6, 1.0, 1.5, 2.0, 2.6, 3.0) for _ in shape[2:])]
     else:
         scales = [d.one(0.5, 0.7, 1.0, 1.5, 2.0, 2.6) for _ in resized]
+    mode = d.one("nearest", "linear", "cubic")
+    if mode != "nearest" and "int" in kind:
+        # Halves of whole numbers are rounded as the digits that got lost decide.
+        scales = [2.0 if scale > 1 else 0.5 if scale < 1 else 1.0 for scale in scales]
     sizes = [max(1, int(shape[a] * s)) for a, s in zip(resized, scales, strict=True)]
     by_size, roi = d.yes(0.4), d.yes(0.15)
+    # With scales, the reference takes extents of crops that are no whole numbers.
+    by_size = by_size or roi
     way = d.one(
         *("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
         *("half_pixel_symmetric", "tf_half_pixel_for_nn"),
     )
     region = [d.one(0.0, 0.2) for _ in resized] + [d.one(0.7, 1.0, 1.2) for _ in resized]
-    mode = d.one("nearest", "linear", "cubic")
     given = {
         "mode": d.some(mode, 0.9),
         "coordinate_transformation_mode": "tf_crop_and_resize" if roi else d.some(way, 0.8),
@@ -323,9 +331,11 @@ def _crop(d: Draw) -> Operator:
     return Operator([d.real(shape, d.number("int32")), Known(sizes)], {"axes": axes})
 
 
-_FUNCTIONS = """
-    Relu Tanh Sigmoid Affine LeakyRelu ThresholdedRelu ScaledTanh HardSigmoid Elu Softsign Softplus
-"""
+_FUNCTIONS = (
+    "Relu Tanh Sigmoid LeakyRelu HardSigmoid Elu Softsign Softplus",
+    "Affine ScaledTanh HardSigmoid",
+)
+"""Activations without numbers, and with two of them."""
 
 
 def _recurrent(d: Draw, name: str) -> Operator:
@@ -336,7 +346,10 @@ def _recurrent(d: Draw, name: str) -> Operator:
     layout = d.one(0, 0, 0, 1)
     kind = "float64" if d.yes(0.1) else "float32"
     state = [batch, count, hidden] if layout else [count, batch, hidden]
-    names = [d.one(*_FUNCTIONS.split()) for _ in range(functions * count)]
+    # Without numbers of their own, onnxruntime has other defaults than the standard for some.
+    numbered = d.yes(0.3)
+    names = [d.one(*_FUNCTIONS[numbered].split()) for _ in range(functions * count)]
+    numbers = [[d.one(0.2, 0.7, 1.3) for _ in names] if numbered else None for _ in range(2)]
     inputs = [
         d.real([batch, steps, width] if layout else [steps, batch, width], kind),
         d.real([count, gates * hidden, width], kind),
@@ -351,12 +364,18 @@ def _recurrent(d: Draw, name: str) -> Operator:
         "hidden_size": hidden,
         "direction": d.some(ways, 0.3) if ways == "forward" else ways,
         "layout": layout or None,
-        "clip": d.some(d.one(0.5, 1.0), 0.3),
-        "activations": d.some(names, 0.3),
         "linear_before_reset": d.some(d.whole(0, 1)) if name == "GRU" else None,
-        "input_forget": d.some(d.whole(0, 1), 0.2) if name == "LSTM" else None,
     }
-    return Operator(inputs, given, d.whole(1, 3 if name == "LSTM" else 2))
+    more: dict[str, Any] = d.given("clip=0.5|1.0@0.3")
+    if numbered or d.yes(0.3):
+        more |= {"activations": names}
+        more |= dict(zip(("activation_alpha", "activation_beta"), numbers, strict=True))
+    if name == "LSTM":
+        more |= d.given("input_forget=0:1@0.2")
+    if layout or kind == "float64":
+        # The reference ignores these, and onnxruntime has neither this layout nor this dtype.
+        more, inputs[4] = {}, None
+    return Operator(inputs, given | more, d.whole(1, 3 if name == "LSTM" else 2))
 
 
 def _attention(d: Draw) -> Operator:
@@ -429,7 +448,10 @@ def _layer(d: Draw, name: str) -> Operator:
 
 def _lrn(d: Draw) -> Operator:
     given = {"size": d.whole(1, 5), "alpha": d.some(0.3), "beta": d.some(0.5), "bias": d.some(2.0)}
-    return Operator([d.real(_image(d, d.whole(1, 6), d.whole(1, 2), 4), d.number())], given)
+    # The reference takes the number of images for that of channels.
+    channels = d.whole(1, 6)
+    shape = [channels, channels, *d.wholes(2, 1, 4)]
+    return Operator([d.real(shape, d.number())], given)
 
 
 def _along(text: str = "") -> Callable[[Draw], Operator]:
@@ -1048,7 +1070,7 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         "Selu": _alone("alpha=0.5|2.0 gamma=0.5|2.0"),
         "HardSigmoid": _alone("alpha=0.1|0.5 beta=0.2|0.7"),
         "ThresholdedRelu": _alone("alpha=0.2|-0.5"),
-        "Shrink": _alone("lambd=0.2|1.0 bias=0.3|1.0", "int32"),
+        "Shrink": _alone("lambd=0.2|1.0 bias=0.3|1.0"),
         "Gelu": _alone("approximate=none|tanh"),
         "Swish": _alone("alpha=0.5|2.0"),
         "IsInf": _alone("detect_positive=0|1 detect_negative=0|1"),

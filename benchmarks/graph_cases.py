@@ -1,6 +1,7 @@
 """Random graphs of ONNX: three to twelve nodes of many operators, types and shapes.
 
 python benchmarks/graph_cases.py --graphs 2000
+python benchmarks/graph_cases.py --graphs 2000-2600      # other ones
 python benchmarks/graph_cases.py --graphs 2000 --moves   # of operators that move numbers
 
 A node is proposed with any operands and attributes, and stays in a graph if ONNX's reference
@@ -180,15 +181,16 @@ class GraphCases(Suite):
     """Graphs by their number, which is the seed.
 
     Args:
-        count: of graphs, as a word.
+        numbers: of graphs, as a word: how many, or a range such as ``2000-2600``.
         moves: whether all operators move numbers, if it is a word at all.
     """
 
-    def __init__(self, count: str, moves: str = "") -> None:
-        self._count, self._moves = int(count), bool(moves)
+    def __init__(self, numbers: str, moves: str = "") -> None:
+        first, _, end = numbers.rpartition("-")
+        self._numbers, self._moves = range(int(first or 0), int(end)), bool(moves)
 
     def cases(self) -> Mapping[str, str]:
-        return {str(number): f"{_nodes(number)} nodes" for number in range(self._count)}
+        return {str(number): f"{_nodes(number)} nodes" for number in self._numbers}
 
     def run(self, case: str) -> str | None:
         model, inputs, expected = Graph(int(case), moves=self._moves).model()
@@ -357,7 +359,7 @@ def witness_of(model: Any, inputs: Any) -> Any:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--graphs", default="2000", help="how many")
+    parser.add_argument("--graphs", default="2000", help="how many, or a range: 2000-2600")
     parser.add_argument("--moves", action="store_true", help="of operators that move numbers")
     given, words = parser.parse_known_args()
     moves = ("moves",) if given.moves else ()

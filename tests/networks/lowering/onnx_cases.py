@@ -66,6 +66,10 @@ def _i(below: int, *shape: int) -> Array:
     return np.random.default_rng(sum(shape)).integers(0, below, shape)
 
 
+def _b(*shape: int) -> Array:
+    return _i(9, *shape).astype(np.int8)
+
+
 def _array(value: Any) -> Array | None:
     """An array as it is, and numbers as one of int64 or float32."""
     if value is None or isinstance(value, np.ndarray):
@@ -323,6 +327,27 @@ FOUND: dict[str, Callable[[], Model]] = {
     },
     "scattered into more": lambda: one(
         "ScatterElements", [_r(4, 5, 3), _i(4, 2, 3, 2), _r(2, 3, 2)], reduction="add"
+    ),
+    "split into one": lambda: one("Split", [_r(2, 3)], [2]),
+    "whole numbers enlarged": lambda: one(
+        "Resize", [_i(99, 1, 2, 3, 4).astype(np.uint8)], None, [1, 1, 2, 1.5], mode="linear"
+    ),
+    "row of places": lambda: one(
+        "AffineGrid", [_r(1, 2, 3)], [1, 3, 1, 3], align_corners=1, opset=20
+    ),
+    "vector of whole numbers": lambda: one("MatMulInteger", [_b(4)], _b(4, 2)),
+    "variance of single numbers": lambda: one(
+        "MeanVarianceNormalization", [_r(1, 1, 33)], axes=[0]
+    ),
+    "channels about each, in pairs": lambda: one("LRN", [_r(5, 5, 3, 3)], size=4, alpha=0.5),
+    "one row of two, corners aligned": lambda: one(
+        "Resize",
+        [_r(1, 2, 2, 3)],
+        None,
+        None,
+        [1, 2, 1, 5],
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
     ),
     "largest scattered": lambda: one(
         "ScatterND", [_r(3, 4, 2), [[1, -1], [0, 2], [1, 3]], _r(3, 2)], reduction="max"

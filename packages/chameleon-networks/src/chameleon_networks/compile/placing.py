@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from chameleon_tvm.spaces.template.emit import with_shapes
 
 from chameleon_networks.compile.defaults import OURS, symbol_of
@@ -73,7 +74,7 @@ class _Placer(relax.PyExprMutator):
                 computed = isinstance(argument, relax.Call)
                 arguments.append(self.builder_.emit(argument) if computed else argument)
             else:
-                arguments.append(constant_of(constant))
+                arguments.append(constant_of(np.ascontiguousarray(constant)))
         shape = shape_of(binding.var)
         if self._reshape:
             *inside, out = [[int(e) for e in buffer.shape] for buffer in kernel.function.params]

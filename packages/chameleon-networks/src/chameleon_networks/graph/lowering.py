@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from chameleon_tvm.operators.layouts import SPATIAL
 from chameleon_tvm.types import INT8
 
 from chameleon_networks.graph.constants import array_of, constant_of
@@ -127,6 +128,22 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(call.args[0], 0)
 
 
+def _whole(call: Any, _emit: Any) -> Any:
+    """A split into one part gives a tensor and no tuple of one."""
+    return call.args[0]
+
+
+def _resized(call: Any, emit: Any) -> Any:
+    """TVM divides by zero to align the corners of one row, which is the first of more."""
+    sizes = [int(extent) for extent in call.args[1]]
+    if str(call.attrs.coordinate_transformation_mode) != "align_corners" or 1 not in sizes:
+        return None
+    more = relax.ShapeExpr([max(2, extent) for extent in sizes])
+    whole = emit(relax.Call(call.op, [call.args[0], more, *call.args[2:]], call.attrs))
+    axes = [place for place, letter in enumerate(call.attrs.layout) if letter in SPATIAL]
+    return relax.op.strided_slice(whole, axes, [0] * len(axes), sizes)
+
+
 def _divided(call: Any, _emit: Any) -> Any:
     """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
     divisor = call.args[1]
@@ -193,6 +210,8 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.astype": _number,
     "relax.take": _take,
     "relax.divide": _divided,
+    "relax.split": _whole,
+    **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
     "relax.scatter_elements": _scattered,
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),

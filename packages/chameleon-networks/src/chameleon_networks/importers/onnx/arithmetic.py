@@ -327,10 +327,39 @@ def _by_norm(node: Node) -> Any:
     return op.divide(x, op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm))
 
 
+def _by_mean_and_variance(node: Node) -> Any:
+    """The standard's difference of two means may be less than zero, which has no root."""
+    x, axes = node[0], list(node.attributes["axes"])
+    centred = node.emit(op.subtract(x, node.emit(op.mean(x, axes, True))))
+    variance = node.emit(op.mean(op.multiply(centred, centred), axes, True))
+    return op.divide(centred, op.add(op.sqrt(variance), scalar(1e-9, x)))
+
+
+def _by_neighbours(node: Node) -> Any:
+    """By channels about each; TVM's importer has windows of odd sizes, float32 and few axes."""
+    x, size = node[0], int(node.attributes["size"])
+    shape = shape_of(x)
+    if dtype_of(x) == "float32" and size % 2 and len(shape) in _POOLED_BY_TVM:
+        return NotImplemented
+    before = (size - 1) // 2
+    widths = [0, 0, before, size - 1 - before, *[0] * (2 * len(shape) - 4)]
+    padded = node.emit(op.nn.pad(op.multiply(x, x), widths))
+    parts = [op.strided_slice(padded, [1], [n], [n + shape[1]]) for n in range(size)]
+    total = reduce(lambda one, other: node.emit(op.add(one, other)), parts)
+    alpha, beta, bias = (float(node.attributes[name]) for name in ("alpha", "beta", "bias"))
+    base = op.add(op.multiply(total, scalar(alpha / size, x)), scalar(bias, x))
+    return op.divide(x, op.power(node.emit(base), scalar(beta, x)))
+
+
+_POOLED_BY_TVM = (3, 4)
+"""Axes of a tensor, batch and channels included."""
+
 NORMALIZING: Mapping[str, Callable[[Node], Any]] = {
     "LayerNormalization": _layer,
     "RMSNormalization": _layer,
     "BatchNormalization": _batch,
     "LpNormalization": _by_norm,
+    "LRN": _by_neighbours,
+    "MeanVarianceNormalization": _by_mean_and_variance,
 }
 """Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

@@ -114,7 +114,9 @@ def _quantize(node: Node) -> Any:
 
 def _dequantize(node: Node) -> Any:
     x, scale, zero = node[0], node[1], node[2]
-    if _is_ordinary(node, dtype_of(x)):
+    rank, axis = len(shape_of(x)), int(node.attributes.get("axis", 1))
+    # The axis of a single scale may be one that a vector does not have.
+    if _is_ordinary(node, dtype_of(x)) and (axis == 1 or -rank <= axis < rank):
         return NotImplemented
     numbers = op.astype(x, "float32")
     if zero is not None:

@@ -269,7 +269,20 @@ def _deformed(node: Node) -> Any:
     return y if bias is None else op.add(y, op.reshape(bias, [1, -1, 1, 1]))
 
 
+def _affine_grid(node: Node) -> Any:
+    """Places by a product with those of an even grid, which may have a single row or column."""
+    theta, sizes = node[0], node.integers(1)[2:]
+    aligned = node.attributes.get("align_corners")
+    steps = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in sizes]
+    even = [*np.meshgrid(*steps, indexing="ij")[::-1], np.ones(sizes)]
+    points = np.stack(even, -1).reshape(-1, len(sizes) + 1)
+    turned = node.emit(op.permute_dims(theta, [0, 2, 1]))
+    grid = op.matmul(relax.const(points, dtype_of(theta)), turned)
+    return op.reshape(node.emit(grid), [shape_of(theta)[0], *sizes, len(sizes)])
+
+
 IMAGES: Mapping[str, Callable[[Node], Any]] = {
+    "AffineGrid": _affine_grid,
     "ConvTranspose": _transposed,
     "Col2Im": _columns_to_image,
     "DeformConv": _deformed,
@@ -406,17 +419,20 @@ def _resize(node: Node) -> Any:
     value, given = node[0], dict(node.attributes)
     shape = shape_of(value)
     rank = len(shape)
+    kind = np.dtype(dtype_of(value))
+    is_rounded = given["mode"] != "nearest" and kind.kind != "f"
     chosen = [positive(axis, rank) for axis in given.get("axes") or range(rank)]
     axes = _axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.kind == "Upsample":
         given.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-    elif rank in _RESIZED_BY_TVM and _is_ordinary(given, axes):
+    elif rank in _RESIZED_BY_TVM and _is_ordinary(given, axes) and not is_rounded:
         return NotImplemented
-    if given["mode"] != "nearest" and np.dtype(dtype_of(value)).kind != "f":
-        raise Unsupported(f"it interpolates numbers of {dtype_of(value)}")
     out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
     if 0 in out:
         return relax.const(np.zeros(out), dtype_of(value))
+    if is_rounded:
+        # So that few numbers are about half of a whole one.
+        value = node.emit(op.astype(value, "float64"))
     way = str(given["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
@@ -434,7 +450,11 @@ def _resize(node: Node) -> Any:
         order = [*(other for other in range(rank) if other != number), number]
         moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
         value = node.emit(op.permute_dims(moved, np.argsort(order).tolist()))
-    return _with_outsides(node, value, outsides)
+    value = _with_outsides(node, value, outsides)
+    if not is_rounded:
+        return value
+    limits = np.iinfo(kind)
+    return op.astype(op.clip(node.emit(op.round(value)), limits.min, limits.max), kind.name)
 
 
 def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
