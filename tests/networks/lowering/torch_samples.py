@@ -50,6 +50,9 @@ SAMPLES: Cases = {
     "statistics of a layer": lambda: of(
         lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), r(3, 4)
     ),
+    "statistics of a batch": lambda: of(
+        lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.5, 1e-5), r(1, 2, 3)
+    ),
     "mean that rounds up": lambda: of(
         lambda x: F.avg_pool2d(x, 4, (2, 3), 1, ceil_mode=True), r(3, 9, 8)
     ),

@@ -32,6 +32,7 @@ _ATEN = torch.ops.aten
 _FIRST_ALONE = {
     *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
     *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
+    _ATEN._native_batch_norm_legit.no_stats,  # noqa: SLF001 - the operator is called so
 }
 """Operators of which the importers give the first result alone."""
 
