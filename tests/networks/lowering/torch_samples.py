@@ -24,6 +24,26 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
+    "place of a number in an order": lambda: of(torch.searchsorted, r(7).sort()[0], r()),
+    "numbers by places in no axis": lambda: of(torch.take, r(), torch.zeros((), dtype=torch.int64)),
+    "a number reduced by an index": lambda: of(
+        lambda x, y: x.index_reduce(0, torch.zeros(1, dtype=torch.int64), y, "amin"), r(), r()
+    ),
+    "smooth by another factor than that of the sizes": lambda: of(
+        lambda x: torch.ops.aten._upsample_bilinear2d_aa(x, [3, 4], False, 1.7, 0.9),
+        r(1, 2, 8, 9),
+    ),
+    "histograms": lambda: of(
+        lambda x, y: (
+            *torch.histogram(x, 5, weight=y),
+            *torch.histogram(x, torch.tensor([0.1, 0.2, 0.7]), density=True),
+            *torch.histogram(x, 3, range=(0.2, 0.6)),
+            torch.histogramdd(x, [3, 2], range=[0.0, 0.5, 0.1, 0.9], weight=y[:, 0]).hist,
+            torch.histogram(x[:0], 2).bin_edges,
+        ),
+        r(30, 2),
+        r(30, 2),
+    ),
     "cumulative sum of a number": lambda: of(lambda x: x.cumsum(0), r()),
     "largest along a number": lambda: of(lambda x: x.max(0), r()),
     "a number in order": lambda: of(lambda x: x.sort(0), r()),

@@ -292,6 +292,10 @@ def _reduced_by_index(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     """``index_reduce``, whose index is of one axis."""
+    if x.ndim == 0:
+        return _reduced_by_index(
+            x.reshape(1), 0, index, source.reshape(1), reduce, include_self=include_self
+        ).reshape(())
     shape = [1] * x.ndim
     shape[dim] = -1
     where = index.reshape(shape).expand(source.shape)
@@ -380,6 +384,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.scatter.value_reduce: _scattered_value,
     _ATEN.scatter.reduce: _scattered_source,
     _ATEN.put.default: _put,
+    _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
     _ATEN.histc.default: _histogram,
     _ATEN.diagonal_scatter.default: _onto_diagonal,
     _ATEN.masked_scatter.default: _scattered_by_mask,
