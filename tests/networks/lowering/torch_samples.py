@@ -24,6 +24,7 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
+    "middle of a number": lambda: of(lambda x: (x.nanmedian(), *x.nanmedian(0)), r()),
     "place of a number in an order": lambda: of(torch.searchsorted, r(7).sort()[0], r()),
     "numbers by places in no axis": lambda: of(torch.take, r(), torch.zeros((), dtype=torch.int64)),
     "a number reduced by an index": lambda: of(

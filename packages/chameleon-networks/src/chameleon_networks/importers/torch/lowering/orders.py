@@ -30,6 +30,8 @@ def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: boo
 
 def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
     """``nanmedian``: the lower one of two in the middle of what is a number."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     empty = x.isnan()
     count = x.shape[dim] - empty.sum(dim, keepdim=True)
     rank = ((count - 1) // 2).clamp(min=0)
