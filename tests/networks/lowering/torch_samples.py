@@ -26,6 +26,15 @@ _SPREAD = torch.linspace(-6.0, 9.0, 91)
 SAMPLES: Cases = {
     "middle of a number": lambda: of(lambda x: (x.nanmedian(), *x.nanmedian(0)), r()),
     "place of a number in an order": lambda: of(torch.searchsorted, r(7).sort()[0], r()),
+    "places of numbers": lambda: of(
+        lambda x: (
+            torch.nonzero_static(x, size=7),
+            torch.nonzero_static(x, size=3, fill_value=9),
+            torch.nonzero_static(x[0, 0] > 0, size=2),
+            torch.nonzero_static(x[:0], size=2),
+        ),
+        torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]]),
+    ),
     "numbers by places in no axis": lambda: of(torch.take, r(), torch.zeros((), dtype=torch.int64)),
     "a number reduced by an index": lambda: of(
         lambda x, y: x.index_reduce(0, torch.zeros(1, dtype=torch.int64), y, "amin"), r(), r()

@@ -328,6 +328,19 @@ def _onto_diagonal(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: in
     return written.movedim((0, 1), (dim1, dim2))
 
 
+def _places_of_numbers(x: Any, *, size: int, fill_value: int = -1) -> Any:
+    """``nonzero_static``: the places of the first numbers that are not zero."""
+    chosen = x.reshape(-1) != 0
+    rank = chosen.cumsum(0) - 1
+    row = torch.where(chosen, rank.clamp(max=size), size)
+    places = torch.full((size + 1,), -1).scatter(0, row, torch.arange(len(row)))[:size]
+    steps = [math.prod(x.shape[axis + 1 :]) for axis in range(x.ndim)]
+    pairs = zip(x.shape, steps, strict=True)
+    axes = [places // max(step, 1) % max(extent, 1) for extent, step in pairs]
+    found = torch.stack(axes, -1) if axes else places.new_zeros(size, 0)
+    return torch.where(places.unsqueeze(-1) < 0, fill_value, found)
+
+
 def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
     shape = torch.broadcast_shapes(x.shape, mask.shape)
     mask = mask.expand(shape)
@@ -383,6 +396,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.index_reduce.default: _reduced_by_index,
     _ATEN.scatter.value_reduce: _scattered_value,
     _ATEN.scatter.reduce: _scattered_source,
+    _ATEN.nonzero_static.default: _places_of_numbers,
     _ATEN.put.default: _put,
     _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
     _ATEN.histc.default: _histogram,
