@@ -2,12 +2,14 @@
 
 python benchmarks/torch_cases.py --samples 3    # three samples of each entry, drawn by a digest
 python benchmarks/torch_cases.py                # all of them
+python benchmarks/torch_cases.py --together 16  # so many samples at once, in a quarter of the time
 
 Tensors among a sample's arguments are the network's inputs; everything else is a constant. A sample
 counts as no network if it draws random numbers, if torch itself refuses it, if it changes an input
 in place, or if an input or the result is no dense tensor of real numbers. Each other one is
-exported, compiled untuned, delivered, loaded, and compared with torch. Torch's samples need the
-package ``expecttest``.
+exported, compiled untuned, delivered, loaded, and compared with torch. With ``--together`` samples
+of an operator become one network. If that one fails, or an answer of it is wrong, each of them
+becomes a network of its own. Torch's samples need the package ``expecttest``.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import argparse
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -42,44 +46,87 @@ class OpInfoCases(Suite):
 
     Args:
         samples: of each entry at most, as a word; 0 for all.
+        together: samples of an entry that become one network, as a word.
     """
 
     inputs: int | None = None
     """So many tensors of a sample are inputs at most, and others are constants; None for all."""
 
-    def __init__(self, samples: str) -> None:
-        self._most = int(samples)
+    def __init__(self, samples: str, together: str = "1") -> None:
+        self._most, self._together = int(samples), int(together)
         self._last: tuple[str, list[Any]] = "", []
+        self._answers: dict[str, list[Any]] = {}
+        """Of cases whose network is one with that of an earlier case."""
+        self._ahead: frozenset[str] = frozenset()
 
     @cached_property
     def _entries(self) -> dict[str, Any]:
-        from torch.testing._internal.common_methods_invocations import op_db  # noqa: PLC0415 - seconds
+        from torch.testing._internal import (  # noqa: PLC0415 - takes seconds
+            common_methods_invocations as samples,
+        )
 
+        # It hides that an operator draws random numbers.
+        samples.wrapper_set_seed = lambda function, *args, **kwargs: function(*args, **kwargs)
         return {
             ".".join(filter(None, (entry.name, entry.variant_test_name))): entry
-            for entry in op_db
+            for entry in samples.op_db
             if torch.float32 in entry.dtypes
         }
 
     def cases(self) -> Mapping[str, str]:
         cases = {}
         for name in self._entries:
-            numbers = range(len(self._samples(name)))
-            drawn = sorted(numbers, key=lambda number: _digest(f"{name}/{number}"))
-            for number in sorted(drawn[: self._most or None]):
-                cases[f"{name}/{number}"] = _group(name)
+            cases |= dict.fromkeys(self._drawn(name), _group(name))
         return cases
+
+    def _drawn(self, name: str) -> list[str]:
+        """The cases of an entry."""
+        numbers = range(len(self._samples(name)))
+        drawn = sorted(numbers, key=lambda number: _digest(f"{name}/{number}"))
+        return [f"{name}/{number}" for number in sorted(drawn[: self._most or None])]
 
     def run(self, case: str) -> str | None:
         warnings.simplefilter("ignore")
+        network = self._network(case)
+        if self._together > 1:
+            if case not in self._ahead:
+                self._run_ahead(case)
+            if case in self._answers:
+                with suppress(WrongAnswerError):
+                    return self.compare(self._answers[case], _expected(network), network)
+        return compared(network, case, compiler=self.compiler, compare=self.compare)
+
+    def _network(self, case: str) -> Sampled:
+        """The network of a case.
+
+        Raises:
+            NoNetworkError: there is none.
+        """
         name, _, number = case.rpartition("/")
         entry, sample = self._entries[name], self._samples(name)[int(number)]
         if "dropout" in name and sample.kwargs.get("training", True):
             raise NoNetworkError("it leaves out numbers as in training")
         if "empty" in name:
             raise NoNetworkError("its numbers are those that memory had before")
-        network = Sampled(entry.op, (sample.input, *sample.args), sample.kwargs, self.inputs)
-        return compared(network, case, compiler=self.compiler, compare=self.compare)
+        return Sampled(entry.op, (sample.input, *sample.args), sample.kwargs, self.inputs)
+
+    def _run_ahead(self, case: str) -> None:
+        """Compute answers of a case and of the next ones of its entry in one network."""
+        drawn = self._drawn(case.rpartition("/")[0])
+        start = drawn.index(case)
+        self._ahead, self._answers = frozenset(drawn[start : start + self._together]), {}
+        networks, counts = {}, []
+        for name in drawn[start : start + self._together]:
+            with suppress(NoNetworkError):
+                network = self._network(name)
+                counts.append(len(_expected(network)))
+                networks[name] = network
+        # Whoever is to blame for an exception fails alone, too.
+        with suppress(Exception):
+            one = Beside(list(networks.values()))
+            outputs = iter(_outputs(_program(one, case), one.inputs, self.compiler))
+            answers = [list(islice(outputs, count)) for count in counts]
+            self._answers = dict(zip(networks, answers, strict=True))
 
     def compiler(self, graph: Any) -> Any:
         """A network that is compiled as ``compared`` asks for it."""
@@ -167,6 +214,28 @@ class Sampled(torch.nn.Module):
             leaves[index] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self._structure)
         return self._function(*args, **kwargs)
+
+
+class Beside(torch.nn.Module):
+    """Samples beside each other, as one module.
+
+    Attributes:
+        inputs: of all of them.
+    """
+
+    def __init__(self, networks: Sequence[Sampled]) -> None:
+        super().__init__()
+        self._networks = torch.nn.ModuleList(networks)
+        self._counts = [len(network.inputs) for network in networks]
+        self.inputs = tuple(tensor for network in networks for tensor in network.inputs)
+
+    def forward(self, *tensors: Any) -> list[Any]:
+        """Their results."""
+        left = iter(tensors)
+        return [
+            _tensors(network(*islice(left, count)))
+            for network, count in zip(self._networks, self._counts, strict=True)
+        ]
 
 
 def _in_one_piece(tensor: Any) -> Any:
@@ -296,5 +365,7 @@ def _exact(network: Any) -> list[Any] | None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--samples", default="0", help="of each entry, drawn by a digest")
+    parser.add_argument("--together", default="1", help="samples of an entry in one network")
     given, words = parser.parse_known_args()
-    sys.exit(main("torch_cases:OpInfoCases", words, options=(given.samples,)))
+    options = (given.samples, given.together) if given.together != "1" else (given.samples,)
+    sys.exit(main("torch_cases:OpInfoCases", words, options=options))

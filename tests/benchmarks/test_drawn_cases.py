@@ -1,4 +1,4 @@
-"""Random graphs and operators of ONNX, language models of transformers: a part of each suite."""
+"""Random graphs and operators of ONNX, language models, torch's samples: a part of each suite."""
 
 import case_suite
 import numpy as np
@@ -36,6 +36,7 @@ def test_an_operator_is_the_same_each_time():
         ("attribute_cases:AttributeCases", "3000", 0.02, "onnx"),
         ("graph_cases:GraphCases", "2000", 0.02, "onnx"),
         ("model_cases:of_library", "transformers", 0.06, "transformers"),
+        ("torch_cases:OpInfoCases", "0", 0.002, "expecttest"),
     ],
 )
 def test_a_fraction_of_all_cases_is_right(monkeypatch, suite, option, fraction, library):

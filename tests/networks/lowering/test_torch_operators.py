@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.torch.lowering.importing import CONVERTERS, torch_graph
 
 from .networks import wrong
 from .torch_cases import FAMILIES, REFUSED
@@ -55,3 +56,10 @@ def test_the_others_are_refused_with_their_place(operator: str):
     assert "in module 1" in str(caught.value)
     assert re.search(r"\(\w+\.py:\d+: `.*`\)", str(caught.value))
     assert "Write that part" in (caught.value.hint or "")
+
+
+def test_a_result_of_another_shape_than_torch_gives_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(CONVERTERS, "relu.default", lambda call: relax.op.sum(call.value(0)))
+    program = torch.export.export(torch.nn.ReLU(), (torch.rand(2, 3),))
+    with pytest.raises(ConfigError, match=r"operator relu .* another shape"):
+        torch_graph(program)

@@ -24,6 +24,36 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
+    "middle of a number": lambda: of(lambda x: (x.nanmedian(), *x.nanmedian(0)), r()),
+    "place of a number in an order": lambda: of(torch.searchsorted, r(7).sort()[0], r()),
+    "places of numbers": lambda: of(
+        lambda x: (
+            torch.nonzero_static(x, size=7),
+            torch.nonzero_static(x, size=3, fill_value=9),
+            torch.nonzero_static(x[0, 0] > 0, size=2),
+            torch.nonzero_static(x[:0], size=2),
+        ),
+        torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]]),
+    ),
+    "numbers by places in no axis": lambda: of(torch.take, r(), torch.zeros((), dtype=torch.int64)),
+    "a number reduced by an index": lambda: of(
+        lambda x, y: x.index_reduce(0, torch.zeros(1, dtype=torch.int64), y, "amin"), r(), r()
+    ),
+    "smooth by another factor than that of the sizes": lambda: of(
+        lambda x: torch.ops.aten._upsample_bilinear2d_aa(x, [3, 4], False, 1.7, 0.9),
+        r(1, 2, 8, 9),
+    ),
+    "histograms": lambda: of(
+        lambda x, y: (
+            *torch.histogram(x, 5, weight=y),
+            *torch.histogram(x, torch.tensor([0.1, 0.2, 0.7]), density=True),
+            *torch.histogram(x, 3, range=(0.2, 0.6)),
+            torch.histogramdd(x, [3, 2], range=[0.0, 0.5, 0.1, 0.9], weight=y[:, 0]).hist,
+            torch.histogram(x[:0], 2).bin_edges,
+        ),
+        r(30, 2),
+        r(30, 2),
+    ),
     "cumulative sum of a number": lambda: of(lambda x: x.cumsum(0), r()),
     "largest along a number": lambda: of(lambda x: x.max(0), r()),
     "a number in order": lambda: of(lambda x: x.sort(0), r()),
@@ -49,6 +79,9 @@ SAMPLES: Cases = {
     ),
     "statistics of a layer": lambda: of(
         lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), r(3, 4)
+    ),
+    "statistics of a batch": lambda: of(
+        lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.5, 1e-5), r(1, 2, 3)
     ),
     "mean that rounds up": lambda: of(
         lambda x: F.avg_pool2d(x, 4, (2, 3), 1, ceil_mode=True), r(3, 9, 8)

@@ -32,6 +32,7 @@ _ATEN = torch.ops.aten
 _FIRST_ALONE = {
     *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
     *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
+    _ATEN._native_batch_norm_legit.no_stats,  # noqa: SLF001 - the operator is called so
 }
 """Operators whose first result is the only one that the importers can give."""
 
@@ -291,6 +292,10 @@ def _reduced_by_index(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     """``index_reduce``, whose index has one axis, as ``scatter_reduce``."""
+    if x.ndim == 0:
+        return _reduced_by_index(
+            x.reshape(1), 0, index, source.reshape(1), reduce, include_self=include_self
+        ).reshape(())
     shape = [1] * x.ndim
     shape[dim] = -1
     where = index.reshape(shape).expand(source.shape)
@@ -321,6 +326,19 @@ def _onto_diagonal(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: in
     rows, columns = places + max(-offset, 0), places + max(offset, 0)
     written = moved.index_put((rows, columns), source.movedim(-1, 0))
     return written.movedim((0, 1), (dim1, dim2))
+
+
+def _places_of_numbers(x: Any, *, size: int, fill_value: int = -1) -> Any:
+    """``nonzero_static``: the places of the first numbers that are not zero."""
+    chosen = x.reshape(-1) != 0
+    rank = chosen.cumsum(0) - 1
+    row = torch.where(chosen, rank.clamp(max=size), size)
+    places = torch.full((size + 1,), -1).scatter(0, row, torch.arange(len(row)))[:size]
+    steps = [math.prod(x.shape[axis + 1 :]) for axis in range(x.ndim)]
+    pairs = zip(x.shape, steps, strict=True)
+    axes = [places // max(step, 1) % max(extent, 1) for extent, step in pairs]
+    found = torch.stack(axes, -1) if axes else places.new_zeros(size, 0)
+    return torch.where(places.unsqueeze(-1) < 0, fill_value, found)
 
 
 def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
@@ -378,7 +396,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.index_reduce.default: _reduced_by_index,
     _ATEN.scatter.value_reduce: _scattered_value,
     _ATEN.scatter.reduce: _scattered_source,
+    _ATEN.nonzero_static.default: _places_of_numbers,
     _ATEN.put.default: _put,
+    _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
     _ATEN.histc.default: _histogram,
     _ATEN.diagonal_scatter.default: _onto_diagonal,
     _ATEN.masked_scatter.default: _scattered_by_mask,

@@ -67,7 +67,7 @@ def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
     aligned = bool(call.given(2, "align_corners", False))
     rows, columns = (
         relax.const(
-            _weights(mode, old, new, factor, align_corners=aligned, antialias=antialias), call.dtype
+            _weights(mode, old, new, factor, aligned=aligned, antialias=antialias), call.dtype
         )
         for old, new, factor in zip(
             extents(x)[2:], call.shape[2:], factors or (None, None), strict=True
@@ -77,12 +77,15 @@ def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
     return call.emit(relax.op.matmul(rows, wide))
 
 
-def _weights(mode: str, old: int, new: int, factor: float | None, **options: bool) -> Any:
+def _weights(
+    mode: str, old: int, new: int, factor: float | None, *, aligned: bool, antialias: bool
+) -> Any:
     """The matrix of shape (new, old) that resizes one axis."""
-    scale = {"size": (new, old)} if factor is None else {"scale_factor": (factor, 1.0)}
-    matrix = torch.nn.functional.interpolate(
-        torch.eye(old).reshape(1, 1, old, old), mode=mode, **scale, **options
+    operator = getattr(
+        torch.ops.aten, f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d"
     )
+    unit = torch.eye(old).reshape(1, 1, old, old)
+    matrix = operator(unit, [new, old], aligned, factor, None if factor is None else 1.0)
     return matrix.reshape(new, old).numpy()
 
 

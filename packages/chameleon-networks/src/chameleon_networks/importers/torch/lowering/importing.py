@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.quick_tvm import tvm  # noqa: F401 - imports it without torch, before the next
+from chameleon_tvm.quick_tvm import tvm  # imports it without torch, before the next
 from chameleon_tvm.types import BFLOAT16
 from chameleon_tvm.words import WAY_OUT, first_line
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -144,6 +144,15 @@ def _unknown_result(node: Any) -> str:
     return ""
 
 
+def _has_shape(made: Any, value: Any) -> bool:
+    """Whether an importer's result has the shape of torch's, as far as both are known."""
+    shape = getattr(getattr(made, "ty", None), "shape", None)
+    if not isinstance(shape, relax.ShapeExpr) or not isinstance(value, torch.Tensor):
+        return True
+    known = all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+    return not known or [int(extent) for extent in shape] == list(value.shape)
+
+
 class _Importer(ExportedProgramImporter):
     """Notes the node that each variable comes from, and continues after nodes that are refused.
 
@@ -202,6 +211,9 @@ class _Importer(ExportedProgramImporter):
             if isinstance(made, relax.Call):
                 # The importer binds not all that it gives, and asks for shapes of what is bound.
                 made = self.block_builder.emit(made)
+            if not _has_shape(made, node.meta.get("val")):
+                self._refuse({node: "the compiler gives it another shape than torch"})
+                return self.zeros(node)
             for one in made if isinstance(made, list | tuple) else [made]:
                 if isinstance(one, relax.Var):
                     self.locations.setdefault(str(one.name), location_of(node))

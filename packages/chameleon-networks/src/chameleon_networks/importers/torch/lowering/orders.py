@@ -1,4 +1,4 @@
-"""Torch operators on the order of numbers: sorting, ranks, and running extremes."""
+"""Torch operators on the order of numbers: sorting, ranks, running extremes, and histograms."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: boo
 
 def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
     """``nanmedian``: the median of the numbers that are not NaN; the lower one of two."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     empty = x.isnan()
     count = x.shape[dim] - empty.sum(dim, keepdim=True)
     rank = ((count - 1) // 2).clamp(min=0)
@@ -92,7 +94,7 @@ def _place(
     """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
     if sorter is not None:
         order = order.gather(-1, sorter)
-    pairs = order.unsqueeze(-2), numbers.unsqueeze(-1)
+    pairs = order if order.ndim == 1 else order.unsqueeze(-2), numbers.unsqueeze(-1)
     less = torch.le(*pairs) if right or side == "right" else torch.lt(*pairs)
     return less.sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
@@ -108,10 +110,76 @@ def _greatest(
     return NotImplemented if sorted else torch.topk(x, k, dim, largest)
 
 
+def _edges(x: Any, count: int, ends: Any) -> Any:
+    """Edges of equal intervals, as ``linspace`` computes them.
+
+    Args:
+        x: numbers.
+        count: of the intervals.
+        ends: the first edge and the last one; None for the extremes of the numbers.
+    """
+    if ends is None and x.numel():
+        low, high = x.min(), x.max()
+    else:
+        low, high = (torch.full((), end, dtype=x.dtype) for end in ends or (0.0, 1.0))
+    low, high = torch.where(low == high, low - 0.5, low), torch.where(low == high, high + 0.5, high)
+    step, places = (high - low) / count, torch.arange(count + 1)
+    return torch.where(
+        places < (count + 1) // 2, low + step * places, high - step * (count - places)
+    )
+
+
+def _counted(x: Any, edges: Any, *, weight: Any = None, density: bool = False) -> Any:
+    """A histogram: weights of the points of each cell, whose last edges belong to it.
+
+    Args:
+        x: points (..., axes).
+        edges: of the cells, along each axis.
+        weight: of each point; None for one.
+        density: whether to divide by the sum and by the cells' sizes.
+    """
+    axes = len(edges)
+    x = x.reshape(-1, axes)
+    counts = torch.ones_like(x[:, 0]) if weight is None else weight.reshape(-1)
+    for axis, own in enumerate(edges):
+        numbers, last = x[:, axis, None], torch.arange(len(own) - 1) == len(own) - 2
+        member = (numbers >= own[:-1]) & ((numbers < own[1:]) | (last & (numbers == own[1:])))
+        counts = counts.unsqueeze(-1) * member.reshape(len(x), *[1] * axis, len(own) - 1)
+    result = counts.sum(0)
+    if density:
+        result = result / result.sum()
+        for axis, own in enumerate(edges):
+            result = result / (own[1:] - own[:-1]).reshape(-1, *[1] * (axes - 1 - axis))
+    return result
+
+
+def _histogram(x: Any, bins: int, *, range: Any = None, **options: Any) -> Any:  # noqa: A002
+    edges = _edges(x, bins, range)
+    return _counted(x, [edges], **options), edges
+
+
+def _edges_of_axes(x: Any, bins: list[int], *, range: Any = None, **_: Any) -> Any:  # noqa: A002
+    ends = [None] * len(bins) if range is None else zip(range[::2], range[1::2], strict=True)
+    points = x.reshape(-1, len(bins)).unbind(-1)
+    return [_edges(*one) for one in zip(points, bins, ends, strict=True)]
+
+
+def _histogram_of_axes(x: Any, bins: list[int], *, range: Any = None, **options: Any) -> Any:  # noqa: A002
+    return _counted(x, _edges_of_axes(x, bins, range=range), **options)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.topk.default: _greatest,
     _ATEN.kthvalue.default: _of_rank,
     _ATEN.searchsorted.Tensor: _place,
+    _ATEN.histogram.bin_ct: _histogram,
+    _ATEN.histogram.bins_tensor: lambda x, edges, **options: (
+        _counted(x, [edges], **options),
+        edges.clone(),
+    ),
+    _ATEN._histogramdd_bin_edges.default: _edges_of_axes,  # noqa: SLF001 - it is called so
+    _ATEN._histogramdd_from_bin_cts.default: _histogram_of_axes,  # noqa: SLF001
+    _ATEN._histogramdd_from_bin_tensors.default: _counted,  # noqa: SLF001
     _ATEN.sort.stable: _in_order,
     _ATEN.nanmedian.dim: _middle,
     _ATEN.nanmedian.default: _middle_of_all,
