@@ -39,7 +39,7 @@ from chameleon_transforms.section import Transformation
 log = structlog.get_logger()
 
 FOLDER = "transform"
-"""All of it goes here, in the folder that the pipeline names."""
+"""Name of the folder for all results, inside the pipeline's output folder."""
 FRONT = "front.json"
 
 

@@ -158,7 +158,7 @@ def _changed(space: NetworkSpace) -> tuple[int, ...]:
 Array = NDArray[np.float32]
 
 _TARGET = json.dumps({"kind": "llvm", "opt-level": 0})
-"""Compiles fastest; what is computed is the same."""
+"""The target that compiles fastest. The computed numbers do not depend on it."""
 
 
 @cache

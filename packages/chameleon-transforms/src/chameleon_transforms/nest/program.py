@@ -9,7 +9,7 @@ import attrs
 from chameleon_transforms.nest.domain import Extent, Nest
 
 Shape = tuple[int, int, int]
-"""Channels, rows and columns."""
+"""Numbers of channels, rows and columns of a tensor."""
 
 
 @attrs.frozen(kw_only=True)

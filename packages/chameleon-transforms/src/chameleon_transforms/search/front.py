@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARAMETERS = "parameters"
-"""The score that is the number of weights."""
+"""Name of the score that counts weights."""
 
 
 @attrs.frozen(kw_only=True)

@@ -24,7 +24,7 @@ from chameleon_transforms.nest.tasks import Spec
 log = structlog.get_logger()
 
 _DROPPED = ("precision", "transform", "require", "warm_start", "baselines")
-"""Keys of a pipeline that say nothing of single operators."""
+"""Keys of a pipeline that have no effect on single operators."""
 
 
 def _key(operator: str, arguments: Mapping[str, Any]) -> str:

@@ -13,8 +13,9 @@ import attrs
 from chameleon_tvm.quick_tvm import codegen, tvm
 
 LINKER = "CHAMELEON_LINKER"
-"""Environment variable that names the cross compiler to link with (``aarch64-linux-gnu-g++``), or
-is ``none``: then objects are sent and linked where they run."""
+"""Environment variable that names the cross compiler to link with, such as
+``aarch64-linux-gnu-g++``. If it is ``none``, objects are sent to the device's machine and linked
+there."""
 
 _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 

@@ -108,7 +108,7 @@ class Bfloat16Fragments(Fragments):
 FRAGMENTS: dict[str, Fragments] = {
     one.data: one for one in (Float16Fragments(), Bfloat16Fragments())
 }
-"""By element type."""
+"""The instructions for fragments, by the dtype of their operands."""
 
 
 @cache

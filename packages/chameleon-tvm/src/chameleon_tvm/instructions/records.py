@@ -122,4 +122,5 @@ INSTRUCTIONS = (
         *(_CUDA, "sm_80"),
     ),
 )
-"""What templates choose from, before the instructions of other distributions."""
+"""The records of this package's instructions. Templates prefer them to those of other
+distributions."""

@@ -16,7 +16,7 @@ Stmt = Any
 Buffer = Any
 
 SUMS, DATA, WEIGHTS = "sums", "data", "weights"
-"""What a register may hold."""
+"""The possible contents of a register."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

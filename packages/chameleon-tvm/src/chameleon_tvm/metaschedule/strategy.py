@@ -37,7 +37,7 @@ from chameleon_tvm.words import telling_line
 log = structlog.get_logger()
 
 _FRUITLESS = 8
-"""Batches in a row without a program, after which a search is given up."""
+"""Number of consecutive batches without a program after which a search gives up."""
 
 
 class TraceSearch:
@@ -238,7 +238,7 @@ Stage = str | Mapping[str, Any]
 _HINT = "Pass it as `strategy=` to ms.tune_tir or tune_relax."
 
 _KNOWN = 1024
-"""Records of earlier tuning that are learnt, the fastest first."""
+"""Largest number of records of earlier tuning to learn, the fastest first."""
 
 
 def strategy_pipeline(**sections: Any) -> ResolvedPipeline:

@@ -50,7 +50,7 @@ def _mish(x: Expr) -> Expr:
 
 
 _MISH_RANGE = 20.0
-"""Beyond it the factor is one in float32."""
+"""For larger x, ``tanh(log(1 + exp(x)))`` is one in float32."""
 
 
 def _leaky(x: Expr, slope: float) -> Expr:

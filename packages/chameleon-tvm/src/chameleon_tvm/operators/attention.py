@@ -16,7 +16,7 @@ from chameleon_tvm.operators.base import Operator, seeded_array
 from chameleon_tvm.types import STORAGE, tolerance_of
 
 _HIDDEN_ONE_IN = 7
-"""One in so many elements of a mask made up for measuring hides a key."""
+"""In masks for measurements, one element in this many hides a key."""
 
 
 class Attention(Operator):

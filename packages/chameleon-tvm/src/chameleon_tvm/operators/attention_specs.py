@@ -14,10 +14,10 @@ from chameleon_tvm.operators.spec import TypedSpec, computed_in, helped, positiv
 from chameleon_tvm.types import FLOAT32, HALVES
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
-"""Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,
-with the heads of a token side by side."""
+"""Layouts of batch (B), heads (H), tokens (S) and features (D): BHSD keeps heads apart. BSHD has
+the heads of a token side by side, as projections write them."""
 KEY_LAYOUTS = (*TOKENS_INSIDE, "BHDS")
-"""Keys may be stored transposed as well."""
+"""Layouts of keys, which may also be stored transposed (BHDS)."""
 
 _RANK = 4
 

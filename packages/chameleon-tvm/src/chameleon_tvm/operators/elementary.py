@@ -47,7 +47,7 @@ _TANH_DENOMINATOR = (
     2.26843463243900e-03,
     4.89352518554385e-03,
 )
-"""The same for tanh on [-9, 9], as in Eigen."""
+"""Coefficients, highest first, of tanh(x) = x N(x^2) / D(x^2) on [-9, 9], as in Eigen."""
 _TANH_RANGE = 9.0
 
 _EXP_COEFFICIENTS = (
@@ -61,9 +61,11 @@ _EXP_COEFFICIENTS = (
 """The Cephes library's fit of (e^r - 1 - r) / r^2 for |r| <= log(2) / 2, highest power first."""
 _LOG2_E = 1.44269504088896341
 _LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
-"""log(2) as the sum of a number with few bits, whose multiples are exact, and a small one."""
+"""log(2) as the sum of two numbers: one with few bits, so that its multiples are exact, and a small
+one."""
 _EXP_RANGE = (-88.0, 88.3762)
-"""At the lower end the exponent is that of zero, at the upper one the largest of float32."""
+"""At the lower end, the exponent field of the result is that of zero; at the upper end, it is the
+largest of float32."""
 _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 

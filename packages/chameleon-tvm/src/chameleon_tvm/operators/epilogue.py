@@ -35,7 +35,7 @@ class Epilogue:
     """
 
     operand_type: ClassVar[str] = FLOAT32
-    """What data and weights are multiplied in, and the type of sums."""
+    """Dtype in which data and weights are multiplied and summed."""
 
     def __init__(self, spec: FusedSpec, *, on_cpu: bool = False) -> None:
         self.spec = spec

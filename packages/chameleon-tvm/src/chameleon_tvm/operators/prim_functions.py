@@ -20,7 +20,7 @@ from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import TVM_ERRORS
 
 TOLERANCE = 1e-3
-"""Where nobody says anything else."""
+"""The tolerance of a task if the user gives none."""
 
 
 @attrs.frozen(kw_only=True)

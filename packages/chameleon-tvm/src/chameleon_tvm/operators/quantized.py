@@ -27,7 +27,7 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 
 LARGEST = STORAGE[UINT8].high
 PARAMETERS = 5
-"""Numbers of ``Quantization``."""
+"""Number of fields of ``Quantization``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +65,7 @@ class Quantization:
 
 
 _BOUNDED = frozenset({"sigmoid", "tanh", "hardsigmoid"})
-"""Activations whose outputs are at most one in magnitude."""
+"""Activations whose outputs have a magnitude of at most one."""
 
 
 class QuantizedEpilogue(Epilogue):

@@ -24,7 +24,7 @@ from chameleon_tvm.operators.requantizing import clipped
 from chameleon_tvm.types import STORAGE, UINT8
 
 PARAMETERS = 4
-"""Numbers of ``QuantizedProduct``."""
+"""Number of fields of ``QuantizedProduct``."""
 LARGEST = STORAGE[UINT8].high
 
 

@@ -25,7 +25,7 @@ from chameleon_tvm.types import (
 )
 
 ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
-"""Operators that GPUs compute in half precision here."""
+"""Operators that Chameleon computes in half precision on GPUs."""
 
 
 def times(*extents: int) -> str:
@@ -119,10 +119,10 @@ ACTIVATIONS = (
     *("none", "relu", "relu6", "gelu", "gelu_tanh", "sigmoid", "silu", "tanh"),
     *("hardsigmoid", "hardswish", "gelu_sigmoid", "elu", "selu", "mish", "relu_squared"),
 )
-"""What may be applied to every output at the end.
+"""Names of the activations that an epilogue can apply to each output.
 
-``gelu`` is the exact one, with erf; ``gelu_tanh`` and ``gelu_sigmoid`` are its approximations
-(Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+``gelu`` is the exact function, with erf. ``gelu_tanh`` and ``gelu_sigmoid`` are approximations of
+it (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 """
 
 _LEAKY = re.compile(r"leaky_relu\((\d*\.?\d+(?:e-?\d+)?)\)")

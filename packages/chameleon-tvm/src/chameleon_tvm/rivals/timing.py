@@ -23,7 +23,7 @@ from chameleon_tvm.spaces.sketch.schedule import finished
 REPEATS, REPEAT_SECONDS = 9, 0.02
 
 _BIG_CORES = 1
-"""TVM's mode for using the fastest cores; on a machine whose cores are alike, all of them."""
+"""TVM's mode for using the fastest cores. If all cores are alike, it uses all of them."""
 
 
 def pin_to_first_core() -> None:

@@ -25,7 +25,7 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 Array = NDArray[Any]
 Stmt = Any
 Operands = dict[str, Array]
-"""Arrays by what they hold (``DATA``, ``WEIGHTS``, ``SUMS``), cases along the first axis."""
+"""Arrays by their role (``DATA``, ``WEIGHTS``, ``SUMS``), with cases along the first axis."""
 
 _SEED = 0
 _NAMES = (DATA, WEIGHTS, SUMS)
@@ -237,10 +237,12 @@ def _run(start: Any, lanes: int) -> Any:
 # -- operands ------------------------------------------------------------------------------
 
 _EXTREME = 1 / 16
-"""How many operands of the extreme half are extreme: groups of several have some that are not."""
+"""Share of extreme numbers in the cases that have some. With this share, most groups of several
+operands also contain other numbers."""
 
 _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
-"""Of float32 and bfloat16; denormals of float16 are normal numbers in a sum of float32."""
+"""The smallest normal number of float32 and bfloat16. Denormals of float16 are normal numbers in a
+sum of float32."""
 
 
 def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:

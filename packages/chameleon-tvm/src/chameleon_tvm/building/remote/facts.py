@@ -19,7 +19,8 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import Target, codegen, tvm
 
 FACTS_FUNCTION = "chameleon.server.facts"
-"""What servers started by ``chameleon serve`` answer in JSON: versions and processor."""
+"""Name of the function with which servers of ``chameleon serve`` report versions and processor as
+JSON."""
 
 _SAME_VERSION = "Install the same version of apache-tvm on both sides."
 
@@ -162,7 +163,8 @@ def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
 
 
 _UNKNOWN = ("generic", "x86-64")
-"""What LLVM calls a processor that it does not know; the first function that runs there tells."""
+"""LLVM's names for processors that it does not know. The first function that runs on such a
+processor shows whether it has the instructions."""
 
 
 def _instructions(target: Target) -> frozenset[str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 
 ALIGNMENT = 64
-"""Bytes at a multiple of which TVM's CUDA code puts every array."""
+"""TVM's CUDA code places every array at a multiple of this many bytes."""
 
 BLOCK, VIRTUAL, THREAD, INNER = range(4)
 """Parts of an output axis, outermost first, as in the paper's template (CHAMELEON, Table 1)."""

@@ -14,7 +14,8 @@ from chameleon_tvm.spaces.loops.trees import is_element, substituted
 from chameleon_tvm.spaces.loops.vectors import counted_loop, in_turn, lane_loop, reads_buffer
 
 PARTIAL = 4
-"""Vectors of partial sums: additions of one vector wait for each other, those of four do not."""
+"""Number of vectors of partial sums. Successive additions to one vector wait for each other, but
+additions to four vectors can overlap."""
 
 _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul: 1.0}
 

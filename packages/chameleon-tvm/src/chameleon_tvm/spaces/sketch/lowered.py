@@ -245,7 +245,7 @@ def _in_vector(name: str, reduction: Reduction) -> bool:
 
 
 PLAIN_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
-"""What LLVM computes with as it is: others need passes that make them computable."""
+"""Dtypes with which LLVM computes directly. Other dtypes need additional passes."""
 
 _BLOCKS = (
     tvm.s_tir.transform.LowerInitBlock(),

@@ -22,7 +22,7 @@ from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT, SKETCH
 
 OPERANDS = 6
-"""Vector registers a multiply-add loop wants for its operands."""
+"""Number of vector registers that a loop of multiply-adds needs for its operands."""
 
 Quantities = dict[str, NDArray[np.float64]]
 

@@ -190,7 +190,8 @@ SHAPING: dict[str, Callable[[TraceReplay, Any], None]] = {
     "ReverseComputeAt": _move,
     "ComputeAt": _move,
 }
-"""Instructions that shape a nest; others are skipped."""
+"""The instructions that change a nest, with the functions that replay them. Other instructions are
+skipped."""
 
 
 def block_names(schedule: Schedule) -> set[str]:

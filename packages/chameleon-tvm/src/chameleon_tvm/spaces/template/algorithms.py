@@ -17,13 +17,14 @@ from chameleon_tvm.spaces.template.transforms import expected_error
 from chameleon_tvm.types import STORAGE
 
 KNOB = "algorithm"
-"""Name of the knob; it comes first."""
+"""Name of the knob for the algorithm, which is always the first knob."""
 
 _OTHER_SHARE = 3
-"""First guesses of the likelier algorithm for each of the other one."""
+"""Number of first guesses of the likelier algorithm for each first guess of the other."""
 
 Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
-"""For each of some spaces, which of n configurations are of it, shape (n,)."""
+"""For each of several spaces, a function that says which of n configurations belong to the space,
+shape (n,)."""
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType
 
 EXACT_FLOAT = 2**24
-"""Sums of whole numbers up to here are exact in float32."""
+"""Sums of integers up to this magnitude are exact in float32."""
 
 
 @attrs.frozen(kw_only=True)
@@ -174,7 +174,7 @@ class TileArithmetic(Arithmetic):
 
 
 FLOAT32 = Arithmetic()
-"""That of operators of float32."""
+"""The arithmetic of float32 operators."""
 
 
 def finishing_constants(

@@ -35,9 +35,9 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm.types import FLOAT32, STORAGE
 
 LOWEST = -3.4028234663852886e38
-"""The least finite float32. A maximum that starts here is never minus infinity, from which the
-scores of a query without a visible key could not be subtracted; and TVM lets LLVM assume that
-there is no infinity among constants."""
+"""The smallest finite float32, with which a maximum starts. So the maximum is never minus infinity,
+from which the scores of a query without a visible key could not be subtracted. Also, TVM lets LLVM
+assume that no constant is infinite."""
 
 
 class AttentionLoops:

@@ -15,7 +15,7 @@ from chameleon_tvm.types import FLOAT32, STORAGE, StorageType
 
 _LOG2_E = 1.4426950408889634
 _LEAST_POWER = -88.03
-"""Just over -127 ln 2: from there on, e^x is 0 in float32 without subnormal numbers."""
+"""A number just above -127 ln 2. For smaller x, e^x is 0 in float32 without subnormal numbers."""
 _EXPONENT_BIAS = 127
 _MANTISSA_BITS = 23
 _POWER_OF_TWO = (

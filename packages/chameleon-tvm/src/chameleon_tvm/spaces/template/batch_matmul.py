@@ -41,7 +41,7 @@ from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 
 MOST = 4.0
-"""Largest error of many outputs over the expected one that is accepted."""
+"""Bound of the largest of many outputs' errors, as a multiple of the expected error."""
 
 
 def tiling_of(

@@ -59,7 +59,8 @@ from chameleon_tvm.spaces.template.winograd_tiling import (
 Array = NDArray[np.float32]
 
 SMALLEST_CHANNEL_BLOCK = 8
-"""Shorter blocks leave too little to do between two jumps to the next tap."""
+"""Smallest number of channels of a block. Shorter blocks do too little work between two jumps to
+the next tap."""
 
 
 def filled(channels: int, depth: int) -> int:
@@ -82,7 +83,7 @@ def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]
 
 
 PLANE = 2
-"""Axes of a tile's positions: height and width."""
+"""Number of axes of a tile's positions: height and width."""
 
 
 def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:

@@ -25,7 +25,7 @@ from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.writing import Output, TilePosition
 
 Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
-"""Block of input channels, and outer axes, row and column of the filter."""
+"""A tap of a filter: block of input channels, then positions along outer axes, row and column."""
 
 
 class DirectConvolution:

@@ -25,15 +25,15 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.tiling import MOST_ROWS, divisors, tile_sizes
 
 PLANAR = "planar"
-"""Name of the algorithm."""
+"""Name of the planar algorithm."""
 
 MAX_WASTE = 1.34
-"""Computed over needed outputs; tiles that waste more are not offered."""
+"""Largest number of computed outputs over needed outputs. Tiles that waste more are not offered."""
 
 _CHANNELS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28)
 _VECTORS = (1, 2, 3, 4, 6, 7, 8)
 _BANDS = (4, 8, 16, 32, 64)
-"""Vectors of a band's pixels, if they are a single axis."""
+"""Numbers of vectors of a band's pixels to choose from, if all pixels are a single axis."""
 
 
 @attrs.frozen(kw_only=True)

@@ -35,8 +35,8 @@ from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
 from chameleon_tvm.types import COMPUTE, FLOAT32
 
 PARTS = 4
-"""Parts of the work for each core: setting registers up costs less than what the last part of an
-unlucky core does."""
+"""Number of parts of the work per core. With more parts, setting up registers costs more. With
+fewer parts, cores get less equal shares."""
 
 
 class TileConvolution:

@@ -25,15 +25,15 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.tiling import tile_sizes
 
 TILED = "tiles"
-"""Name of the algorithm."""
+"""Name of the tile-product algorithm."""
 
 BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vectors")
-"""Configurations that differ in none of these run the same inner loops."""
+"""Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
 
 LOAD_SHARE = 0.5
-"""A tile is loaded in this share of the time that a product takes."""
+"""Time of loading a tile over the time of a product."""
 FINISH_CYCLES = 8.0
-"""Cycles of storing a vector of sums, making it an output and storing that."""
+"""Cycles for storing a vector of sums, applying the epilogue and storing the output."""
 
 
 @attrs.frozen(kw_only=True)

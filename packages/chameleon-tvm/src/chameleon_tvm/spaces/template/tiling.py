@@ -24,13 +24,15 @@ from chameleon_tvm.spaces.template.estimates import (
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
 
 MAX_WASTE = 1.13
-"""Computed over needed outputs along one axis; tiles that waste more are not offered."""
+"""Largest number of computed outputs over needed outputs along one axis. Tiles that waste more are
+not offered."""
 
 MOST_ROWS = 8
-"""Rows of the largest tile."""
+"""Number of rows of the largest tile."""
 
 MAX_VERSIONS = 3
-"""Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
+"""Largest number of versions of the code for borders: left, middle, right. Each version adds to the
+time of compilation."""
 
 
 @attrs.frozen(kw_only=True)
