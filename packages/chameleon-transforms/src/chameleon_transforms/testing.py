@@ -88,7 +88,7 @@ class TransformSuite(StageSuite):
 
 
 class NetworkScoreSuite(StageSuite):
-    """Checks of a network's score."""
+    """Checks of a network score."""
 
     kind = "network_scores"
 
@@ -163,7 +163,7 @@ _TARGET = json.dumps({"kind": "llvm", "opt-level": 0})
 
 @cache
 def _kernel(spec: Spec) -> tuple[Operator, Any]:
-    """An operator and its unscheduled function, compiled."""
+    """An operator, and its compiled unscheduled function."""
     operator = operator_of(spec.task("operator", _TARGET))
     return operator, tvm.compile(operator.prim_func(), target=tvm.target.Target(_TARGET))
 

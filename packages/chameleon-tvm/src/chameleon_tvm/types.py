@@ -74,7 +74,7 @@ class StorageType:
 
     @property
     def magnitude(self) -> int:
-        """The largest magnitude of a whole number."""
+        """The largest magnitude of the type's integers."""
         return max(-self.low, self.high)
 
     @property

@@ -42,7 +42,7 @@ class Candidate:
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds of all layers, for one sample."""
+        """Number of multiply-adds of all layers, for one sample."""
         return sum(program.multiply_adds for program in self.programs.values())
 
 

@@ -146,7 +146,7 @@ class _Initialised(Judged):
         self._modules: dict[str, nn.Module] = {}
 
     def module(self, name: str) -> nn.Module:
-        """The module of that name in the candidate."""
+        """The candidate's module with the given name."""
         if name not in self._modules:
             self._modules[name] = self._made(name)
         return self._modules[name]

@@ -74,7 +74,7 @@ class OperatorTimes:
         return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
 
     def key(self, spec: Spec) -> str:
-        """Identity of an operator."""
+        """A key that is equal for operators that differ only in name or epilogue."""
         if spec not in self._keys:
             task = spec.task("operator", self.target)
             self._keys[spec] = _key(task.operator, task.arguments)

@@ -66,7 +66,7 @@ class TransformSearch:
 
     @property
     def points(self) -> Sequence[Point]:
-        """All that were judged, the original first."""
+        """All judged networks, the original first."""
         return tuple(self._points.values())
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Point]:
@@ -331,7 +331,7 @@ class OperatorPredictor:
         self._weights = np.zeros(10)
 
     def fit(self, measured: Mapping[Spec, float]) -> None:
-        """Learn from finite times of operators."""
+        """Learn from the finite times among the measured operators."""
         finite = {spec: seconds for spec, seconds in measured.items() if np.isfinite(seconds)}
         if not finite:
             return
@@ -342,5 +342,5 @@ class OperatorPredictor:
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
 
     def seconds(self, spec: Spec) -> float:
-        """Predict the latency of one operator."""
+        """Predict the seconds of one operator."""
         return prior(spec) * float(np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0)))

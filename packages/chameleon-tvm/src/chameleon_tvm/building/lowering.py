@@ -10,8 +10,8 @@ from __future__ import annotations
 from chameleon_tvm.quick_tvm import tirx, tvm
 
 PLAIN_LOOPS = "chameleon-plain-loops"
-"""Name of the pipeline for CPU functions that consist of serial and parallel loops, explicit
-vectors and local buffers, with 32-bit indices and without TVM's blocks."""
+"""Name of the pipeline for CPU functions without TVM's blocks. They consist of serial and parallel
+loops, explicit vectors and local buffers, with 32-bit indices."""
 
 _UNCHECKED = {"tirx.disable_assert": True}
 """Callers pass arrays of the shapes that a function was built for. Code that checks them would take

@@ -83,7 +83,7 @@ def _system(triple: str) -> str:
 
 
 def _linkers(triple: str) -> Iterable[str]:
-    """Names that a cross compiler for a triple usually has."""
+    """Usual names of a cross compiler for a triple."""
     without_vendor = triple.replace("-unknown-", "-").replace("-pc-", "-").replace("-none-", "-")
     for prefix in dict.fromkeys((triple, without_vendor)):
         yield f"{prefix}-g++"

@@ -171,6 +171,6 @@ def _exact(dot: Dot, weights: str) -> bool:
 
 
 def _holds(dot: Dot | TileProduct, data: str, weights: str) -> bool:
-    """Whether the operands hold the values of the tensors."""
+    """Whether an instruction's operands can hold the values of two tensors' storage types."""
     known = {data, weights} <= STORAGE.keys()
     return known and dot.data in STORAGE[data].operands and dot.weights in STORAGE[weights].operands

@@ -77,7 +77,7 @@ class Fragments(Instruction):
 
     @abstractmethod
     def register(self) -> None:
-        """Make TVM know the intrinsics."""
+        """Register the instruction's intrinsics with TVM."""
 
 
 class Float16Fragments(Fragments):

@@ -1,4 +1,4 @@
-"""The instructions of this package, as records. Cheap to import."""
+"""The records of this package's instructions. This module is cheap to import."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class TileProduct(Instruction):
         """
 
     def element(self, holds: str) -> str:
-        """Dtype of a register's contents."""
+        """Dtype of the elements of a register of sums, data or weights."""
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:

@@ -1,4 +1,4 @@
-"""Activations of NumPy's arrays."""
+"""Activation functions of NumPy arrays."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class AttentionSpec(TypedSpec):
 
     @property
     def group(self) -> int:
-        """Heads of queries that share a head of keys."""
+        """Number of heads of queries that share a head of keys."""
         return self.query[1] // self.key[1]
 
     @property
@@ -181,5 +181,5 @@ class AttentionSpec(TypedSpec):
 
 
 def ordered(shape: Sequence[int], layout: str) -> tuple[int, ...]:
-    """A logical shape (batch, heads, tokens, features) in the order of a layout."""
+    """Reorder a logical shape (batch, heads, tokens, features) to a layout."""
     return tuple(shape["BHSD".index(axis)] for axis in layout)

@@ -73,7 +73,7 @@ class Operator(ABC):
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one evaluation."""
+        """Number of floating-point operations of one evaluation."""
         return self.task.flop
 
     def arrange(self, inputs: Arrays) -> Arrays:

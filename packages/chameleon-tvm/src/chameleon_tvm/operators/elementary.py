@@ -70,7 +70,7 @@ _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
 def number(constant: float, like: Expr) -> Expr:
-    """A constant with as many lanes as an expression."""
+    """A float32 constant with as many lanes as the expression ``like``."""
     scalar = tirx.FloatImm("float32", constant)
     lanes = lanes_of(like)
     return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
@@ -114,7 +114,7 @@ def exp(x: Expr) -> Expr:
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x)."""
+    """The logistic function 1 / (1 + e^-x)."""
     unit = number(1.0, x)
     return unit / (unit + exp(number(0.0, x) - x))
 
@@ -148,19 +148,19 @@ FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
 
 
 def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """An expression that computes a value once, however often it reads it."""
+    """An expression that computes a value once, although ``body`` may read it several times."""
     variable = tirx.Var("t", value.ty)
     return tirx.Let(variable, value, body(variable))
 
 
 def lanes_of(value: Expr) -> int:
-    """Lanes of an expression; 1 of a scalar."""
+    """Number of lanes of an expression; 1 for a scalar."""
     _, _, lanes = str(value.ty).partition("x")
     return int(lanes) if lanes else 1
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """A dtype with as many lanes as an expression."""
+    """A dtype with as many lanes as the expression ``like``, such as ``int32x8``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 

@@ -38,7 +38,7 @@ def channels_last(rank: int) -> str:
 
 
 def is_channels_last(layout: str) -> bool:
-    """Whether channels come after the spatial axes."""
+    """Whether a layout has channels after the spatial axes."""
     return layout.endswith("C")
 
 

@@ -118,7 +118,7 @@ def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
 
 
 def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
-    """Name, shape, dtype and direction of every parameter, inputs first."""
+    """Name, shape, dtype and direction of every parameter. Inputs come first."""
     hint = "Write blocks (te.create_prim_func, or TVMScript with T.sblock) of static shapes."
     try:
         schedule = Schedule(function)

@@ -50,12 +50,12 @@ class Quantization:
 
     @property
     def array(self) -> NDArray[np.float32]:
-        """The numbers as operators take them, shape (5,)."""
+        """The fields as the float32 array that operators take, shape (5,)."""
         return np.array(attrs.astuple(self), np.float32)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Quantization:
-        """The numbers of an array of shape (5,)."""
+        """Read the fields from an array of shape (5,)."""
         return cls(
             **{
                 field.name: float(number)
@@ -95,7 +95,7 @@ class QuantizedEpilogue(Epilogue):
 
     @property
     def _rounds(self) -> bool:
-        """Whether outputs are whole numbers."""
+        """Whether outputs are rounded to integers."""
         return STORAGE[self.spec.output_dtype].whole
 
     @property

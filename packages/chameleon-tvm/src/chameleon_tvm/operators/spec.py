@@ -29,7 +29,7 @@ ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
 
 
 def times(*extents: int) -> str:
-    """Extents as ``3x224x224``."""
+    """Extents in the form ``3x224x224``."""
     return "x".join(map(str, extents))
 
 
@@ -60,7 +60,7 @@ class OperatorSpec(ABC):
     @property
     @abstractmethod
     def flop(self) -> float:
-        """Floating-point operations of one evaluation, by the mathematical definition."""
+        """Number of floating-point operations of one evaluation, by the mathematical definition."""
 
     @property
     def sizes(self) -> str:
@@ -175,7 +175,7 @@ class TypedSpec(OperatorSpec):
 
     @property
     def quantized(self) -> bool:
-        """Whether data are whole numbers with a scale and a zero point."""
+        """Whether the data are integers with a scale and a zero point."""
         return COMPUTE[self.dtype].quantized
 
 
@@ -230,11 +230,11 @@ class FusedSpec(TypedSpec):
     @property
     @abstractmethod
     def reduced(self) -> int:
-        """Number of products that an output adds up."""
+        """Number of products that each output adds up."""
 
     @property
     def plain(self) -> bool:
-        """Whether there is no epilogue: the sums are the output."""
+        """Whether the operator has no epilogue, so that the sums are the output."""
         added = self.bias or self.residual or self.activation != "none"
         return not (added or self.quantized)
 
@@ -246,11 +246,11 @@ class FusedSpec(TypedSpec):
     @property
     @abstractmethod
     def result_shape(self) -> tuple[int, ...]:
-        """The output's logical shape, and the residual's."""
+        """The logical shape of the output and of the residual."""
 
 
 def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
-    """Refuse sizes that are not positive."""
+    """Raise an error if a size is not positive."""
     for what, value in numbers.items():
         values = (value,) if isinstance(value, int) else value
         if any(number < 1 for number in values):

@@ -82,7 +82,7 @@ def relative_error(kernel: Any, task: Task) -> float:
 
 
 def main(asked: str, answered: str) -> None:
-    """Time the kernel a request names and write the answer."""
+    """Time the kernel that the request file names, and write the answer file."""
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     task = Task(**request["task"])
     named = request["kernel"]

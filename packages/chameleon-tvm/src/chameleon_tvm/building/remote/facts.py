@@ -49,7 +49,7 @@ class ServerFacts:
     compute: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The known facts, for the record."""
+        """The known facts as JSON values, for records of measurements."""
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
@@ -89,12 +89,12 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
 
 def own_facts() -> str:
-    """This process's facts as JSON: the answer of ``FACTS_FUNCTION``."""
+    """The versions and processor of this machine as JSON, which ``FACTS_FUNCTION`` returns."""
     return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
 
 
 def own_version() -> str:
-    """The version of TVM here."""
+    """The version of TVM that this process uses."""
     return metadata.version("apache-tvm")
 
 
@@ -191,7 +191,7 @@ def _release(version: str) -> tuple[str, ...]:
 
 
 def _short(target: Target) -> str:
-    """A target in the words a user would write."""
+    """A target in the command-line form that users write, shortened."""
     words = [str(target.kind.name)]
     words += [
         f"-{name}={target.attrs[name]}"

@@ -105,7 +105,7 @@ class LocalDevice:
             )
 
     def load(self, artifact: Path) -> Kernel:
-        """A kernel on the device."""
+        """Load an artifact as a kernel on the device."""
         if self._loader is None:
             raise RuntimeError("a kernel is loaded before the device is prepared")
         with self._calls():

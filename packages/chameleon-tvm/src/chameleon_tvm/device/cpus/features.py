@@ -90,7 +90,7 @@ def host_features() -> frozenset[str]:
 
 
 def llvm_target(mcpu: str, *, triple: str = "", mattr: frozenset[str] = frozenset()) -> Target:
-    """TVM's target for one of LLVM's names."""
+    """TVM's CPU target for LLVM's name of a processor."""
     value: dict[str, Any] = {"kind": "llvm", "mcpu": mcpu}
     if triple:
         value["mtriple"] = triple
@@ -109,5 +109,5 @@ def _shown(architecture: str) -> frozenset[str]:
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """Everything that code for a target may use, as LLVM names it."""
+    """All features that code for a target may use, by LLVM's names."""
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

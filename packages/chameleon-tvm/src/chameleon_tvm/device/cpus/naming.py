@@ -66,11 +66,11 @@ class CpuName:
     mattr: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """The options of TVM's target."""
+        """The name and features as options of TVM's target."""
         return {"mcpu": self.mcpu, **({"mattr": list(self.mattr)} if self.mattr else {})}
 
     def words(self) -> str:
-        """The options as a user writes them."""
+        """The name and features as the options that a user writes."""
         features = f" -mattr={','.join(self.mattr)}" if self.mattr else ""
         return f"-mcpu={self.mcpu}{features}"
 

@@ -69,16 +69,16 @@ class _Reduction:
         )
 
     def clear(self, lane: Any) -> Any:
-        """Nothing is added up yet."""
+        """Statement that sets a partial result to the identity."""
         return tirx.BufferStore(self.partial, self.identity, [lane])
 
     def add(self, lane: Any, term: Any) -> Any:
-        """A term more."""
+        """Statement that combines a partial result with a term."""
         total = self.kind(tirx.BufferLoad(self.partial, [lane]), term)
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
-        """The sum so far, added to the element."""
+        """Statement that combines the element with the total of the partial results."""
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))

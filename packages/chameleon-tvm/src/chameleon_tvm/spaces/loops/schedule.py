@@ -26,8 +26,8 @@ REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 calls a library or has no loops."""
 
 MOST_PARTS = 64
-"""Number of parts into which a loop is split at most: several for each of many threads, so that all
-threads end at about the same time."""
+"""Largest number of parts into which a loop is split. Each of many threads gets several parts, so
+that all threads end at about the same time."""
 
 SHORTEST = 64
 """Smallest number of elements of a part, if there are more than ``MOST_PARTS`` parts. Shorter parts

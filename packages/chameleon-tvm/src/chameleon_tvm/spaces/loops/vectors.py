@@ -117,7 +117,7 @@ def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
 
 
 def in_turn(statements: Sequence[Any]) -> Any:
-    """Statements as one."""
+    """One statement that runs the given statements in order."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 

@@ -30,7 +30,7 @@ MOST_COPIES = 64
 
 @attrs.frozen(kw_only=True)
 class Axis:
-    """A loop of the unscheduled anchor block."""
+    """A loop of the anchor block before scheduling."""
 
     name: str
     extent: int

@@ -199,7 +199,7 @@ class SketchPlan:
 
     @cached_property
     def space(self) -> DesignSpace:
-        """The design space."""
+        """The design space, with constraints, features and first guesses."""
         features = feature_block(self.models)
         required = [location_constraint(self.nests)]
         if self._target.kind.name == "cuda":

@@ -99,7 +99,7 @@ class TraceReplay:
         self._replace(name, [hash(loop)], outputs)
 
     def fuse(self, instruction: Any) -> None:
-        """Several loops into one of several parts."""
+        """Fuse several loops into one loop that has all their parts."""
         inputs = [hash(loop) for loop in instruction.inputs]
         output = hash(instruction.outputs[0])
         name = self.loop_block.get(inputs[0], "")

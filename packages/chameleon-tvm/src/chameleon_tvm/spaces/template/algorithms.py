@@ -155,7 +155,7 @@ def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]
 
 
 def _is(values: Values, name: str) -> NDArray[np.bool_]:
-    """Which of n configurations are of an algorithm."""
+    """Whether each of n configurations has the named algorithm, shape (n,)."""
     return np.asarray(values[KNOB] == name)
 
 
@@ -238,6 +238,6 @@ def _alternating(
 
 
 def _least_cost(space: DesignSpace) -> float:
-    """The guessed cost of a space's best first guess."""
+    """The guessed cost of the best first guess of a space."""
     assert space.guessed_cost is not None  # noqa: S101 - templates guess
     return float(np.min(space.guessed_cost(space.values(space.first_guesses))))

@@ -55,7 +55,7 @@ class Arithmetic:
 
     @property
     def quantized(self) -> bool:
-        """Whether data have a zero point."""
+        """Whether the data are integers with a zero point."""
         return self.data.whole
 
     @property
@@ -65,12 +65,12 @@ class Arithmetic:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of an element that the inner loop reads."""
+        """Bytes of an input element that the inner loop reads."""
         return np.dtype(self.read).itemsize
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of a weight."""
+        """Bytes of a stored weight."""
         return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The template of attention."""
+"""The template of attention and its design space."""
 
 from __future__ import annotations
 

@@ -210,11 +210,11 @@ class AttentionLoops:
 
     @property
     def _masked_by_query(self) -> bool:
-        """Whether there is a mask whose rows differ."""
+        """Whether the operator has a mask with different rows for different queries."""
         return bool(self.spec.mask) and self.spec.mask[2] > 1
 
     def _copy_mask(self, row: Row, start: Expr) -> Stmt:
-        """The mask of a tile of scores, transposed."""
+        """Copy the mask of a tile of scores to scratch, transposed."""
 
         def element(q: Expr, k: Expr) -> Stmt:
             return emit.store(row.mask, [k, q], self._masked(row, row.first + q, start + k))
@@ -222,7 +222,7 @@ class AttentionLoops:
         return emit.loops({"q": row.valid, "k": self.tile.key_rows}, element)
 
     def _masked(self, row: Row, query: Expr, key: Expr) -> Expr:
-        """The mask's part of a score."""
+        """The number that the mask adds to a score."""
         indices = (row.b, row.h, query, key)
         at = [0 if size == 1 else p for size, p in zip(self.spec.mask, indices, strict=True)]
         return emit.load(self.mask, at)
@@ -270,7 +270,7 @@ class AttentionLoops:
         return [self._copy_mask(row, first), *filled] if self._masked_by_query else filled
 
     def _added(self, row: Row, first: Expr, r: int, v: int) -> Expr:
-        """The mask's part of a vector of a tile's scores."""
+        """The numbers that the mask adds to a vector of a tile's scores."""
         if self._masked_by_query:
             return emit.load(row.mask, [r, v * self.lanes], self.lanes)
         return emit.splat(self._masked(row, 0, first + r), self.lanes)

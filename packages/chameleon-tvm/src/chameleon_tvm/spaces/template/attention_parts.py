@@ -150,7 +150,12 @@ def pieces_of(extent: int, lanes: int) -> list[int]:
 
 
 def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...], int]]:
-    """Start, lanes and number of repetitions of equal groups of up to ``count`` pieces."""
+    """Group pieces of an axis by ``count``, and merge equal consecutive groups.
+
+    Returns:
+        For each run of equal groups: its start, the lanes of a group's pieces, and the number of
+        groups.
+    """
     groups = [tuple(pieces[at : at + count]) for at in range(0, len(pieces), count)]
     runs: list[tuple[int, tuple[int, ...], int]] = []
     begin = 0

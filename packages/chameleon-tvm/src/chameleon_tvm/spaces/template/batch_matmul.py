@@ -157,7 +157,7 @@ class PackingBatchMatmul(DirectConvolution):
         self.right = emit.buffer("right", spec.b, dtype=arithmetic.data.storage_dtype)
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (left, right, [quantization], out)."""
+        """The complete function; parameters: left, right, [quantization], out."""
         statements = [self._pack(), self._compute()]
         if self.tile.copy:
             statements.insert(0, self.input.copy())

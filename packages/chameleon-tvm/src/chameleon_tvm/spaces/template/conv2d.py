@@ -87,7 +87,7 @@ PLANE = 2
 
 
 def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
-    """The sizes of one convolution."""
+    """The sizes of a convolution, for vectors of ``lanes`` elements."""
     axes = [
         OuterAxis(size=size, out=out, kernel=kernel, stride=stride, dilation=dilation, pad=pad)
         for size, out, kernel, stride, dilation, pad in zip(
@@ -126,7 +126,7 @@ def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
 
 
 def tile_of(values: Mapping[str, Any]) -> Tile:
-    """A decoded configuration as a tile."""
+    """The tile of a decoded configuration."""
     return Tile(
         rows=values["tile_rows"],
         columns=values["tile_columns"],
@@ -223,7 +223,7 @@ class ConvolutionTemplate(Template):
 
     @property
     def _in_place(self) -> bool:
-        """Whether the input may be read where it is."""
+        """Whether the direct algorithm may read the input in place, without a copy."""
         g, depth = self.geometry, self.arithmetic.dot.depth
         size = channel_block(g.layout)
         contiguous = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)

@@ -249,7 +249,7 @@ class DirectConvolution:
         return emit.load(self.weights, indices, g.lanes * depth)
 
     def _tap(self, tap: Tap) -> Expr:
-        """Number of a tap within the filter."""
+        """Number of a tap within the filter, counted over all axes."""
         g = self.geometry
         _, rz, ry, rx = tap
         return emit.join((*rz, ry, rx), (*(axis.kernel for axis in g.outer), *g.kernel))

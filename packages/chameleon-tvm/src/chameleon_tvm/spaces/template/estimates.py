@@ -91,7 +91,7 @@ class Tiling(ABC):
 
     @abstractmethod
     def constraints(self) -> tuple[Constraint, ...]:
-        """The constraints of a legal configuration."""
+        """The constraints that legal configurations satisfy."""
 
     @abstractmethod
     def estimate(self, values: Values) -> Any:

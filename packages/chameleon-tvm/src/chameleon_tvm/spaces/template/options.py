@@ -17,8 +17,8 @@ WEIGHTS: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "f
 Reading the weights takes half as many bytes."""
 
 MAX_ERROR: float | None = 1e-4
-"""The default of ``max_error``: four times the error of F(4x4, 3x3) with 512 channels, and a tenth
-of the error of TF32, with which GPUs multiply by default."""
+"""The default of ``max_error``: four times the error of F(4x4, 3x3) with 512 channels. This is a
+tenth of the error of TF32, with which GPUs multiply by default."""
 
 DIRECT = "direct"
 """Name of the direct algorithm, which every layer has. Its sums have only the usual rounding

@@ -205,7 +205,7 @@ class PlanarConvolution:
     def _stores(
         self, at: _Position, places: Sequence[tuple[int, int]], sums: Sequence[Buffer]
     ) -> list[Stmt]:
-        """Finish and store a tile."""
+        """Statements that apply the epilogue to a tile and store it."""
         g, tile = self.geometry, self.tile
         first = at.group * g.oc + emit.within(at.block, tile.channels, g.oc)
         stores = []

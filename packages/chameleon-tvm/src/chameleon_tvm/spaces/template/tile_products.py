@@ -269,7 +269,7 @@ class TileProducts:
 
     @property
     def _in_place(self) -> bool:
-        """Whether products may read the input where it is."""
+        """Whether tile products may read the input in place, without a copy."""
         g = self.geometry
         return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
 

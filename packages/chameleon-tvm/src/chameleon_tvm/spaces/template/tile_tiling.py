@@ -58,7 +58,7 @@ class TileBlock:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TileBlock:
-        """A decoded configuration as a block."""
+        """The block of a decoded configuration."""
         return cls(
             pixels=values["product_pixels"],
             strips=values["product_strips"],
@@ -70,12 +70,12 @@ class TileBlock:
 
     @property
     def columns(self) -> int:
-        """Output columns."""
+        """Number of output columns."""
         return self.pixels * self.strips
 
     @property
     def tiles(self) -> int:
-        """Tiles of data."""
+        """Number of tiles of data."""
         return self.rows * self.strips
 
 
@@ -133,7 +133,7 @@ def filled_channels(geometry: Geometry, product: TileProduct) -> int:
 
 
 def _depths(product: TileProduct) -> Sequence[int]:
-    """The depths that a piece may have."""
+    """The possible depths of a piece, ascending."""
     least = product.pack if product.shorter else product.depth
     return range(least, product.depth + 1, product.pack)
 

@@ -76,7 +76,7 @@ class Estimates:
 
 
 def divisors(extent: int) -> tuple[int, ...]:
-    """All divisors, ascending."""
+    """All divisors of ``extent``, ascending."""
     return tuple(d for d in range(1, extent + 1) if extent % d == 0)
 
 
@@ -168,7 +168,7 @@ class ConvolutionTiling(Tiling):
         )
 
     def _most_sums(self) -> int:
-        """Sums of the largest tile that the registers hold."""
+        """Number of sums of the largest tile that fits the registers."""
         rows = np.array(tile_sizes(self.geometry.out[0], MOST_ROWS))
         positions = np.multiply.outer(rows, np.array(self.columns))[..., None]
         vectors = np.array(self.vectors)
@@ -190,7 +190,7 @@ class ConvolutionTiling(Tiling):
 
     @property
     def reduced(self) -> int:
-        """Input channels that an output adds up."""
+        """Number of input channels that each output adds up."""
         return self.geometry.ic
 
     def estimate(self, values: Values) -> Estimates:

@@ -52,7 +52,7 @@ class Transforms:
 
     @property
     def points(self) -> int:
-        """Products per tile and pair of channels, (m + 2)^2."""
+        """Number of products per tile and pair of channels, (m + 2)^2."""
         return self.size**2
 
 

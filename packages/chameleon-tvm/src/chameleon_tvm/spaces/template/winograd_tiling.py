@@ -44,7 +44,7 @@ only read from memory. A store to memory reads its cache line first."""
 
 
 def winograd_applies(geometry: Geometry) -> bool:
-    """Whether the convolution is one that :class:`.WinogradConvolution` computes."""
+    """Whether :class:`.WinogradConvolution` supports the convolution."""
     g = geometry
     return (
         g.kernel == (TAPS, TAPS)
@@ -60,7 +60,7 @@ def winograd_applies(geometry: Geometry) -> bool:
 
 
 def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
-    """A decoded configuration as a tile."""
+    """The tile of a decoded configuration."""
     return WinogradTile(
         out=TILES[values["algorithm"]],
         rows=values["winograd_rows"],
@@ -196,13 +196,13 @@ class WinogradTiling(Tiling):
         )
 
     def _tiles(self, values: Values) -> Numbers:
-        """Tiles of outputs in all images; shape (n,)."""
+        """Number of tiles of outputs in all images; shape (n,)."""
         return self._by_algorithm(
             values, {a: math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms}
         )
 
     def _points(self, values: Values) -> Numbers:
-        """Points of the transform; shape (n,)."""
+        """Number of points of the transform; shape (n,)."""
         return self._by_algorithm(values, {a: transforms(TILES[a]).points for a in self.algorithms})
 
     def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
