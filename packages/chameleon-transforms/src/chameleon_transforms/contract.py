@@ -40,11 +40,11 @@ class Judged(ABC):
     """A network with its initial weights, to be scored on one minibatch."""
 
     images: Tensor
-    """Shape (n, channels, rows, columns)."""
+    """The minibatch's images, shape (n, channels, rows, columns)."""
     labels: Tensor
-    """Classes, shape (n,)."""
+    """The classes of the images, shape (n,)."""
     multiply_adds: int
-    """Multiply-adds of all convolutions, for one sample."""
+    """Number of multiply-adds of all convolutions, for one sample."""
 
     @abstractmethod
     def run(
@@ -71,9 +71,10 @@ class NetworkScore(ABC):
     """Predicts without training how well a network may learn; made as ``Class(options)``."""
 
     proportional: bool = False
-    """Whether it counts what a network has, so that a cheaper one has less of it by construction.
-    A candidate is then accepted if it keeps as large a share of the original's score as of its
-    multiply-adds; otherwise if it is not below the original."""
+    """Whether the score counts parts of a network, such as weights, so that a cheaper network has a
+    lower score by construction. Such a candidate is accepted if its share of the original's score
+    is at least its share of the original's multiply-adds. For other scores, a candidate is accepted
+    if its score is not below the original's."""
 
     def __init__(self, options: Any) -> None:
         self.options = options

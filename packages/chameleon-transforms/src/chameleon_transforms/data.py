@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 Shape = tuple[int, ...]
-"""Channels, rows and columns."""
+"""Numbers of channels, rows and columns of an image."""
 
 _SAMPLES = 512
 _IMAGE = 4
@@ -167,4 +167,4 @@ BUILT_IN: dict[str, Callable[[Shape, int, int], tuple[Tensor, Tensor]]] = {
     "synthetic": synthetic,
     "digits": digits,
 }
-"""Data without a download, by name."""
+"""Built-in data by name, which need no download."""

@@ -102,7 +102,7 @@ SCORES = tuple(
 
 @hookimpl
 def chameleon_sections() -> Iterable[SectionRecord]:
-    """The section about changes of a network."""
+    """The section ``transform`` of a pipeline."""
     summary = "how `chameleon transform` changes it"
     yield SectionRecord(name="transform", summary=summary, options=Transformation, measured=False)
 
@@ -115,13 +115,13 @@ def chameleon_transforms() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_network_scores() -> Iterable[PluginRecord]:
-    """Scores that tell without training how well a network may learn."""
+    """Scores that predict without training how well a network may learn."""
     return SCORES
 
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Transforming the network of a pipeline."""
+    """The command that transforms the network of a pipeline."""
     summary = "Search transformed networks for latency, score and size."
     factory = "chameleon_transforms.commands.transform:command"
     yield CommandRecord(name="transform", summary=summary, factory=factory)

@@ -14,7 +14,7 @@ _TRANSFORMS = (
     *("group", "depthwise", "bottleneck"),
     *("split-outputs", "mixed-groups", "split-rows"),
 )
-"""Those of Turner et al. (ASPLOS 2021)."""
+"""The default transforms, those of Turner et al. (ASPLOS 2021)."""
 
 
 def _some(_: object, attribute: attrs.Attribute[Any], value: tuple[Any, ...]) -> None:

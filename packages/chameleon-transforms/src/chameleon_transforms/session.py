@@ -39,7 +39,7 @@ from chameleon_transforms.section import Transformation
 log = structlog.get_logger()
 
 FOLDER = "transform"
-"""All of it goes here, in the folder that the pipeline names."""
+"""Name of the folder for all results, inside the pipeline's output folder."""
 FRONT = "front.json"
 
 
@@ -76,12 +76,12 @@ class Session:
 
     @cached_property
     def network(self) -> TracedNetwork:
-        """The same as a graph."""
+        """The network as a graph, before it is transformed."""
         return traced(self.source.module.eval(), self.source.images)
 
     @cached_property
     def classes(self) -> int:
-        """Outputs of the network."""
+        """Number of outputs of the network."""
         _ = self.network  # which says in words what is wrong with it
         with torch.no_grad():
             outputs = checked_scores(self.source.module.eval()(self.source.images))
@@ -92,7 +92,7 @@ class Session:
         return tuple(self.source.images.shape[1:])
 
     def data(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Checked batches."""
+        """Yield batches of images and classes, each checked."""
         shape, classes = self._shape, self.classes
         for pair in self._loader():
             yield checked(pair, shape, classes)
@@ -103,7 +103,7 @@ class Session:
 
     @cached_property
     def space(self) -> NetworkSpace:
-        """All networks that may be proposed."""
+        """The space of all networks that the search may propose."""
         return NetworkSpace(
             self.network,
             [stage.create() for stage in self.options.transforms],
@@ -113,7 +113,7 @@ class Session:
 
     @cached_property
     def judge(self) -> Judge:
-        """Runs candidates on the minibatch."""
+        """The judge, which runs candidates on the minibatch."""
         images, labels = minibatch(self._loader(), self._shape, self.classes, self.options.batch)
         images = images.contiguous(memory_format=torch.channels_last)
         return Judge(self.space, images, labels, self.pipeline.seed)

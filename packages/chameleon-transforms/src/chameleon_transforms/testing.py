@@ -88,7 +88,7 @@ class TransformSuite(StageSuite):
 
 
 class NetworkScoreSuite(StageSuite):
-    """Checks of a network's score."""
+    """Checks of a network score."""
 
     kind = "network_scores"
 
@@ -158,12 +158,12 @@ def _changed(space: NetworkSpace) -> tuple[int, ...]:
 Array = NDArray[np.float32]
 
 _TARGET = json.dumps({"kind": "llvm", "opt-level": 0})
-"""Compiles fastest; what is computed is the same."""
+"""The target that compiles fastest. The computed numbers do not depend on it."""
 
 
 @cache
 def _kernel(spec: Spec) -> tuple[Operator, Any]:
-    """An operator and its unscheduled function, compiled."""
+    """An operator, and its compiled unscheduled function."""
     operator = operator_of(spec.task("operator", _TARGET))
     return operator, tvm.compile(operator.prim_func(), target=tvm.target.Target(_TARGET))
 

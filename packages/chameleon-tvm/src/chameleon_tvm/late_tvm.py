@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Late:
-    """Stands for a name of ``quick_tvm``."""
+    """Stands for an object of ``quick_tvm``, and imports it at the first use of an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -74,7 +74,7 @@ class StorageType:
 
     @property
     def magnitude(self) -> int:
-        """The largest magnitude of a whole number."""
+        """The largest magnitude of the type's integers."""
         return max(-self.low, self.high)
 
     @property
@@ -122,7 +122,8 @@ class StorageType:
 
 
 _USUAL = 1e-4
-"""Some thousand float32 products are summed; a wrong one is off by orders of magnitude more."""
+"""Tolerance for sums of some thousand float32 products. The error of a wrong sum is larger by
+orders of magnitude."""
 
 STORAGE = {
     one.name: one
@@ -218,20 +219,21 @@ COMPUTE = {
 """Compute types by name."""
 
 REDUCED = tuple(name for name in COMPUTE if name != FLOAT32)
-"""Those that operators of a float32 network may be computed in instead."""
+"""Names of the compute types that can replace float32 in a network."""
 HALVES = tuple(name for name in REDUCED if not COMPUTE[name].quantized)
-"""Those of two bytes, whose sums are float32."""
+"""Names of the 16-bit floating-point compute types, whose sums are float32."""
 WEIGHTED = tuple(COMPUTE)
-"""Those of convolutions and products with constant weights."""
+"""Names of the compute types of convolutions and of products with constant weights."""
 VARYING = tuple(name for name, one in COMPUTE.items() if not one.variant_of)
-"""Those of products neither side of which is constant: no weights have a range of their own."""
+"""Names of the compute types of products of two variable sides. Variants such as int7, which differ
+only in the range of constant weights, are not among them."""
 
 LARGEST_PRODUCT = STORAGE[UINT8].high * STORAGE[INT8].magnitude
-"""Magnitude of a product of a uint8, less a zero point, and an int8 weight."""
+"""Largest magnitude of a product of uint8 data, less their zero point, and an int8 weight."""
 LARGEST_DIFFERENCES = STORAGE[UINT8].high ** 2
-"""Magnitude of a product of two uint8, each less a zero point."""
+"""Largest magnitude of a product of two uint8 numbers, each less its zero point."""
 LARGEST_SUM = 2**31 - 1
-"""What sums of 32 bits hold."""
+"""Largest sum that a 32-bit integer can hold."""
 
 
 def array_type(dtype: str) -> np.dtype[Any]:
@@ -256,4 +258,5 @@ def display_name(dtype: str) -> str:
 
 
 FLOATING_IN = {one.storage_dtype: one for one in STORAGE.values() if not one.whole}
-"""The floating types by the element type of instructions' operands and of buffers on CPUs."""
+"""The floating-point storage types, by the dtype of instructions' operands and of buffers on
+CPUs."""

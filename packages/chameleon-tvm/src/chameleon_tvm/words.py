@@ -14,13 +14,14 @@ WAY_OUT = (
     "Write that part of the network with other operators, or tune its operators one by one under "
     "`model: {operators: [...]}`."
 )
-"""What to do about an operator that cannot be compiled."""
+"""Hint of errors about an operator that cannot be compiled."""
 
 TVM_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
-"""What TVM raises where it refuses something: its own errors are ``RuntimeError`` beneath."""
+"""Classes of errors that TVM raises if it refuses something. TVM's own errors are subclasses of
+``RuntimeError``."""
 
 _LONGEST = 200
-"""Letters of a library's own words that a sentence may hold."""
+"""Largest number of characters of a library's message that ``one_line`` returns."""
 
 
 def first_line(error: BaseException) -> str:

@@ -28,9 +28,9 @@ log = structlog.get_logger()
 
 _RETRAIN = Path(__file__).with_name("retrain.py")
 _HELD_OUT = 5
-"""One sample in so many is held out."""
+"""One sample in this many is kept for testing."""
 _MOST_BYTES = 1 << 30
-"""Data beyond this are not copied into the folder."""
+"""Largest number of bytes of data that are copied into the folder."""
 
 
 def write_point(
@@ -234,7 +234,7 @@ def _shapes(module: nn.Module) -> dict[str, torch.Size]:
 
 
 _KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
-"""Names that the written file has."""
+"""Names that the written file defines or imports."""
 
 
 def constructor(module: nn.Module, name: str) -> str:

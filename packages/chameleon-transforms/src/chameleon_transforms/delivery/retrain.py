@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def read(folder: Path, name: str) -> tuple[Tensor, Tensor]:
-    """A pair of images and classes, checked."""
+    """Read a file of images and classes, and check the shapes and numbers."""
     path = Path(folder) / f"{name}.pt"
     if not path.is_file():
         sys.exit(f"There is no {path}; see `python {Path(__file__).name} --help`.")

@@ -25,7 +25,7 @@ class Extent:
 
     @property
     def stop(self) -> int:
-        """The end of it."""
+        """The first iteration after the part."""
         return self.start + self.length
 
 
@@ -66,13 +66,13 @@ class Nest:
 
     @property
     def columns(self) -> int:
-        """Extent of ow."""
+        """The extent of ow: the number of output columns."""
         _, left, _, right = self.padding
         return (self.size[1] + left + right - self.reach[1]) // self.stride[1] + 1
 
     @property
     def all_rows(self) -> int:
-        """Output rows of the whole stage."""
+        """Number of output rows of the whole stage."""
         top, _, bottom, _ = self.padding
         return (self.size[0] + top + bottom - self.reach[0]) // self.stride[0] + 1
 
@@ -99,12 +99,12 @@ class Nest:
 
     @property
     def multiply_adds(self) -> int:
-        """Iterations of the whole nest for one sample."""
+        """Number of iterations of the whole nest for one sample."""
         return self.parameters * self.rows.length * self.columns
 
     @property
     def parameters(self) -> int:
-        """Weights that it reads."""
+        """Number of weights that the nest reads."""
         taps = self.kernel[0] * self.kernel[1]
         return self.outputs.length * (self.inputs.length // self.tied) * taps
 

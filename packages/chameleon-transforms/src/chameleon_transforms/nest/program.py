@@ -9,7 +9,7 @@ import attrs
 from chameleon_transforms.nest.domain import Extent, Nest
 
 Shape = tuple[int, int, int]
-"""Channels, rows and columns."""
+"""Numbers of channels, rows and columns of a tensor."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +28,7 @@ class Stage:
 
     @property
     def multiply_adds(self) -> int:
-        """For one sample."""
+        """Number of multiply-adds of all nests, for one sample."""
         return sum(nest.multiply_adds for nest in self.nests)
 
 
@@ -47,12 +47,12 @@ class Program:
 
     @property
     def multiply_adds(self) -> int:
-        """For one sample."""
+        """Number of multiply-adds of all stages, for one sample."""
         return sum(stage.multiply_adds for stage in self.stages)
 
     @property
     def parameters(self) -> int:
-        """Weights, and the bias."""
+        """Number of weights, those of the bias included."""
         weights = sum(nest.parameters for stage in self.stages for nest in stage.nests)
         return weights + (self.stages[-1].output[0] if self.bias else 0)
 

@@ -1,4 +1,4 @@
-"""The operators of ``chameleon_tvm`` that a program consists of."""
+"""The operators of ``chameleon_tvm`` that compute the nests of a program."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
 
 
 def specs_of(program: Program, *, batch: int = 1) -> Sequence[Spec]:
-    """The operators of all nests, stage by stage."""
+    """The operators of all nests of a program, stage by stage."""
     return [spec_of(nest, batch=batch) for stage in program.stages for nest in stage.nests]

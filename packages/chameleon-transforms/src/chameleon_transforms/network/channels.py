@@ -133,7 +133,7 @@ def _kind_of_module(node: fx.Node, network: TracedNetwork) -> str:
 
 
 def _calls(node: fx.Node) -> int:
-    """How often a node's module is called."""
+    """Number of times that the graph calls a node's module."""
     return sum(other.op == node.op and other.target == node.target for other in node.graph.nodes)
 
 

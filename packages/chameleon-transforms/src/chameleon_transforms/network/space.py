@@ -20,10 +20,10 @@ from chameleon_transforms.network.channels import ChannelGroup, channel_groups
 from chameleon_transforms.network.traced import Layer, TracedNetwork
 
 AS_IS = "as it is"
-"""The choice that leaves a layer alone."""
+"""Label of the choice that leaves a layer unchanged."""
 
 _LEAST_CHANNELS = 8
-"""Channels are not divided below this: vectors of fewer are not filled."""
+"""Smallest number of channels that a division may leave. Fewer channels do not fill a vector."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +42,7 @@ class Candidate:
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds of all layers, for one sample."""
+        """Number of multiply-adds of all layers, for one sample."""
         return sum(program.multiply_adds for program in self.programs.values())
 
 

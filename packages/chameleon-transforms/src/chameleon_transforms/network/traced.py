@@ -203,13 +203,13 @@ def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
 
 
 NORMALISATIONS = (nn.BatchNorm2d,)
-"""Modules with numbers for each channel."""
+"""Modules that have parameters for each channel."""
 
 ELEMENTWISE = (
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Hardswish, nn.Sigmoid, nn.Tanh),
     *(nn.Dropout, nn.Dropout2d, nn.Identity, nn.Hardsigmoid, nn.ELU),
 )
-"""Modules that do the same to every number."""
+"""Modules that apply the same function to each number."""
 
 
 def _site(node: fx.Node, module: fx.GraphModule) -> fx.Node:
@@ -234,4 +234,4 @@ ELEMENTWISE_FUNCTIONS = frozenset(
         *("relu", "sigmoid", "tanh"),
     }
 )
-"""Functions, and methods by name, that do the same to every number."""
+"""Functions, and names of methods, that apply the same function to each number."""

@@ -1,1 +1,1 @@
-"""Judging a network at its initialisation."""
+"""Scores networks with their initial weights, without training."""

@@ -33,11 +33,11 @@ class FisherPotential(NetworkScore):
 
 
 class SynapticFlow(NetworkScore):
-    """The logarithm of the sum over weights of |weight * gradient of the summed outputs|.
+    """The logarithm of the sum over weights of ``|weight * gradient of the summed outputs|``.
 
-    Synaptic flow (Tanaka et al., NeurIPS 2020) needs no data. As in Abdelfattah et al. (ICLR 2021,
-    section 3.2), weights are replaced by their absolute values, the image consists of ones, and
-    normalization is left out.
+    Synaptic flow (Tanaka et al., NeurIPS 2020, in the form of Abdelfattah et al., ICLR 2021,
+    section 3.2) needs no data. Weights are replaced by their absolute values, the image consists of
+    ones, and normalization is left out.
     """
 
     def score(self, network: Judged) -> float:

@@ -26,7 +26,7 @@ from chameleon_transforms.network.traced import NORMALISATIONS, checked_scores
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
 _PIECE = 1 << 12
-"""Random numbers that are drawn at a time."""
+"""Number of random numbers that are drawn at a time."""
 
 
 class Judge:
@@ -46,7 +46,8 @@ class Judge:
         self._seed = seed
         self._numbers: dict[str, Tensor] = {}
         self.features = {name: group.name for group in space.groups for name in group.products}
-        """Linear modules whose inputs may be fewer, and the group of channels that they read."""
+        """Linear modules whose inputs may become fewer, with the name of the channel group that
+        they read."""
 
     def candidate(self, candidate: Candidate) -> Judged:
         """A candidate with its initial weights."""
@@ -145,7 +146,7 @@ class _Initialised(Judged):
         self._modules: dict[str, nn.Module] = {}
 
     def module(self, name: str) -> nn.Module:
-        """The module of that name in the candidate."""
+        """The candidate's module with the given name."""
         if name not in self._modules:
             self._modules[name] = self._made(name)
         return self._modules[name]

@@ -1,1 +1,1 @@
-"""Searching transformed networks for latency and scores."""
+"""Searches transformed networks by latency and scores."""

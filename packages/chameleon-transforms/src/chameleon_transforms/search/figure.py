@@ -20,7 +20,8 @@ _GROUPS = {
     "front": {"color": "--c2", "size": 9},
     "original": {"color": "--ink", "size": 17, "symbol": "star"},
 }
-"""The groups of networks, and how their points look; later ones lie over earlier ones."""
+"""The groups of networks, with the style of their points. Later groups are drawn over earlier
+ones."""
 
 
 def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str) -> str:
@@ -68,7 +69,7 @@ def _counts(network: Point) -> str:
 
 
 def changes(network: Point) -> str:
-    """The changes of a network in words; empty for the original."""
+    """The changes of a network in words; an empty string for the original."""
     transforms = [f"{name}: {label}" for name, label in network.transforms.items()]
     channels = [f"{name}: {count} channels" for name, count in network.channels.items()]
     return "; ".join([*transforms, *channels])

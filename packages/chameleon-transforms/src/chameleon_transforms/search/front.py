@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARAMETERS = "parameters"
-"""The score that is the number of weights."""
+"""Name of the score that counts weights."""
 
 
 @attrs.frozen(kw_only=True)
@@ -60,12 +60,12 @@ class Point:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The point as JSON values."""
         return attrs.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Point:
-        """The inverse of ``to_json``."""
+        """The point of JSON values that ``to_json`` returned."""
         return cls(**{**value, "config": tuple(value["config"])})
 
 

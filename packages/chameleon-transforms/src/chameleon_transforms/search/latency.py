@@ -24,7 +24,7 @@ from chameleon_transforms.nest.tasks import Spec
 log = structlog.get_logger()
 
 _DROPPED = ("precision", "transform", "require", "warm_start", "baselines")
-"""Keys of a pipeline that say nothing of single operators."""
+"""Keys of a pipeline that have no effect on single operators."""
 
 
 def _key(operator: str, arguments: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ class OperatorTimes:
         return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
 
     def key(self, spec: Spec) -> str:
-        """Identity of an operator."""
+        """A key that is equal for operators that differ only in name or epilogue."""
         if spec not in self._keys:
             task = spec.task("operator", self.target)
             self._keys[spec] = _key(task.operator, task.arguments)

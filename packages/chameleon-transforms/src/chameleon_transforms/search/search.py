@@ -22,7 +22,7 @@ from chameleon_transforms.section import Transformation
 log = structlog.get_logger()
 
 _GENERATION = 32
-"""Networks that are judged between two looks at the front."""
+"""Number of networks that are judged before the front is updated."""
 
 
 class TransformSearch:
@@ -66,7 +66,7 @@ class TransformSearch:
 
     @property
     def points(self) -> Sequence[Point]:
-        """All that were judged, the original first."""
+        """All judged networks, the original first."""
         return tuple(self._points.values())
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Point]:
@@ -221,9 +221,9 @@ class Bound:
 Configs = NDArray[np.int32]
 
 _RANDOM = 0.25
-"""Share of a generation that is drawn anew."""
+"""Share of a generation that is drawn at random."""
 _MOST_MOVES = 4
-"""Knobs of a child that are moved, at most."""
+"""Largest number of knobs that are changed in a child."""
 
 
 class Evolution:
@@ -287,9 +287,10 @@ class Evolution:
 
 
 _RATE = 5e10
-"""Multiply-adds in a second, and bytes in a second: only where a search begins, for the order."""
+"""Assumed multiply-adds per second and bytes per second, to order networks before any
+measurement."""
 _CALL = 2e-6
-"""Seconds that a kernel takes however small it is."""
+"""Assumed seconds of even the smallest kernel."""
 _RIDGE = 1.0
 _WORD = 4
 
@@ -330,7 +331,7 @@ class OperatorPredictor:
         self._weights = np.zeros(10)
 
     def fit(self, measured: Mapping[Spec, float]) -> None:
-        """Learn from finite times of operators."""
+        """Learn from the finite times among the measured operators."""
         finite = {spec: seconds for spec, seconds in measured.items() if np.isfinite(seconds)}
         if not finite:
             return
@@ -341,5 +342,5 @@ class OperatorPredictor:
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
 
     def seconds(self, spec: Spec) -> float:
-        """Predict the latency of one operator."""
+        """Predict the seconds of one operator."""
         return prior(spec) * float(np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0)))

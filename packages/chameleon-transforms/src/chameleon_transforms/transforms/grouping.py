@@ -15,7 +15,7 @@ from chameleon_transforms.nest.program import Program
 
 Variants = Iterator[tuple[str, Program]]
 Nests = Sequence[Nest] | None
-"""Nests in the place of one; None if that is illegal."""
+"""The nests that replace a nest; None if the transform is illegal."""
 
 
 class NestTransform(Transform):

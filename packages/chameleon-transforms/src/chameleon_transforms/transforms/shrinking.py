@@ -35,7 +35,7 @@ class _TwoStages(Transform):
 
     @abstractmethod
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
-        """The two stages for a factor of channels; None if that is illegal."""
+        """The two stages for a factor of channels; None if they would be illegal."""
 
 
 class Bottleneck(_TwoStages):

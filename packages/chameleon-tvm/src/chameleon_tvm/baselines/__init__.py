@@ -1,1 +1,1 @@
-"""The baseline of a user of TVM who does not tune."""
+"""The baseline ``untuned``: the kernels that TVM runs for a user who does not tune."""

@@ -1,4 +1,4 @@
-"""Builds an operator's function as it is written."""
+"""Builds an operator's function without a schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chameleon_tvm.building.kernel import Program
 
 
 class UnscheduledBuilder(TVMBuilder):
-    """Builds the one program that has no schedule."""
+    """Builds an operator's only unscheduled kernel, whatever the configuration."""
 
     def program(self, config: Sequence[int]) -> Program:
         del config

@@ -1,1 +1,1 @@
-"""Scheduled functions built: kernels, libraries, listings, and kernels for other machines."""
+"""Builds scheduled functions: as kernels, libraries, listings, and kernels for other machines."""

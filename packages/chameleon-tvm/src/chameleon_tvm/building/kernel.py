@@ -23,7 +23,8 @@ from chameleon_tvm.instructions.emission import require_permissions
 from chameleon_tvm.quick_tvm import tvm
 
 CPU_FLUSH = "cache_flush_cpu_non_first_arg"
-"""TVM's function that takes all arguments but the first, the activations, out of a CPU's caches."""
+"""Name of TVM's function that evicts all arguments except the first, the activations, from a CPU's
+caches."""
 
 
 def _unchanged(outputs: Arrays) -> Arrays:

@@ -15,7 +15,7 @@ from chameleon_core.task import Task
 from chameleon_system.files import write_whole
 
 _LONGEST = 4_000_000
-"""Characters of a file of listings; what is beyond is left out."""
+"""Largest number of characters of a listing file. The rest of a longer listing is left out."""
 
 
 def main() -> int:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from chameleon_tvm.quick_tvm import tirx, tvm
 
 PLAIN_LOOPS = "chameleon-plain-loops"
-"""Name of the pipeline for CPU functions of serial and parallel loops, explicit vectors, and
-local buffers; no blocks, and indices of 32 bits."""
+"""Name of the pipeline for CPU functions without TVM's blocks. They consist of serial and parallel
+loops, explicit vectors and local buffers, with 32-bit indices."""
 
 _UNCHECKED = {"tirx.disable_assert": True}
-"""Callers pass the arrays a function was built for: checking them costs a third of the build."""
+"""Callers pass arrays of the shapes that a function was built for. Code that checks them would take
+a third of the build time."""
 
 
 def compile_function(

@@ -25,10 +25,11 @@ from chameleon_system.processes.child import ChildProcess
 log = structlog.get_logger()
 
 MOST = 8
-"""Operators of a run that have listings: those that take most of its network's time."""
+"""Largest number of operators that get listings: those that take most of the network's time."""
 
 LEAST_SECONDS, SHARE = 20.0, 0.05
-"""What making them may take: so many seconds, or this share of the run where that is more."""
+"""Making the listings may take this many seconds, or this share of the run's time if that is
+more."""
 
 _LOOK = 0.1
 _SAID = 400

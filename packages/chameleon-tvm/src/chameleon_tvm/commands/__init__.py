@@ -1,1 +1,1 @@
-"""Commands of this package for the command line."""
+"""The commands that this package adds to ``chameleon``."""

@@ -20,12 +20,12 @@ DEFAULTS = {
     "registers_per_block": 64 * _KIB,
     "thread_warp_size": 32,
 }
-"""Limits of a block that all architectures since sm_50 share; more shared memory than that has to
-be asked for at launch, which TVM's static allocations do not."""
+"""Limits of a block that all architectures since sm_50 share. Blocks may have more shared memory if
+a launch requests it, but TVM's static allocations do not."""
 
 MAX_REGISTERS_PER_THREAD = 255
 MAX_VECTOR_BYTES = 16
-"""The widest load or store of one thread."""
+"""Bytes of the widest load or store of one thread."""
 
 TENSOR_CORES_SINCE, BFLOAT16_SINCE = (7, 0), (8, 0)
 """The first compute capabilities with tensor cores, and with bfloat16 on them."""

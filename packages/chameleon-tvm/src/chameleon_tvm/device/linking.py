@@ -13,8 +13,9 @@ import attrs
 from chameleon_tvm.quick_tvm import codegen, tvm
 
 LINKER = "CHAMELEON_LINKER"
-"""Environment variable that names the cross compiler to link with (``aarch64-linux-gnu-g++``), or
-is ``none``: then objects are sent and linked where they run."""
+"""Environment variable that names the cross compiler to link with, such as
+``aarch64-linux-gnu-g++``. If it is ``none``, objects are sent to the device's machine and linked
+there."""
 
 _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -82,7 +83,7 @@ def _system(triple: str) -> str:
 
 
 def _linkers(triple: str) -> Iterable[str]:
-    """Names that a cross compiler for a triple usually has."""
+    """Usual names of a cross compiler for a triple."""
     without_vendor = triple.replace("-unknown-", "-").replace("-pc-", "-").replace("-none-", "-")
     for prefix in dict.fromkeys((triple, without_vendor)):
         yield f"{prefix}-g++"

@@ -144,7 +144,7 @@ def _parsed_words(words: list[str]) -> dict[str, Any]:
 
 
 def _options(kind: str, words: list[str]) -> dict[str, Any]:
-    """Options in the form ``-name=value`` as TVM's typed values."""
+    """Parse options in the form ``-name=value`` into values of TVM's types."""
     known = _known_options(kind)
     options: dict[str, Any] = {}
     for word in words:

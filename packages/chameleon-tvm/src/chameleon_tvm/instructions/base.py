@@ -22,7 +22,7 @@ Expr = Any
 Array = NDArray[Any]
 
 BFLOAT16_BITS = STORAGE[BFLOAT16].storage_dtype
-"""The element type of operands of bfloat16."""
+"""The dtype of bfloat16 operands in instructions: integers that hold the bits."""
 
 
 _OWN = {record.name: record for record in INSTRUCTIONS}

@@ -22,7 +22,8 @@ from chameleon_tvm.types import INT7, INT8, STORAGE, UINT8
 log = structlog.get_logger()
 
 SHIFTS = {UINT8: 0, INT8: 128}
-"""What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
+"""By dtype of an 8-bit copy of uint8 data: the number that is subtracted from the data. In copies
+of wider dtypes, the zero point is subtracted."""
 
 
 def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
@@ -170,6 +171,6 @@ def _exact(dot: Dot, weights: str) -> bool:
 
 
 def _holds(dot: Dot | TileProduct, data: str, weights: str) -> bool:
-    """Whether the operands hold the values of the tensors."""
+    """Whether an instruction's operands can hold the values of two tensors' storage types."""
     known = {data, weights} <= STORAGE.keys()
     return known and dot.data in STORAGE[data].operands and dot.weights in STORAGE[weights].operands

@@ -12,7 +12,8 @@ from chameleon_tvm.instructions.base import Expr, Instruction
 from chameleon_tvm.quick_tvm import tirx, tvm
 
 PERMISSIONS = "chameleon_permissions"
-"""Attribute of functions: what a process has to ask the operating system for."""
+"""Attribute of functions with the permissions that a process must request from the operating
+system."""
 
 
 def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:

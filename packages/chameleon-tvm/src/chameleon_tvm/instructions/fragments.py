@@ -77,7 +77,7 @@ class Fragments(Instruction):
 
     @abstractmethod
     def register(self) -> None:
-        """Make TVM know the intrinsics."""
+        """Register the instruction's intrinsics with TVM."""
 
 
 class Float16Fragments(Fragments):
@@ -108,7 +108,7 @@ class Bfloat16Fragments(Fragments):
 FRAGMENTS: dict[str, Fragments] = {
     one.data: one for one in (Float16Fragments(), Bfloat16Fragments())
 }
-"""By element type."""
+"""The instructions for fragments, by the dtype of their operands."""
 
 
 @cache

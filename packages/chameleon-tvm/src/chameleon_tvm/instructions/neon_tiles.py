@@ -58,7 +58,7 @@ class NeonTiles(TileProduct):
 
     @abstractmethod
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
-        """The instruction on whole vectors."""
+        """The expression of the instruction, with whole vectors as operands."""
 
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
         width = register.width
@@ -124,6 +124,6 @@ def _stored(target: Buffer, start: Expr, value: Expr, lanes: int) -> Stmt:
 
 
 def _run(start: Expr, lanes: int) -> Expr:
-    """The indices of neighbouring elements."""
+    """The indices of ``lanes`` consecutive elements."""
     first = tirx.IntImm("int32", start) if isinstance(start, int) else start
     return tirx.Ramp(first, tirx.IntImm("int32", 1), lanes)

@@ -1,4 +1,4 @@
-"""The instructions of this package, as records. Cheap to import."""
+"""The records of this package's instructions. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -122,4 +122,5 @@ INSTRUCTIONS = (
         *(_CUDA, "sm_80"),
     ),
 )
-"""What templates choose from, before the instructions of other distributions."""
+"""The records of this package's instructions. Templates prefer them to those of other
+distributions."""

@@ -16,7 +16,7 @@ Stmt = Any
 Buffer = Any
 
 SUMS, DATA, WEIGHTS = "sums", "data", "weights"
-"""What a register may hold."""
+"""The possible contents of a register."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -92,7 +92,7 @@ class TileProduct(Instruction):
         """
 
     def element(self, holds: str) -> str:
-        """Dtype of a register's contents."""
+        """Dtype of the elements of a register of sums, data or weights."""
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:

@@ -1,4 +1,4 @@
-"""TVM's tensor intrinsics, imported without the cost of its source look-ups."""
+"""Imports TVM's tensor intrinsics without the slow look-up of their source code."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def quick_stack_inspection() -> Iterator[None]:
 
 
 def load_tensor_intrinsics() -> None:
-    """Register TVM's tensor intrinsics, which tensor-core and dot-product rules look up."""
+    """Register TVM's tensor intrinsics, which schedule rules for tensor cores and VNNI need."""
     with quick_stack_inspection():
         importlib.import_module("tvm.s_tir.tensor_intrin")

@@ -1,4 +1,4 @@
-"""Pairs of bfloat16 multiplied and added up in float32: AVX512-BF16."""
+"""Pairs of bfloat16, multiplied and added up in float32: AVX512-BF16."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Vpmaddubsw(IntegerDot):
     depth: ClassVar[int] = 4
     largest_weight: ClassVar[int | None] = 64
     cost: ClassVar[float] = 2.0
-    """Two multiplications for which there are the two units of a multiply-add; the addition has a
-    third one, on Zen 2 and 3 as on Intel's cores."""
+    """Two multiplications share the two units that a multiply-add also uses. The addition has a
+    third unit, on Zen 2 and 3 and on Intel's cores."""
     vectors: ClassVar[Mapping[int, frozenset[str]]] = {32: frozenset(), 64: frozenset({"avx512bw"})}
     temporaries: ClassVar[int] = 2
 

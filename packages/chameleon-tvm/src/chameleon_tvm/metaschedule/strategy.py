@@ -37,7 +37,7 @@ from chameleon_tvm.words import telling_line
 log = structlog.get_logger()
 
 _FRUITLESS = 8
-"""Batches in a row without a program, after which a search is given up."""
+"""Number of consecutive batches without a program after which a search gives up."""
 
 
 class TraceSearch:
@@ -238,7 +238,7 @@ Stage = str | Mapping[str, Any]
 _HINT = "Pass it as `strategy=` to ms.tune_tir or tune_relax."
 
 _KNOWN = 1024
-"""Records of earlier tuning that are learnt, the fastest first."""
+"""Largest number of records of earlier tuning to learn, the fastest first."""
 
 
 def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
@@ -319,7 +319,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         self._search: TraceSearch | None = None
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
-        """Remember what is to be tuned."""
+        """Keep the task of the tuning context."""
         with _told():
             self._workload = Workload.of(context)
 
@@ -377,7 +377,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         return search
 
     def post_tuning(self) -> None:
-        """Forget the search."""
+        """Drop the search, which has ended."""
         self._search = None
 
     def generate_measure_candidates(self) -> list[Any] | None:
@@ -394,7 +394,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
     def notify_runner_results(
         self, measure_candidates: Sequence[Any], results: Sequence[Any]
     ) -> None:
-        """Learn from the batch's measurements."""
+        """Learn the measurements of the last batch."""
         del measure_candidates
         with _told():
             self._required_search().learn(results)

@@ -1,4 +1,4 @@
-"""Activations of NumPy's arrays."""
+"""Activation functions of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ ARRAYS: dict[str, Callable[[Exact], Exact]] = {
     "mish": lambda x: x * np.tanh(np.logaddexp(0.0, x)),
     "relu_squared": lambda x: np.square(np.maximum(x, 0.0)),
 }
-"""Activations of float64 arrays, but for those with a slope."""
+"""The activations of float64 arrays by name, except for those with a slope."""

@@ -38,19 +38,19 @@ def _hardsigmoid(x: Expr) -> Expr:
 
 
 def _below_zero(x: Expr) -> Expr:
-    """``exp(x) - 1`` below zero, zero above."""
+    """``exp(x) - 1`` for x below zero, else zero."""
     return exp(tirx.min(x, number(0.0, x))) - number(1.0, x)
 
 
 def _mish(x: Expr) -> Expr:
-    """``x tanh(log(1 + exp(x)))`` (Misra 2019, equation 1) without a logarithm."""
+    """``x * tanh(log(1 + exp(x)))`` (Misra 2019, equation 1), computed without a logarithm."""
     power = exp(tirx.min(x, number(_MISH_RANGE, x)))
     twice = power * (power + number(2.0, x))
     return x * (twice / (twice + number(2.0, x)))
 
 
 _MISH_RANGE = 20.0
-"""Beyond it the factor is one in float32."""
+"""For larger x, ``tanh(log(1 + exp(x)))`` is one in float32."""
 
 
 def _leaky(x: Expr, slope: float) -> Expr:

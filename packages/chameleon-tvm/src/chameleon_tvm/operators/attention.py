@@ -1,4 +1,4 @@
-"""Attention: TensorIR and a float64 reference."""
+"""Attention: its TensorIR function and a float64 reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chameleon_tvm.operators.base import Operator, seeded_array
 from chameleon_tvm.types import STORAGE, tolerance_of
 
 _HIDDEN_ONE_IN = 7
-"""One in so many elements of a mask made up for measuring hides a key."""
+"""In masks for measurements, one element in this many hides a key."""
 
 
 class Attention(Operator):
@@ -54,7 +54,7 @@ class Attention(Operator):
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Layouts of the inputs but the mask."""
+        """Layouts of the inputs, except that of the mask."""
         spec = self.spec
         if spec.packed:
             return ("BSHD",)
@@ -159,5 +159,5 @@ class Attention(Operator):
 
 
 def _axes(layout: str) -> list[int]:
-    """The axes of a logical array in the order of a layout."""
+    """Positions of a layout's axes in a logical array (batch, heads, tokens, features)."""
     return ["BHSD".index(axis) for axis in layout]

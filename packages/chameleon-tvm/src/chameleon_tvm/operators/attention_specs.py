@@ -14,10 +14,10 @@ from chameleon_tvm.operators.spec import TypedSpec, computed_in, helped, positiv
 from chameleon_tvm.types import FLOAT32, HALVES
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
-"""Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,
-with the heads of a token side by side."""
+"""Layouts of batch (B), heads (H), tokens (S) and features (D): BHSD keeps heads apart. BSHD has
+the heads of a token side by side, as projections write them."""
 KEY_LAYOUTS = (*TOKENS_INSIDE, "BHDS")
-"""Keys may be stored transposed as well."""
+"""Layouts of keys, which may also be stored transposed (BHDS)."""
 
 _RANK = 4
 
@@ -151,7 +151,7 @@ class AttentionSpec(TypedSpec):
 
     @property
     def group(self) -> int:
-        """Heads of queries that share a head of keys."""
+        """Number of heads of queries that share a head of keys."""
         return self.query[1] // self.key[1]
 
     @property
@@ -181,5 +181,5 @@ class AttentionSpec(TypedSpec):
 
 
 def ordered(shape: Sequence[int], layout: str) -> tuple[int, ...]:
-    """A logical shape (batch, heads, tokens, features) in the order of a layout."""
+    """Reorder a logical shape (batch, heads, tokens, features) to a layout."""
     return tuple(shape["BHSD".index(axis)] for axis in layout)

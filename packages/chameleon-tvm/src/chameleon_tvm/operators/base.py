@@ -20,8 +20,8 @@ from chameleon_tvm.operators.records import OPERATORS
 from chameleon_tvm.types import BFLOAT16, FLOAT32, UINT8, StorageType, array_type, tolerance_of
 
 OWN = {record.name: record for record in OPERATORS}
-"""The kinds of operators of this package, by name: they are its own whatever else is installed
-(``Kind.unique``), so that worker processes load no plugins for them."""
+"""The records of this package's operators by name. No plugin can replace them (``Kind.unique``), so
+worker processes load no plugins for them."""
 
 
 class Operator(ABC):
@@ -40,7 +40,8 @@ class Operator(ABC):
     """
 
     constants: frozenset[int] = frozenset()
-    """Which inputs never change between runs (weights), so that they may be packed beforehand."""
+    """Positions of the inputs that never change between runs (weights), so that they may be packed
+    beforehand."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -72,7 +73,7 @@ class Operator(ABC):
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one evaluation."""
+        """Number of floating-point operations of one evaluation."""
         return self.task.flop
 
     def arrange(self, inputs: Arrays) -> Arrays:

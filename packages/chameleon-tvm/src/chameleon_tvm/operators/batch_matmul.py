@@ -81,7 +81,7 @@ class BatchMatmul(Operator):
         return te.placeholder((PARAMETERS,), FLOAT32, name="quantization")
 
     def _operand(self, side: int, element: Any) -> Any:
-        """An element of a side as it is multiplied, in an expression."""
+        """An element of a side in the form that is multiplied, as an expression."""
         if self.spec.quantized:
             return element.astype("int32") - self._numbers[side].astype("int32")
         if self._on_cpu:
@@ -89,7 +89,7 @@ class BatchMatmul(Operator):
         return element.astype(FLOAT32)
 
     def _finished(self, sums: Any) -> Any:
-        """A sum as it is written, in an expression."""
+        """A sum in the form that is written to the output, as an expression."""
         written = self.spec.output_dtype
         if self.spec.quantized:
             numbers = [self._numbers[at] for at in range(PARAMETERS)]

@@ -139,7 +139,7 @@ class ConvolutionSpec(FusedSpec):
             )
 
     def _check_layout(self, layout: str, channels: int, what: str) -> None:
-        """Refuse layouts that the input or the output cannot have."""
+        """Refuse a layout that the input or the output cannot have."""
         if spatial_rank(layout) != self.rank:
             raise self.fail(
                 f"{layout} is no layout of {self.rank} spatial axes", f"Known ones: {LAYOUT_HINT}"
@@ -167,12 +167,12 @@ class ConvolutionSpec(FusedSpec):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Steps along each axis."""
+        """Stride along each axis."""
         return _each(self.stride, self.rank)
 
     @property
     def dilations(self) -> tuple[int, ...]:
-        """Distances between taps along each axis."""
+        """Distance between taps along each axis."""
         return _each(self.dilation, self.rank)
 
     @property
@@ -188,7 +188,7 @@ class ConvolutionSpec(FusedSpec):
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """The output's logical (N, C, spatial axes)."""
+        """The output's logical shape (N, C, spatial axes)."""
         before, after = self.pads[: self.rank], self.pads[self.rank :]
         spatial = (
             (size + first + last - reach) // stride + 1

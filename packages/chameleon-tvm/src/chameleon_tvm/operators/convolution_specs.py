@@ -62,7 +62,7 @@ class Conv3dSpec(GroupedSpec):
 
 @attrs.frozen(kw_only=True)
 class DepthwiseSpec(ConvolutionSpec):
-    """A convolution of every channel with filters of its own."""
+    """A depthwise convolution, in which each channel has its own filters."""
 
     multiplier: int = attrs.field(default=1, metadata=helped("output channels per input channel"))
 
@@ -77,7 +77,7 @@ class DepthwiseSpec(ConvolutionSpec):
 
 @attrs.frozen(kw_only=True)
 class DepthwiseConv1dSpec(DepthwiseSpec):
-    """A 1-D convolution of every channel."""
+    """A 1-D depthwise convolution."""
 
     kind: ClassVar[str] = "depthwise_conv1d"
     rank: ClassVar[int] = 1
@@ -85,7 +85,7 @@ class DepthwiseConv1dSpec(DepthwiseSpec):
 
 @attrs.frozen(kw_only=True)
 class DepthwiseConv2dSpec(DepthwiseSpec):
-    """A 2-D convolution of every channel."""
+    """A 2-D depthwise convolution."""
 
     kind: ClassVar[str] = "depthwise_conv2d"
     rank: ClassVar[int] = 2
@@ -93,7 +93,7 @@ class DepthwiseConv2dSpec(DepthwiseSpec):
 
 @attrs.frozen(kw_only=True)
 class DepthwiseConv3dSpec(DepthwiseSpec):
-    """A 3-D convolution of every channel."""
+    """A 3-D depthwise convolution."""
 
     kind: ClassVar[str] = "depthwise_conv3d"
     rank: ClassVar[int] = 3

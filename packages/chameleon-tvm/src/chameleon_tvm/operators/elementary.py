@@ -47,7 +47,7 @@ _TANH_DENOMINATOR = (
     2.26843463243900e-03,
     4.89352518554385e-03,
 )
-"""The same for tanh on [-9, 9], as in Eigen."""
+"""Coefficients, highest first, of tanh(x) = x N(x^2) / D(x^2) on [-9, 9], as in Eigen."""
 _TANH_RANGE = 9.0
 
 _EXP_COEFFICIENTS = (
@@ -61,14 +61,16 @@ _EXP_COEFFICIENTS = (
 """The Cephes library's fit of (e^r - 1 - r) / r^2 for |r| <= log(2) / 2, highest power first."""
 _LOG2_E = 1.44269504088896341
 _LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
-"""log(2) as the sum of a number with few bits, whose multiples are exact, and a small one."""
+"""log(2) as the sum of two numbers: one with few bits, so that its multiples are exact, and a small
+one."""
 _EXP_RANGE = (-88.0, 88.3762)
-"""At the lower end the exponent is that of zero, at the upper one the largest of float32."""
+"""At the lower end, the exponent field of the result is that of zero; at the upper end, it is the
+largest of float32."""
 _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
 def number(constant: float, like: Expr) -> Expr:
-    """A constant with as many lanes as an expression."""
+    """A float32 constant with as many lanes as the expression ``like``."""
     scalar = tirx.FloatImm("float32", constant)
     lanes = lanes_of(like)
     return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
@@ -112,7 +114,7 @@ def exp(x: Expr) -> Expr:
 
 
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x)."""
+    """The logistic function 1 / (1 + e^-x)."""
     unit = number(1.0, x)
     return unit / (unit + exp(number(0.0, x) - x))
 
@@ -146,19 +148,19 @@ FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
 
 
 def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """An expression that computes a value once, however often it reads it."""
+    """An expression that computes a value once, although ``body`` may read it several times."""
     variable = tirx.Var("t", value.ty)
     return tirx.Let(variable, value, body(variable))
 
 
 def lanes_of(value: Expr) -> int:
-    """Lanes of an expression; 1 of a scalar."""
+    """Number of lanes of an expression; 1 for a scalar."""
     _, _, lanes = str(value.ty).partition("x")
     return int(lanes) if lanes else 1
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """A dtype with as many lanes as an expression."""
+    """A dtype with as many lanes as the expression ``like``, such as ``int32x8``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 

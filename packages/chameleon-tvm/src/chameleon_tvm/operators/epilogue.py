@@ -35,7 +35,7 @@ class Epilogue:
     """
 
     operand_type: ClassVar[str] = FLOAT32
-    """What data and weights are multiplied in, and the type of sums."""
+    """Dtype in which data and weights are multiplied and summed."""
 
     def __init__(self, spec: FusedSpec, *, on_cpu: bool = False) -> None:
         self.spec = spec
@@ -43,7 +43,7 @@ class Epilogue:
         self.data_type = self.weights_type = self.centred_type = self._buffers(spec.dtype)
 
     def _buffers(self, dtype: str) -> str:
-        """Dtype of the buffers of a tensor."""
+        """Dtype of the buffers that hold a tensor of the given dtype."""
         return STORAGE[dtype].storage_dtype if self._on_cpu else dtype
 
     def _real(self, dtype: str, element: Any) -> Any:
@@ -74,7 +74,7 @@ class Epilogue:
         return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        """Outputs as numbers that can be compared."""
+        """Outputs in a dtype in which they can be compared with the reference."""
         if self._on_cpu:
             return [STORAGE[self.spec.output_dtype].real(array) for array in outputs]
         return widened(outputs)

@@ -1,4 +1,4 @@
-"""Operators with an epilogue, which their dtype decides."""
+"""The base class of operators with an epilogue, whose kind depends on their dtype."""
 
 from __future__ import annotations
 

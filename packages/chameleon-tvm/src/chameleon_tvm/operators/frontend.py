@@ -1,4 +1,4 @@
-"""The frontend ``operators``: tasks written down one by one."""
+"""The frontend ``operators``, which makes tasks from a list of operators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from chameleon_tvm.operators.frontend_options import OperatorsOptions
 
 
 class OperatorsFrontend(Frontend):
-    """One task per operator of the list.
+    """Makes one task per operator of the pipeline's list.
 
     Args:
-        options: the list.
+        options: Options with the list of operators.
     """
 
     def __init__(self, options: OperatorsOptions) -> None:

@@ -1,4 +1,4 @@
-"""Options of the frontends; cheap to import."""
+"""Options of the frontend ``operators``. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from chameleon_tvm.operators.spec import OperatorSpec
 
 @attrs.frozen(kw_only=True)
 class OperatorsOptions:
-    """Options of the ``operators`` frontend.
+    """Options of the frontend ``operators``.
 
     Attributes:
-        operators: one specification each.
+        operators: The arguments of each operator.
     """
 
     operators: tuple[OperatorSpec, ...] = attrs.field(

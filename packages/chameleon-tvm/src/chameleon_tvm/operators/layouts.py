@@ -14,7 +14,7 @@ LAYOUT_HINT = (
     "with three NCDHW, NDHWC."
 )
 SPATIAL = "DHW"
-"""Names of spatial axes; an image of fewer has the last ones."""
+"""Names of the spatial axes. A 2-D image has H and W, a 1-D image has W."""
 _FIRST = re.compile(r"NC(D?HW|W)(?:([1-9]\d*)c)?")
 _LAST = re.compile(r"N(D?HW|W)C")
 
@@ -38,7 +38,7 @@ def channels_last(rank: int) -> str:
 
 
 def is_channels_last(layout: str) -> bool:
-    """Whether channels come after the spatial axes."""
+    """Whether a layout has channels after the spatial axes."""
     return layout.endswith("C")
 
 

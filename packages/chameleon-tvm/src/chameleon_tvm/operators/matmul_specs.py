@@ -54,7 +54,7 @@ class DenseSpec(FusedSpec):
 
     @property
     def filter_shape(self) -> tuple[int, int]:
-        """The weights' logical (outputs, features)."""
+        """The weights' logical shape (units, features)."""
         return (self.units, self.input[1])
 
     @property
@@ -112,7 +112,7 @@ class BatchMatmulSpec(TypedSpec):
 
     @property
     def columns(self) -> int:
-        """Columns of the product."""
+        """Number of columns of the product."""
         return self.b[1] if self.transpose_b else self.b[2]
 
     @property

@@ -20,7 +20,7 @@ from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import TVM_ERRORS
 
 TOLERANCE = 1e-3
-"""Where nobody says anything else."""
+"""The tolerance of a task if the user gives none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +118,7 @@ def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
 
 
 def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
-    """Name, shape, dtype and direction of every parameter, inputs first."""
+    """Name, shape, dtype and direction of every parameter. Inputs come first."""
     hint = "Write blocks (te.create_prim_func, or TVMScript with T.sblock) of static shapes."
     try:
         schedule = Schedule(function)

@@ -12,7 +12,7 @@ from chameleon_tvm.operators.spec import OperatorSpec, helped
 
 @attrs.frozen(kw_only=True)
 class PrimFuncSpec(OperatorSpec):
-    """A TensorIR function of the user's own."""
+    """The arguments of an operator that is the user's own TensorIR function."""
 
     kind: ClassVar[str] = "primfunc"
 

@@ -27,7 +27,7 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 
 LARGEST = STORAGE[UINT8].high
 PARAMETERS = 5
-"""Numbers of ``Quantization``."""
+"""Number of fields of ``Quantization``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -50,12 +50,12 @@ class Quantization:
 
     @property
     def array(self) -> NDArray[np.float32]:
-        """The numbers as operators take them, shape (5,)."""
+        """The fields as the float32 array that operators take, shape (5,)."""
         return np.array(attrs.astuple(self), np.float32)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Quantization:
-        """The numbers of an array of shape (5,)."""
+        """Read the fields from an array of shape (5,)."""
         return cls(
             **{
                 field.name: float(number)
@@ -65,7 +65,7 @@ class Quantization:
 
 
 _BOUNDED = frozenset({"sigmoid", "tanh", "hardsigmoid"})
-"""Activations whose outputs are at most one in magnitude."""
+"""Activations whose outputs have a magnitude of at most one."""
 
 
 class QuantizedEpilogue(Epilogue):
@@ -95,7 +95,7 @@ class QuantizedEpilogue(Epilogue):
 
     @property
     def _rounds(self) -> bool:
-        """Whether outputs are whole numbers."""
+        """Whether outputs are rounded to integers."""
         return STORAGE[self.spec.output_dtype].whole
 
     @property

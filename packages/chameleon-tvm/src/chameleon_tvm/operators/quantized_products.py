@@ -24,7 +24,7 @@ from chameleon_tvm.operators.requantizing import clipped
 from chameleon_tvm.types import STORAGE, UINT8
 
 PARAMETERS = 4
-"""Numbers of ``QuantizedProduct``."""
+"""Number of fields of ``QuantizedProduct``."""
 LARGEST = STORAGE[UINT8].high
 
 
@@ -46,12 +46,12 @@ class QuantizedProduct:
 
     @property
     def array(self) -> NDArray[np.float32]:
-        """The numbers as operators take them, shape (4,)."""
+        """The fields as the float32 array that operators take, shape (4,)."""
         return np.array(attrs.astuple(self), np.float32)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> QuantizedProduct:
-        """The numbers of an array of shape (4,)."""
+        """Read the fields from an array of shape (4,)."""
         fields = attrs.fields(cls)
         return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
 

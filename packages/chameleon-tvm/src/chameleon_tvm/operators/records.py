@@ -50,4 +50,5 @@ OPERATORS = (
         carries_code=True,
     ),
 )
-"""What ``model: {operators: [{KIND: {...}}]}`` may name, and what networks contain besides."""
+"""The operators that a pipeline may list (``model: {operators: [{KIND: {...}}]}``), and those that
+only networks contain."""

@@ -15,9 +15,10 @@ Expr = Any
 
 LARGEST = float(STORAGE[UINT8].high)
 INTEGRAL = 1.5 * 2.0**23
-"""Near it float32 has whole numbers only, whose last byte is that of what was added to it."""
+"""Near this number, float32 represents only integers. If an integer is added to it, the last byte
+of the sum is that of the integer."""
 CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6": (0.0, 6.0)}
-"""Bounds of activations that do nothing else."""
+"""Lower and upper bounds of the activations that only clip."""
 
 
 def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:

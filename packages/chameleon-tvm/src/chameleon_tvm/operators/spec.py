@@ -25,11 +25,11 @@ from chameleon_tvm.types import (
 )
 
 ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
-"""Operators that GPUs compute in half precision here."""
+"""Operators that Chameleon computes in half precision on GPUs."""
 
 
 def times(*extents: int) -> str:
-    """Extents as ``3x224x224``."""
+    """Extents in the form ``3x224x224``."""
     return "x".join(map(str, extents))
 
 
@@ -60,7 +60,7 @@ class OperatorSpec(ABC):
     @property
     @abstractmethod
     def flop(self) -> float:
-        """Floating-point operations of one evaluation, by the mathematical definition."""
+        """Number of floating-point operations of one evaluation, by the mathematical definition."""
 
     @property
     def sizes(self) -> str:
@@ -119,10 +119,10 @@ ACTIVATIONS = (
     *("none", "relu", "relu6", "gelu", "gelu_tanh", "sigmoid", "silu", "tanh"),
     *("hardsigmoid", "hardswish", "gelu_sigmoid", "elu", "selu", "mish", "relu_squared"),
 )
-"""What may be applied to every output at the end.
+"""Names of the activations that an epilogue can apply to each output.
 
-``gelu`` is the exact one, with erf; ``gelu_tanh`` and ``gelu_sigmoid`` are its approximations
-(Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+``gelu`` is the exact function, with erf. ``gelu_tanh`` and ``gelu_sigmoid`` are approximations of
+it (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 """
 
 _LEAKY = re.compile(r"leaky_relu\((\d*\.?\d+(?:e-?\d+)?)\)")
@@ -175,7 +175,7 @@ class TypedSpec(OperatorSpec):
 
     @property
     def quantized(self) -> bool:
-        """Whether data are whole numbers with a scale and a zero point."""
+        """Whether the data are integers with a scale and a zero point."""
         return COMPUTE[self.dtype].quantized
 
 
@@ -230,11 +230,11 @@ class FusedSpec(TypedSpec):
     @property
     @abstractmethod
     def reduced(self) -> int:
-        """Number of products that an output adds up."""
+        """Number of products that each output adds up."""
 
     @property
     def plain(self) -> bool:
-        """Whether there is no epilogue: the sums are the output."""
+        """Whether the operator has no epilogue, so that the sums are the output."""
         added = self.bias or self.residual or self.activation != "none"
         return not (added or self.quantized)
 
@@ -246,11 +246,11 @@ class FusedSpec(TypedSpec):
     @property
     @abstractmethod
     def result_shape(self) -> tuple[int, ...]:
-        """The output's logical shape, and the residual's."""
+        """The logical shape of the output and of the residual."""
 
 
 def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
-    """Refuse sizes that are not positive."""
+    """Raise an error if a size is not positive."""
     for what, value in numbers.items():
         values = (value,) if isinstance(value, int) else value
         if any(number < 1 for number in values):

@@ -17,13 +17,13 @@ from chameleon_core.task import Task
 from chameleon_system.processes.child import ChildProcess, status_words
 
 _TIMING_SECONDS = 600.0
-"""Importing TVM, building one kernel and timing it may take so long."""
+"""Time limit for importing TVM, building one kernel and timing it."""
 
 _OVERRUN_SECONDS = 3600.0
-"""A tuner may take so long beyond its own limit: it imports, ends its batch, and compiles."""
+"""Time that a tuner may take beyond its own limit, to import, end its batch, and compile."""
 
 _TRIAL_SECONDS = 60.0
-"""Longest trial: MetaSchedule gives up a build, and a run, after 30 s each by default."""
+"""Longest measurement: by default, MetaSchedule stops a build after 30 s and a run after 30 s."""
 
 
 def tune_with_metaschedule(

@@ -68,7 +68,7 @@ class Progress:
         return sum(weight * self.best[task] for task, weight in enumerate(self.weights))
 
     def add(self, task: int, results: Any) -> None:
-        """Count a batch's results."""
+        """Count the results of a batch of one task."""
         for result in results:
             self.trials += 1
             if result.error_msg is not None or not result.run_secs:
@@ -176,7 +176,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
 
 
 def main(asked: str, answered: str) -> None:
-    """Do what a request says and write the answer."""
+    """Tune as the request file says, and write the answer file."""
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="chameleon-metaschedule-") as folder:
         answer = tune(request, folder)

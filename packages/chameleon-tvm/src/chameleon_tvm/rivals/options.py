@@ -1,4 +1,4 @@
-"""Options of the rivals, importable without TVM."""
+"""Options of the rivals. This module is cheap to import."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from chameleon_tvm.spaces.sketch.schedule import finished
 REPEATS, REPEAT_SECONDS = 9, 0.02
 
 _BIG_CORES = 1
-"""TVM's mode for using the fastest cores; on a machine whose cores are alike, all of them."""
+"""TVM's mode for using the fastest cores. If all cores are alike, it uses all of them."""
 
 
 def pin_to_first_core() -> None:
@@ -82,7 +82,7 @@ def relative_error(kernel: Any, task: Task) -> float:
 
 
 def main(asked: str, answered: str) -> None:
-    """Time the kernel a request names and write the answer."""
+    """Time the kernel that the request file names, and write the answer file."""
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     task = Task(**request["task"])
     named = request["kernel"]

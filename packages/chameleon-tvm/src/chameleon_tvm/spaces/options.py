@@ -39,7 +39,7 @@ class AutoOptions(SketchOptions):
 
     @property
     def template(self) -> TemplateOptions:
-        """Options of templates."""
+        """The options of the space ``template`` among these."""
         chosen: dict[str, Any] = {
             field.name: getattr(self, field.name) for field in attrs.fields(TemplateOptions)
         }

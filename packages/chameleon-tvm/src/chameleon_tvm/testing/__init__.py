@@ -1,1 +1,1 @@
-"""Checks for those who write operators and templates."""
+"""Tests for developers of operators, templates and instructions."""

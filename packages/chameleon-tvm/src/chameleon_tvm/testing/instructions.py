@@ -25,7 +25,7 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 Array = NDArray[Any]
 Stmt = Any
 Operands = dict[str, Array]
-"""Arrays by what they hold (``DATA``, ``WEIGHTS``, ``SUMS``), cases along the first axis."""
+"""Arrays by their role (``DATA``, ``WEIGHTS``, ``SUMS``), with cases along the first axis."""
 
 _SEED = 0
 _NAMES = (DATA, WEIGHTS, SUMS)
@@ -80,7 +80,7 @@ class Trial(ABC):
         return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
 
     def function(self) -> tirx.PrimFunc:
-        """Adds the products of all cases to their sums."""
+        """A TensorIR function that adds the products of all cases to their sums."""
         buffers = {}
         for holds in _NAMES:
             elements = self.cases * int(np.prod(self.shapes[holds]))
@@ -111,11 +111,11 @@ class Trial(ABC):
         return np.array(sums), np.moveaxis(np.array(terms), 1, 0)
 
     def _element(self, holds: str) -> str:
-        """As the instruction names it."""
+        """Dtype of an operand, as the instruction names it."""
         return str(getattr(self.instruction, holds))
 
     def _stored(self, holds: str) -> str:
-        """Dtype of the function's argument."""
+        """Dtype of the function's argument for an operand."""
         return self._element(holds)
 
 
@@ -230,17 +230,19 @@ def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Tr
 
 
 def _run(start: Any, lanes: int) -> Any:
-    """The indices of neighbouring elements."""
+    """The indices of ``lanes`` consecutive elements."""
     return tirx.Ramp(start, tirx.IntImm("int32", 1), lanes)
 
 
 # -- operands ------------------------------------------------------------------------------
 
 _EXTREME = 1 / 16
-"""How many operands of the extreme half are extreme: groups of several have some that are not."""
+"""Share of extreme numbers in the cases that have some. With this share, most groups of several
+operands also contain other numbers."""
 
 _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
-"""Of float32 and bfloat16; denormals of float16 are normal numbers in a sum of float32."""
+"""The smallest normal number of float32 and bfloat16. Denormals of float16 are normal numbers in a
+sum of float32."""
 
 
 def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
@@ -298,7 +300,7 @@ def values(array: Array, dtype: str) -> Array:
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether operands are floating-point numbers."""
+    """Whether operands of a dtype are floating-point numbers."""
     return dtype == BFLOAT16_BITS or np.dtype(dtype).kind == "f"
 
 
@@ -409,7 +411,7 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
 
 
 def assembly(code: tvm.runtime.Executable) -> str:
-    """The assembly text of what was compiled for a CPU."""
+    """The assembly text of code that was compiled for a CPU."""
     return str(code.mod.inspect_source("s"))
 
 

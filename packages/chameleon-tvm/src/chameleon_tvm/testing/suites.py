@@ -32,7 +32,7 @@ class _OperatorTaskSuite(ConformanceSuite):
 
     @classmethod
     def operators(cls) -> tuple[str, ...]:
-        """The kinds of operators of which a task is one."""
+        """The kinds of operators that the suite's task may have."""
         return (cls.record.name,)
 
     @classmethod

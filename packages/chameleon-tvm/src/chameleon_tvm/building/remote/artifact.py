@@ -89,7 +89,7 @@ def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
-    """Write the recipe, which completes the artifact."""
+    """Write the recipe, which is the last file of an artifact."""
     text = json.dumps({"format": _FORMAT, **attrs.asdict(recipe)})
     (folder / RECIPE).write_text(text, encoding="utf-8")
 
@@ -116,7 +116,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 def output_arguments(buffers: Sequence[tuple[tuple[int, ...], str]]) -> list[Argument]:
-    """Parameters that are written, from their shapes and dtypes."""
+    """The parameters that a function writes, from their shapes and dtypes."""
     return [Argument(shape=shape, dtype=dtype) for shape, dtype in buffers]
 
 

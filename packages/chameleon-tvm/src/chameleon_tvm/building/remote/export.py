@@ -46,7 +46,7 @@ _FUNCTIONS = (
     "cuModuleUnload",
     "cuTensorMapEncodeTiled",
 )
-"""What TVM's CUDA runtime takes from the driver's library."""
+"""Functions of the driver's library that TVM's CUDA runtime uses."""
 
 
 @contextlib.contextmanager

@@ -19,7 +19,8 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import Target, codegen, tvm
 
 FACTS_FUNCTION = "chameleon.server.facts"
-"""What servers started by ``chameleon serve`` answer in JSON: versions and processor."""
+"""Name of the function with which servers of ``chameleon serve`` report versions and processor as
+JSON."""
 
 _SAME_VERSION = "Install the same version of apache-tvm on both sides."
 
@@ -48,7 +49,7 @@ class ServerFacts:
     compute: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The known facts, for the record."""
+        """The known facts as JSON values, for records of measurements."""
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
@@ -88,12 +89,12 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
 
 def own_facts() -> str:
-    """This process's facts as JSON: the answer of ``FACTS_FUNCTION``."""
+    """The versions and processor of this machine as JSON, which ``FACTS_FUNCTION`` returns."""
     return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
 
 
 def own_version() -> str:
-    """The version of TVM here."""
+    """The version of TVM that this process uses."""
     return metadata.version("apache-tvm")
 
 
@@ -162,7 +163,8 @@ def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
 
 
 _UNKNOWN = ("generic", "x86-64")
-"""What LLVM calls a processor that it does not know; the first function that runs there tells."""
+"""LLVM's names for processors that it does not know. The first function that runs on such a
+processor shows whether it has the instructions."""
 
 
 def _instructions(target: Target) -> frozenset[str]:
@@ -189,7 +191,7 @@ def _release(version: str) -> tuple[str, ...]:
 
 
 def _short(target: Target) -> str:
-    """A target in the words a user would write."""
+    """A target in the command-line form that users write, shortened."""
     words = [str(target.kind.name)]
     words += [
         f"-{name}={target.attrs[name]}"

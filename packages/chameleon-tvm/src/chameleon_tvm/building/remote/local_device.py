@@ -22,7 +22,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
 
 _FAULT_STATUS = 86
-"""What a worker exits with whose GPU context is spoilt."""
+"""Exit status of a worker whose GPU context has become unusable."""
 
 
 class LocalDevice:
@@ -105,7 +105,7 @@ class LocalDevice:
             )
 
     def load(self, artifact: Path) -> Kernel:
-        """A kernel on the device."""
+        """Load an artifact as a kernel on the device."""
         if self._loader is None:
             raise RuntimeError("a kernel is loaded before the device is prepared")
         with self._calls():

@@ -50,7 +50,7 @@ def smoke_test_for(target: str) -> KeptArtifact:
 
 
 def is_right(output: np.ndarray) -> bool:
-    """Whether the smoke test computed what it had to."""
+    """Whether the output of the test function is correct."""
     return bool(np.array_equal(output, 2.0 * _numbers() + 1.0))
 
 

@@ -122,7 +122,7 @@ class BehaviourBuilder(Builder):
 
 
 def config(behaviour: Behaviour, number: int = 0) -> tuple[int, int]:
-    """The configuration of a behaviour."""
+    """The configuration of the test space for a behaviour."""
     return BEHAVIOURS.index(behaviour), number
 
 

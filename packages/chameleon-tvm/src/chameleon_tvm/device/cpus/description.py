@@ -177,7 +177,7 @@ class TargetInfo:
     cores: int
 
     def lanes(self, dtype: str) -> int:
-        """Elements of a type in one vector register."""
+        """Number of elements of a dtype in one vector register."""
         return max(1, self.vector_bytes // np.dtype(dtype).itemsize)
 
     @property

@@ -16,7 +16,7 @@ _ALIKE = (
     *("fma", "fma4", "xop", "tbm", "gfni", "avx", "avx2", "avx512f", "avx512cd", "avx512bw"),
     *("avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"),
 )
-"""Features of x86 that have the same name in Linux as in LLVM, with underscores."""
+"""Features of x86 whose name in Linux is LLVM's name with underscores."""
 _X86 = {
     **{feature: re.sub(r"[.-]", "_", feature) for feature in _ALIKE},
     "sse3": "pni",
@@ -47,12 +47,14 @@ _ARM = {
     "sme2": "sme2",
 }
 LINUX_NAMES = {"x86_64": _X86, "aarch64": _ARM}
-"""LLVM's names of features -> the kernel's (arch/x86/include/asm/cpufeatures.h, arch/arm64/kernel/
-cpuinfo.c), for those that compilers use without being asked and whose absence ends in an illegal
-instruction. Features for systems, cryptography and hints are left out."""
+"""For each architecture, Linux's name of each of LLVM's features
+(arch/x86/include/asm/cpufeatures.h, arch/arm64/kernel/cpuinfo.c). The table has the features that
+compilers use by default and whose absence causes an illegal instruction. Features for systems,
+cryptography and hints are left out."""
 
 _HIDDEN = ("avx", "amx", "sve", "sme")
-"""How names of vector instructions start, some of which (amx-fp16, avxifma) Linux does not show."""
+"""Prefixes of the names of vector instructions. Linux does not report some of these, such as
+amx-fp16 and avxifma."""
 
 
 def flag_of(feature: str) -> str:
@@ -88,7 +90,7 @@ def host_features() -> frozenset[str]:
 
 
 def llvm_target(mcpu: str, *, triple: str = "", mattr: frozenset[str] = frozenset()) -> Target:
-    """TVM's target for one of LLVM's names."""
+    """TVM's CPU target for LLVM's name of a processor."""
     value: dict[str, Any] = {"kind": "llvm", "mcpu": mcpu}
     if triple:
         value["mtriple"] = triple
@@ -107,5 +109,5 @@ def _shown(architecture: str) -> frozenset[str]:
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """Everything that code for a target may use, as LLVM names it."""
+    """All features that code for a target may use, by LLVM's names."""
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

@@ -31,7 +31,7 @@ _INTEL = (
 _AMD = ("barcelona", "btver2", "bdver1", "bdver2", "bdver4", "znver1", "znver3", "znver4", "znver5")
 _ANY_X86 = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 _FAMILIES = {"GenuineIntel": _INTEL, "AuthenticAMD": _AMD, "HygonGenuine": ("znver1",)}
-"""Names to choose from, one of each set of instructions, of each vendor; oldest first."""
+"""For each vendor, LLVM's names to choose from, one for each set of instructions; oldest first."""
 
 _ARM_PARTS = {
     (0x41, 0xD03): "cortex-a53",
@@ -49,7 +49,7 @@ _ARM_PARTS = {
     (0xC0, 0xAC3): "ampere1",
     (0xC0, 0xAC4): "ampere1a",
 }
-"""Implementer and part of ARM's processors -> LLVM's name (llvm/lib/TargetParser/Host.cpp)."""
+"""LLVM's names of ARM processors by implementer and part (llvm/lib/TargetParser/Host.cpp)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,11 +66,11 @@ class CpuName:
     mattr: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """The options of TVM's target."""
+        """The name and features as options of TVM's target."""
         return {"mcpu": self.mcpu, **({"mattr": list(self.mattr)} if self.mattr else {})}
 
     def words(self) -> str:
-        """The options as a user writes them."""
+        """The name and features as the options that a user writes."""
         features = f" -mattr={','.join(self.mattr)}" if self.mattr else ""
         return f"-mcpu={self.mcpu}{features}"
 

@@ -59,7 +59,7 @@ class CudaTemplate(Template):
 
 
 class NestTemplate(CudaTemplate):
-    """A template whose knobs tile one loop nest."""
+    """Base class of CUDA templates whose knobs tile one loop nest."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         super().__init__(task, options)
@@ -76,7 +76,7 @@ class NestTemplate(CudaTemplate):
     @property
     @abstractmethod
     def blocks(self) -> Blocks:
-        """The parts of the unscheduled function."""
+        """The parts of the unscheduled function that the schedule transforms."""
 
     def space(self) -> DesignSpace:
         return design_space(self.nest, self.info)

@@ -14,21 +14,24 @@ from chameleon_tvm.spaces.cuda.nest import Nest
 
 FLOAT_BYTES = 4
 ADDRESS_REGISTERS = 24
-"""Registers of a thread that hold indices and addresses, as ptxas reports for small tiles."""
+"""Registers of a thread that hold indices and addresses, as ptxas reports them for small tiles."""
 SECTOR_BYTES = 32
-"""A multiprocessor reads at least so many bytes from memory at once."""
+"""Number of bytes that a multiprocessor reads from memory at once, at least."""
 SHARED_CYCLES = 4.0
-"""Multiply-adds in the time in which shared memory serves one word to every lane of a warp: 128
+"""Multiply-adds in the time in which shared memory delivers one word to every lane of a warp: 128
 units against 32 banks."""
 MEMORY_FLOP = 12.0
-"""Floating-point operations in the time in which memory gives a byte: an A100 does 19.5 TFLOP/s
+"""Floating-point operations in the time in which memory delivers a byte: an A100 does 19.5 TFLOP/s
 and reads 1.6 TB/s (NVIDIA's data sheet)."""
 STEP_CYCLES = 80.0
-"""Multiply-adds that a warp could have done while it waits at the two barriers of a step."""
+"""Multiply-adds that a warp could do in the time in which it waits at the two barriers of a
+step."""
 ENOUGH_WARPS = 16.0
-"""Resident warps of a multiprocessor that keep its units busy with sixteen sums each."""
+"""Number of resident warps that keep a multiprocessor's units busy, with sixteen sums per
+thread."""
 ENOUGH_BLOCKS = 128.0
-"""Blocks that give every multiprocessor of a large GPU one: an A100 has 108, an H100 132."""
+"""Number of blocks that gives each multiprocessor of a large GPU a block: an A100 has 108
+multiprocessors, an H100 132."""
 
 Numbers = NDArray[np.float64]
 
@@ -88,7 +91,7 @@ GROUPS = (
     ("shared memory", ("shared_bytes", "steps", "per_step")),
     ("memory", ("bytes_per_flop", "sector_use", "fetch_use")),
 )
-"""Which loop or buffer each feature tells of."""
+"""For each loop or buffer, the features that describe it."""
 
 
 def estimate(nest: Nest, info: GpuInfo, values: Values) -> Estimates:

@@ -18,7 +18,8 @@ from chameleon_tvm.quick_tvm import Schedule, tirx
 from chameleon_tvm.spaces.cuda.schedule import unroll
 
 BANKS, APART = 32, 8
-"""A row of a tile begins this many elements past a multiple of so many: rows in other banks."""
+"""Each row of a tile begins ``APART`` elements after a multiple of ``BANKS``, so that neighbouring
+rows lie in different banks of shared memory."""
 WARP = 32
 
 

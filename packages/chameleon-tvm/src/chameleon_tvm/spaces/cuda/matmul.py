@@ -71,7 +71,7 @@ class DenseTemplate(NestTemplate):
 
 
 class BatchMatmulTemplate(NestTemplate):
-    """Matrix products neither side of which is constant."""
+    """Template of matrix products of two variable sides."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.spec = BatchMatmulSpec.of(task)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 
 ALIGNMENT = 64
-"""Bytes at a multiple of which TVM's CUDA code puts every array."""
+"""TVM's CUDA code places every array at a multiple of this many bytes."""
 
 BLOCK, VIRTUAL, THREAD, INNER = range(4)
 """Parts of an output axis, outermost first, as in the paper's template (CHAMELEON, Table 1)."""
@@ -40,7 +40,7 @@ class Axis:
 
     @property
     def knob(self) -> str:
-        """The name of its knob."""
+        """The name of the knob that tiles this axis."""
         return f"tile_{self.name}"
 
 
@@ -134,7 +134,7 @@ class Nest:
         return self.parts(values, VIRTUAL, THREAD, INNER) | self.inner(values)
 
     def threads(self, values: Values) -> Numbers:
-        """Threads of a block."""
+        """Number of threads of a block; shape (n,)."""
         return _product(self.parts(values, THREAD))
 
     def virtual_threads(self, values: Values) -> Numbers:
@@ -142,7 +142,7 @@ class Nest:
         return _product(self.parts(values, VIRTUAL))
 
     def sums(self, values: Values) -> Numbers:
-        """Sums that a thread keeps."""
+        """Number of sums that a thread keeps; shape (n,)."""
         return _product(self.parts(values, VIRTUAL, INNER))
 
     def fetched(self, values: Values) -> dict[str, Numbers]:
@@ -151,13 +151,13 @@ class Nest:
         return {operand.name: operand.elements(block) for operand in self.operands}
 
     def shared_bytes(self, values: Values, element_bytes: int) -> Numbers:
-        """Shared memory of a block."""
+        """Bytes of shared memory of a block; shape (n,)."""
         arrays = [elements * element_bytes for elements in self.fetched(values).values()]
         total: Numbers = np.asarray(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in arrays))
         return total
 
     def blocks(self, values: Values) -> Numbers:
-        """Blocks of all copies."""
+        """Number of blocks of all copies; shape (n,)."""
         return self.copies * _product(self.parts(values, BLOCK))
 
     def steps(self, values: Values) -> Numbers:
@@ -167,7 +167,7 @@ class Nest:
         return steps
 
     def per_step(self, values: Values) -> Numbers:
-        """Products that each sum adds up in one step."""
+        """Number of products that are added to each sum in one step."""
         total: Numbers = np.asarray(prod(self.inner(values).values(), start=1))
         return total
 

@@ -35,11 +35,11 @@ from chameleon_tvm.spaces.template.options import TemplateOptions
 
 HALF_BYTES, SUM_BYTES = 2, 4
 SUM_REGISTERS = SIDE * SIDE // WARP
-"""Registers of a lane that a fragment of float32 sums takes; operands take as many."""
+"""Registers per lane for a fragment of float32 sums. A fragment of operands takes as many."""
 OTHER_REGISTERS = 40
 FEATURES = ("log_blocks", "log_warps", "loads", "staged", "log_shared_bytes")
-"""Blocks of the launch, warps of a block, fragments that a warp loads, and elements that a block
-stages, per fragment multiplied; and shared memory."""
+"""Features in order: blocks of the launch; warps of a block; fragments that a warp loads and
+elements that a block stages, per multiplied fragment; bytes of shared memory."""
 WIDTHS = (1, 2, 4, 8)
 """Elements that a thread may load at once: 16 bytes at most."""
 

@@ -30,7 +30,8 @@ from chameleon_tvm.spaces.cuda.nest import Nest, Operand
 MAX_VIRTUAL_THREADS = 8
 """The limit that TVM's GPU check sets on ``vthread``."""
 UNROLL_STEPS = (0, 512, 1500)
-"""Bodies of at most so many statements are unrolled: the choices of AutoTVM's CUDA templates."""
+"""Largest number of statements of a loop body that is unrolled: the choices of AutoTVM's CUDA
+templates."""
 GUESSES = 16
 _DRAWN = 8192
 _TILE_PARTS = 4

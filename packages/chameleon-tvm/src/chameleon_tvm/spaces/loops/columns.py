@@ -33,7 +33,7 @@ from chameleon_tvm.spaces.loops.vectors import (
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
 
 MOST_COLUMNS = 8
-"""Vectors of sums in registers."""
+"""Largest number of vectors of sums that are kept in registers."""
 
 
 def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:

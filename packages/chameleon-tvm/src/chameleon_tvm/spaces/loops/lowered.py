@@ -268,7 +268,7 @@ def _with_whole_loads(function: Any) -> Any:
 
 
 LANES = "chameleon.vector_lanes"
-"""Attribute of functions that ``loops_of`` is for: float32 elements of a vector register."""
+"""Attribute of functions for ``loops_of``: the number of float32 elements of a vector register."""
 
 PASSES = (
     tirx.transform.ConvertSSA(),

@@ -14,7 +14,8 @@ from chameleon_tvm.spaces.loops.trees import is_element, substituted
 from chameleon_tvm.spaces.loops.vectors import counted_loop, in_turn, lane_loop, reads_buffer
 
 PARTIAL = 4
-"""Vectors of partial sums: additions of one vector wait for each other, those of four do not."""
+"""Number of vectors of partial sums. Successive additions to one vector wait for each other, but
+additions to four vectors can overlap."""
 
 _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul: 1.0}
 
@@ -68,16 +69,16 @@ class _Reduction:
         )
 
     def clear(self, lane: Any) -> Any:
-        """Nothing is added up yet."""
+        """Statement that sets a partial result to the identity."""
         return tirx.BufferStore(self.partial, self.identity, [lane])
 
     def add(self, lane: Any, term: Any) -> Any:
-        """A term more."""
+        """Statement that combines a partial result with a term."""
         total = self.kind(tirx.BufferLoad(self.partial, [lane]), term)
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
-        """The sum so far, added to the element."""
+        """Statement that combines the element with the total of the partial results."""
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))

@@ -22,13 +22,16 @@ from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.types import FLOAT32, STORAGE
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
-"""Errors of TVM if a step is none of a function: it calls a library, say, or has no loops."""
+"""Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
+calls a library or has no loops."""
 
 MOST_PARTS = 64
-"""Parts of a loop: several for each of many threads, so that all of them end together."""
+"""Largest number of parts into which a loop is split. Each of many threads gets several parts, so
+that all threads end at about the same time."""
 
 SHORTEST = 64
-"""Elements of a part of more than ``MOST_PARTS``: less would mostly be the rest of some vectors."""
+"""Smallest number of elements of a part, if there are more than ``MOST_PARTS`` parts. Shorter parts
+would consist mostly of incomplete vectors."""
 
 
 def plan_parts(extents: Sequence[int]) -> int:
@@ -109,10 +112,10 @@ def _divisors(total: int) -> set[int]:
 
 
 COSTLY = 8
-"""Simple operations in the time of an elementary function, both in vectors."""
+"""Number of simple operations in the time of an elementary function, both on vectors."""
 WORTH_THREADS = 16_384
-"""Operations on elements below which waking the other threads, some microseconds, costs more than
-they save."""
+"""Number of operations from which several threads pay. With fewer, waking the other threads (some
+microseconds) costs more than they save."""
 
 
 @attrs.frozen(kw_only=True)
@@ -174,7 +177,7 @@ def default_plan(function: Any) -> LoopPlan:
 # -- what blocks are: their iterators, sizes, and how they read memory ----------------------
 
 _COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "sigmoid")
-"""Parts of the names of functions that take many times as long as reading a number does."""
+"""Parts of the names of functions that take many times as long as reading a number."""
 
 
 def is_costly(block: Any) -> bool:

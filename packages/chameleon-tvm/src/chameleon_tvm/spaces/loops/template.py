@@ -22,7 +22,7 @@ from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
 KIND = "loops"
-"""``Task.operator`` of functions of loops in a network."""
+"""The kind (``Task.operator``) of tasks that are functions of loops in a network."""
 
 _OPTIONS: dict[str, tuple[Any, ...]] = {
     "rows": ("together", "apart"),

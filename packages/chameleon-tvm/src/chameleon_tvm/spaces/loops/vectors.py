@@ -13,13 +13,13 @@ from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.trees import substituted, uses, walk
 
 LEAST_LANES = 4
-"""Narrower vectors are not worth their code."""
+"""Smallest number of lanes of a vector. Narrower vectors are not worth their code."""
 
 MOST_STEP = 4
-"""Elements from one lane of a vector to the next in memory."""
+"""Largest distance in memory, in elements, from one lane of a vector to the next."""
 
 MOST_CUTS = 8
-"""A loop with more conditions on its variable is left as it is."""
+"""Largest number of points at which a loop is cut. A loop with more is left as it is."""
 
 COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
@@ -117,7 +117,7 @@ def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
 
 
 def in_turn(statements: Sequence[Any]) -> Any:
-    """Statements as one."""
+    """One statement that runs the given statements in order."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 

@@ -1,1 +1,1 @@
-"""The ``sketch`` space: TVM MetaSchedule's generated design spaces, as named knobs."""
+"""The space ``sketch``: the design spaces that TVM's MetaSchedule generates, with named knobs."""

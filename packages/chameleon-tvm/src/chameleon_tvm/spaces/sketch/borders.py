@@ -27,11 +27,12 @@ _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     tvm.tirx.GE: np.greater_equal,
 }
 _MOST_POSITIONS = 1 << 14
-"""Positions of outer loops that are enumerated to find which parts of a border differ."""
+"""Largest number of positions of outer loops that are enumerated to find the versions of a
+border."""
 MOST_PIECES = 9
-"""Copies of the innermost loops that skipping may take."""
+"""Largest number of copies of the innermost loops that skipping products of padding may take."""
 _MOST_PATTERNS = 3
-"""Pieces of code for one axis: its beginning, middle and end."""
+"""Largest number of versions of the code for one axis: its beginning, middle and end."""
 
 
 @attrs.frozen(kw_only=True)

@@ -21,7 +21,7 @@ Predicate = Callable[[Values], NDArray[np.bool_]]
 
 
 class Rows(Mapping[str, NDArray[Any]]):
-    """Knob values of some of the configurations."""
+    """Knob values of some of the configurations, read only when used."""
 
     def __init__(self, values: Values, rows: NDArray[np.intp]) -> None:
         self._values = values
@@ -262,7 +262,7 @@ def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
 
 
 def _parts(nest: Nest, position: int) -> slice:
-    """The positions of one loop's parts among all parts."""
+    """The positions of a loop's parts among the parts of all loops."""
     start = sum(len(loop) for loop in nest.loops[:position])
     return slice(start, start + len(nest.loops[position]))
 

@@ -11,20 +11,22 @@ from numpy.typing import NDArray
 from chameleon_tvm.device.targets import TargetInfo
 
 L2_BYTES_PER_CYCLE = 64.0
-"""Bytes per cycle and core from L2, whose transfers prefetching overlaps: an order of magnitude."""
+"""Bytes per cycle and core from L2, a rough value. Prefetching overlaps these transfers with
+arithmetic."""
 
 MANY_INSTRUCTIONS = 256
-"""Vector multiply-adds in one unrolled block beyond which compilers do badly."""
+"""Number of vector multiply-adds in an unrolled block beyond which compilers produce slow code."""
 CONDITIONAL = 2.5
 """Factor by which a condition in the innermost loop slows it down."""
 SKIPPED = 0.93
-"""Factor by which reading an input in place, its padding skipped, beats a padded copy."""
+"""Time of reading an input in place and skipping its padding, over the time with a padded copy."""
 MOVED = 1.03
-"""Factor by which sums that move between memory and registers slow a kernel down."""
+"""Factor by which a kernel slows down if its sums move between memory and registers."""
 EXPOSED = 0.2
 """Share of the transfers between caches that arithmetic does not hide."""
 SLOWER = 1.2
-"""Factor by which each known nuisance slows a kernel down: a guess that orders well."""
+"""Factor by which each known drawback slows a kernel down, a guess that ranks configurations
+well."""
 
 
 def cycles_of(

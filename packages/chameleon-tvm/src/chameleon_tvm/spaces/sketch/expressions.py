@@ -87,7 +87,7 @@ def variables_of(expression: Any) -> frozenset[str]:
 
 
 def replaced(expression: Any, values: Mapping[str, int]) -> Any:
-    """An integer expression with numbers in place of some variables."""
+    """An integer expression in which numbers replace some variables."""
 
     def combined(kind: type, first: Any, second: Any) -> Any:
         if isinstance(first, int) and isinstance(second, int):

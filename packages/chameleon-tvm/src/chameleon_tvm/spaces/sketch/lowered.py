@@ -107,7 +107,7 @@ def _initial(reduction: Reduction) -> Any:
 def _guards(
     reduction: Reduction, ranges: dict[str, int], summed: Sequence[str]
 ) -> tuple[Guards, Any]:
-    """The conditions of the added product, and the product without them."""
+    """The conditions of the product that is added, and the product without them."""
     none = Guards(hoisted=(), borders=(), kept=())
     branch = _conditional(reduction.added)
     if branch is None:
@@ -176,7 +176,7 @@ class _Writer:
         self._first_tile = reduction.first_tile_loop
 
     def update(self) -> Any:
-        """The nest."""
+        """The complete loop nest of the addition."""
         return self._guarded(0, {}, None)
 
     def _guarded(self, depth: int, narrowed: dict[str, tuple[int, int]], last: str | None) -> Any:
@@ -245,7 +245,7 @@ def _in_vector(name: str, reduction: Reduction) -> bool:
 
 
 PLAIN_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
-"""What LLVM computes with as it is: others need passes that make them computable."""
+"""Dtypes with which LLVM computes directly. Other dtypes need additional passes."""
 
 _BLOCKS = (
     tvm.s_tir.transform.LowerInitBlock(),

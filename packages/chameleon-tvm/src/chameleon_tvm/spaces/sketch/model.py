@@ -22,7 +22,7 @@ from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT, SKETCH
 
 OPERANDS = 6
-"""Vector registers a multiply-add loop wants for its operands."""
+"""Number of vector registers that a loop of multiply-adds needs for its operands."""
 
 Quantities = dict[str, NDArray[np.float64]]
 
@@ -77,7 +77,7 @@ class NestModel:
         }
 
     def names(self) -> tuple[str, ...]:
-        """Names of the quantities, in order."""
+        """Names of the quantities, in the order of ``quantities``."""
         knobs = {part.knob for part in self.nest.parts if part.knob is not None}
         depth = 1 + max((part.index for part in self.nest.parts), default=0)
         values: dict[str, Any] = {knob: np.ones((1, depth), np.int64) for knob in knobs}
@@ -87,12 +87,12 @@ class NestModel:
 
     @property
     def lanes(self) -> int:
-        """Output elements in one vector register."""
+        """Number of output elements in one vector register."""
         return self.info.lanes(f"V{self._output().itemsize}")
 
     @property
     def spatial_points(self) -> int:
-        """Elements of the output."""
+        """Number of elements of the output."""
         return math.prod(axis.extent for axis in self.nest.axes if not axis.reduction)
 
     # -- registers --------------------------------------------------------------------------

@@ -25,12 +25,12 @@ Extents = NDArray[np.float64]
 _ONE: Extents = np.ones(1)
 
 MOST_COPIES = 64
-"""Statements of a register tile beyond which it is left as loops."""
+"""Largest number of statements of a register tile that is unrolled. Larger tiles stay loops."""
 
 
 @attrs.frozen(kw_only=True)
 class Axis:
-    """A loop of the unscheduled anchor block."""
+    """A loop of the anchor block before scheduling."""
 
     name: str
     extent: int

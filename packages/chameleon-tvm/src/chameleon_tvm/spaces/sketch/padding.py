@@ -13,7 +13,7 @@ from chameleon_tvm.spaces.sketch.borders import MOST_PIECES
 from chameleon_tvm.spaces.sketch.nest import Axis, Extents, Nest
 
 _MIDDLE = 3
-"""An axis of so many tiles or more has a first, a middle and a last one."""
+"""Number of tiles from which an axis has a first, a middle and a last tile."""
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:

@@ -41,7 +41,7 @@ CYCLES = "cycles"
 _DRAWN = 1 << 15
 _APART = 3
 _ASKED = 8
-"""Programs that are made per guess at most, since many may turn out to be the same."""
+"""Largest number of programs that are made per first guess, since many may turn out to be equal."""
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
@@ -131,7 +131,8 @@ def estimated_cycles(
 Config = tuple[int, ...]
 
 _TRIED = 32
-"""Configurations of which TVM makes a program of at least one, or a warning says so."""
+"""Number of random configurations to try. If TVM makes no program of any of them, a warning is
+logged."""
 
 log = structlog.get_logger()
 
@@ -198,7 +199,7 @@ class SketchPlan:
 
     @cached_property
     def space(self) -> DesignSpace:
-        """The design space."""
+        """The design space, with constraints, features and first guesses."""
         features = feature_block(self.models)
         required = [location_constraint(self.nests)]
         if self._target.kind.name == "cuda":

@@ -99,7 +99,7 @@ class TraceReplay:
         self._replace(name, [hash(loop)], outputs)
 
     def fuse(self, instruction: Any) -> None:
-        """Several loops into one of several parts."""
+        """Fuse several loops into one loop that has all their parts."""
         inputs = [hash(loop) for loop in instruction.inputs]
         output = hash(instruction.outputs[0])
         name = self.loop_block.get(inputs[0], "")
@@ -190,7 +190,8 @@ SHAPING: dict[str, Callable[[TraceReplay, Any], None]] = {
     "ReverseComputeAt": _move,
     "ComputeAt": _move,
 }
-"""Instructions that shape a nest; others are skipped."""
+"""The instructions that change a nest, with the functions that replay them. Other instructions are
+skipped."""
 
 
 def block_names(schedule: Schedule) -> set[str]:

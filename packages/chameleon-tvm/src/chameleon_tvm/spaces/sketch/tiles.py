@@ -44,7 +44,7 @@ class Reduction:
 
     @property
     def tile(self) -> Loops:
-        """The loops inside of all reduction loops."""
+        """The loops inside of all reduction loops, which form the register tile."""
         return self.loops[self.first_tile_loop :]
 
 

@@ -1,1 +1,1 @@
-"""Hand-written templates for llvm targets."""
+"""Hand-written templates for CPU targets."""

@@ -17,13 +17,14 @@ from chameleon_tvm.spaces.template.transforms import expected_error
 from chameleon_tvm.types import STORAGE
 
 KNOB = "algorithm"
-"""Name of the knob; it comes first."""
+"""Name of the knob for the algorithm, which is always the first knob."""
 
 _OTHER_SHARE = 3
-"""First guesses of the likelier algorithm for each of the other one."""
+"""Number of first guesses of the likelier algorithm for each first guess of the other."""
 
 Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
-"""For each of some spaces, which of n configurations are of it, shape (n,)."""
+"""For each of several spaces, a function that says which of n configurations belong to the space,
+shape (n,)."""
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
@@ -154,7 +155,7 @@ def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]
 
 
 def _is(values: Values, name: str) -> NDArray[np.bool_]:
-    """Which of n configurations are of an algorithm."""
+    """Whether each of n configurations has the named algorithm, shape (n,)."""
     return np.asarray(values[KNOB] == name)
 
 
@@ -237,6 +238,6 @@ def _alternating(
 
 
 def _least_cost(space: DesignSpace) -> float:
-    """The guessed cost of a space's best first guess."""
+    """The guessed cost of the best first guess of a space."""
     assert space.guessed_cost is not None  # noqa: S101 - templates guess
     return float(np.min(space.guessed_cost(space.values(space.first_guesses))))

@@ -28,7 +28,7 @@ from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType
 
 EXACT_FLOAT = 2**24
-"""Sums of whole numbers up to here are exact in float32."""
+"""Sums of integers up to this magnitude are exact in float32."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +55,7 @@ class Arithmetic:
 
     @property
     def quantized(self) -> bool:
-        """Whether data have a zero point."""
+        """Whether the data are integers with a zero point."""
         return self.data.whole
 
     @property
@@ -65,12 +65,12 @@ class Arithmetic:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of an element that the inner loop reads."""
+        """Bytes of an input element that the inner loop reads."""
         return np.dtype(self.read).itemsize
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of a weight."""
+        """Bytes of a stored weight."""
         return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
@@ -174,7 +174,7 @@ class TileArithmetic(Arithmetic):
 
 
 FLOAT32 = Arithmetic()
-"""That of operators of float32."""
+"""The arithmetic of float32 operators."""
 
 
 def finishing_constants(

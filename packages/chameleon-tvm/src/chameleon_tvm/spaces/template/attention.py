@@ -1,4 +1,4 @@
-"""The template of attention."""
+"""The template of attention and its design space."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.types import HALVES
 
 POWER_OPERATIONS = 14.0
-"""Vector instructions that turn a vector of scores into powers and add them up."""
+"""Vector instructions that turn a vector of scores into exponentials and add these up."""
 TRANSPOSED_CYCLES = 1.5
-"""Cycles that transposing one number of the queries takes."""
+"""Cycles for transposing one element of the queries."""
 BLOCKS = (64, 128, 256, 512, 1024)
 TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_block")
-"""Configurations that differ in none of these run the same inner loops."""
+"""Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
 
 
 @attrs.frozen(kw_only=True)

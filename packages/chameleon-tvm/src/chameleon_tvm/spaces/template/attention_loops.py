@@ -35,9 +35,9 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm.types import FLOAT32, STORAGE
 
 LOWEST = -3.4028234663852886e38
-"""The least finite float32. A maximum that starts here is never minus infinity, from which the
-scores of a query without a visible key could not be subtracted; and TVM lets LLVM assume that
-there is no infinity among constants."""
+"""The smallest finite float32, with which a maximum starts. So the maximum is never minus infinity,
+from which the scores of a query without a visible key could not be subtracted. Also, TVM lets LLVM
+assume that no constant is infinite."""
 
 
 class AttentionLoops:
@@ -210,11 +210,11 @@ class AttentionLoops:
 
     @property
     def _masked_by_query(self) -> bool:
-        """Whether there is a mask whose rows differ."""
+        """Whether the operator has a mask with different rows for different queries."""
         return bool(self.spec.mask) and self.spec.mask[2] > 1
 
     def _copy_mask(self, row: Row, start: Expr) -> Stmt:
-        """The mask of a tile of scores, transposed."""
+        """Copy the mask of a tile of scores to scratch, transposed."""
 
         def element(q: Expr, k: Expr) -> Stmt:
             return emit.store(row.mask, [k, q], self._masked(row, row.first + q, start + k))
@@ -222,7 +222,7 @@ class AttentionLoops:
         return emit.loops({"q": row.valid, "k": self.tile.key_rows}, element)
 
     def _masked(self, row: Row, query: Expr, key: Expr) -> Expr:
-        """The mask's part of a score."""
+        """The number that the mask adds to a score."""
         indices = (row.b, row.h, query, key)
         at = [0 if size == 1 else p for size, p in zip(self.spec.mask, indices, strict=True)]
         return emit.load(self.mask, at)
@@ -270,7 +270,7 @@ class AttentionLoops:
         return [self._copy_mask(row, first), *filled] if self._masked_by_query else filled
 
     def _added(self, row: Row, first: Expr, r: int, v: int) -> Expr:
-        """The mask's part of a vector of a tile's scores."""
+        """The numbers that the mask adds to a vector of a tile's scores."""
         if self._masked_by_query:
             return emit.load(row.mask, [r, v * self.lanes], self.lanes)
         return emit.splat(self._masked(row, 0, first + r), self.lanes)

@@ -15,7 +15,7 @@ from chameleon_tvm.types import FLOAT32, STORAGE, StorageType
 
 _LOG2_E = 1.4426950408889634
 _LEAST_POWER = -88.03
-"""Just over -127 ln 2: from there on, e^x is 0 in float32 without subnormal numbers."""
+"""A number just above -127 ln 2. For smaller x, e^x is 0 in float32 without subnormal numbers."""
 _EXPONENT_BIAS = 127
 _MANTISSA_BITS = 23
 _POWER_OF_TWO = (
@@ -150,7 +150,12 @@ def pieces_of(extent: int, lanes: int) -> list[int]:
 
 
 def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...], int]]:
-    """Start, lanes and number of repetitions of equal groups of up to ``count`` pieces."""
+    """Group pieces of an axis by ``count``, and merge equal consecutive groups.
+
+    Returns:
+        For each run of equal groups: its start, the lanes of a group's pieces, and the number of
+        groups.
+    """
     groups = [tuple(pieces[at : at + count]) for at in range(0, len(pieces), count)]
     runs: list[tuple[int, tuple[int, ...], int]] = []
     begin = 0

@@ -41,7 +41,7 @@ from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 
 MOST = 4.0
-"""Largest error of many outputs over the expected one that is accepted."""
+"""Bound of the largest of many outputs' errors, as a multiple of the expected error."""
 
 
 def tiling_of(
@@ -157,7 +157,7 @@ class PackingBatchMatmul(DirectConvolution):
         self.right = emit.buffer("right", spec.b, dtype=arithmetic.data.storage_dtype)
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (left, right, [quantization], out)."""
+        """The complete function; parameters: left, right, [quantization], out."""
         statements = [self._pack(), self._compute()]
         if self.tile.copy:
             statements.insert(0, self.input.copy())

@@ -59,7 +59,8 @@ from chameleon_tvm.spaces.template.winograd_tiling import (
 Array = NDArray[np.float32]
 
 SMALLEST_CHANNEL_BLOCK = 8
-"""Shorter blocks leave too little to do between two jumps to the next tap."""
+"""Smallest number of channels of a block. Shorter blocks do too little work between two jumps to
+the next tap."""
 
 
 def filled(channels: int, depth: int) -> int:
@@ -82,11 +83,11 @@ def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]
 
 
 PLANE = 2
-"""Axes of a tile's positions: height and width."""
+"""Number of axes of a tile's positions: height and width."""
 
 
 def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
-    """The sizes of one convolution."""
+    """The sizes of a convolution, for vectors of ``lanes`` elements."""
     axes = [
         OuterAxis(size=size, out=out, kernel=kernel, stride=stride, dilation=dilation, pad=pad)
         for size, out, kernel, stride, dilation, pad in zip(
@@ -125,7 +126,7 @@ def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
 
 
 def tile_of(values: Mapping[str, Any]) -> Tile:
-    """A decoded configuration as a tile."""
+    """The tile of a decoded configuration."""
     return Tile(
         rows=values["tile_rows"],
         columns=values["tile_columns"],
@@ -222,7 +223,7 @@ class ConvolutionTemplate(Template):
 
     @property
     def _in_place(self) -> bool:
-        """Whether the input may be read where it is."""
+        """Whether the direct algorithm may read the input in place, without a copy."""
         g, depth = self.geometry, self.arithmetic.dot.depth
         size = channel_block(g.layout)
         contiguous = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)

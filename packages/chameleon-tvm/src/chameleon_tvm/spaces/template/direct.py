@@ -25,7 +25,7 @@ from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.writing import Output, TilePosition
 
 Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
-"""Block of input channels, and outer axes, row and column of the filter."""
+"""A tap of a filter: block of input channels, then positions along outer axes, row and column."""
 
 
 class DirectConvolution:
@@ -249,7 +249,7 @@ class DirectConvolution:
         return emit.load(self.weights, indices, g.lanes * depth)
 
     def _tap(self, tap: Tap) -> Expr:
-        """Number of a tap within the filter."""
+        """Number of a tap within the filter, counted over all axes."""
         g = self.geometry
         _, rz, ry, rx = tap
         return emit.join((*rz, ry, rx), (*(axis.kernel for axis in g.outer), *g.kernel))

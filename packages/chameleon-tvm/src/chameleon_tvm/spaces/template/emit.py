@@ -21,7 +21,7 @@ Buffer = Any
 def buffer(
     name: str, shape: Sequence[int], *, scope: str = "global", dtype: str = "float32"
 ) -> Buffer:
-    """A buffer, of float32 unless told."""
+    """A buffer; its dtype is float32 by default."""
     return tirx.decl_buffer(list(shape), dtype, name, scope=scope)
 
 
@@ -57,7 +57,7 @@ def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
 
 
 def sequence(statements: Sequence[Stmt]) -> Stmt:
-    """Statements one after the other."""
+    """One statement that runs the given statements in order."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 
@@ -67,7 +67,7 @@ def load(source: Buffer, index: Sequence[Expr], lanes: int = 1) -> Expr:
 
 
 def splat(value: Expr, lanes: int) -> Expr:
-    """A scalar in every lane."""
+    """A vector of ``lanes`` equal elements."""
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
@@ -77,17 +77,17 @@ def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) ->
 
 
 def constant(value: float, lanes: int = 1) -> Expr:
-    """A number in every lane."""
+    """A float32 constant, or a vector of it."""
     return splat(tirx.FloatImm("float32", value), lanes)
 
 
 def zero(lanes: int = 1, dtype: str = "float32") -> Expr:
-    """Zero in every lane."""
+    """Zero, or a vector of zeros."""
     return constant(0.0, lanes) if dtype == "float32" else splat(tirx.const(0, dtype), lanes)
 
 
 def cast(dtype: str, value: Expr) -> Expr:
-    """A value of another dtype, in as many lanes."""
+    """Convert a scalar or vector to another dtype."""
     wanted = typed(dtype, value)
     return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
 
@@ -105,17 +105,17 @@ def registers(
 
 
 def read(register: Buffer) -> Expr:
-    """The vector in a register."""
+    """The vector that a register holds."""
     return load(register, [0], int(register.shape[0]))
 
 
 def assign(register: Buffer, value: Expr) -> Stmt:
-    """Put a vector into a register."""
+    """Statement that puts a vector into a register."""
     return store(register, [0], value, int(register.shape[0]))
 
 
 def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
-    """Allocate one or more buffers around a statement."""
+    """A statement with one or more buffers allocated around it."""
     several = targets if isinstance(targets, Sequence) else (targets,)
     return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in several), body])
 

@@ -21,21 +21,22 @@ FLOAT_BYTES = 4
 Numbers = NDArray[np.float64]
 
 COPIED = 1.5
-"""A byte that is read and written in a loop of its own takes so much longer than one from L3."""
+"""Time of copying a byte in a separate loop (reading and writing it), over the time of reading it
+from L3."""
 TILE_CYCLES = 12.0
-"""Cycles of starting a tile that nothing hides: indices, and a branch that is mispredicted."""
+"""Cycles for starting a tile, which nothing hides: indices, and a mispredicted branch."""
 STORE_CYCLES = 8.0
-"""Cycles until a sum that is waited for is stored and cleared for the next tile."""
+"""Cycles until a sum is stored and cleared for the next tile, if the tile waits for this."""
 LOOP_CYCLES = 4.0
-"""Cycles of leaving the innermost loop and entering it for the next tap."""
+"""Cycles for leaving the innermost loop and entering it for the next tap."""
 TRANSPOSE_CYCLES = 1.2
-"""Cycles of moving an element between channels first and vectors of channels."""
+"""Cycles for moving an element between a channels-first layout and vectors of channels."""
 GUESSES = 16
-"""First guesses of a template."""
+"""Number of first guesses of a template."""
 _RANKED = 60_000
-"""Configurations that are estimated and ranked, which takes a fraction of a second."""
+"""Number of configurations that are estimated and ranked, which takes a fraction of a second."""
 GUESS_ERROR = 0.02
-"""Relative error that guesses of good tiles have."""
+"""Relative error of the estimates for good tiles."""
 
 
 def broadcast_is_operand(info: TargetInfo) -> bool:
@@ -90,7 +91,7 @@ class Tiling(ABC):
 
     @abstractmethod
     def constraints(self) -> tuple[Constraint, ...]:
-        """The constraints of a legal configuration."""
+        """The constraints that legal configurations satisfy."""
 
     @abstractmethod
     def estimate(self, values: Values) -> Any:

@@ -41,7 +41,7 @@ class OuterAxis:
 
     @property
     def padded(self) -> bool:
-        """Whether some tap falls outside the input."""
+        """Whether a tap of any output falls outside the input."""
         staged = (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
         return self.pad > 0 or staged - self.pad > self.size
 
@@ -94,7 +94,7 @@ class Geometry:
 
     @property
     def taps(self) -> int:
-        """Taps of a filter."""
+        """Number of taps of a filter."""
         return math.prod((*(axis.kernel for axis in self.outer), *self.kernel))
 
     @property
@@ -109,7 +109,7 @@ class Geometry:
 
     @property
     def staged_size(self) -> tuple[int, int]:
-        """Height and width of the padded input that the output depends on."""
+        """Height and width of the part of the padded input that outputs depend on."""
         height, width = (
             (out - 1) * stride + (kernel - 1) * dilation + 1
             for out, stride, kernel, dilation in zip(

@@ -10,17 +10,19 @@ from attrs import validators
 Algorithm = Literal["direct", "winograd2", "winograd4", "bfloat16_weights", "float16_weights"]
 
 TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
-"""Winograd's algorithms and the rows of their tiles of outputs."""
+"""Winograd's algorithms by name, with the rows of their tiles of outputs."""
 
 WEIGHTS: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "float16"}
-"""Products of float32 whose weights are stored in less, and in what: half the bytes to wait for."""
+"""Algorithms of float32 products with 16-bit weights by name, with the dtype of the weights.
+Reading the weights takes half as many bytes."""
 
 MAX_ERROR: float | None = 1e-4
-"""Four times what F(4x4, 3x3) loses on 512 channels, and a tenth of what TF32 loses, with which
-GPUs multiply by default."""
+"""The default of ``max_error``: four times the error of F(4x4, 3x3) with 512 channels. This is a
+tenth of the error of TF32, with which GPUs multiply by default."""
 
 DIRECT = "direct"
-"""The textbook's convolution, which every layer has and whose sums are exact but for rounding."""
+"""Name of the direct algorithm, which every layer has. Its sums have only the usual rounding
+errors."""
 
 
 def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:

@@ -36,7 +36,8 @@ from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 from chameleon_tvm.types import FLOAT32
 
 _UNROLLED = 16
-"""Most taps whose products are straight-line code; of larger filters those of a row are."""
+"""Largest number of taps whose products are all straight-line code. In larger filters, only the
+products of a row of taps are."""
 
 
 class PlanarConvolution:
@@ -204,7 +205,7 @@ class PlanarConvolution:
     def _stores(
         self, at: _Position, places: Sequence[tuple[int, int]], sums: Sequence[Buffer]
     ) -> list[Stmt]:
-        """Finish and store a tile."""
+        """Statements that apply the epilogue to a tile and store it."""
         g, tile = self.geometry, self.tile
         first = at.group * g.oc + emit.within(at.block, tile.channels, g.oc)
         stores = []

@@ -25,15 +25,15 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.tiling import MOST_ROWS, divisors, tile_sizes
 
 PLANAR = "planar"
-"""Name of the algorithm."""
+"""Name of the planar algorithm."""
 
 MAX_WASTE = 1.34
-"""Computed over needed outputs; tiles that waste more are not offered."""
+"""Largest number of computed outputs over needed outputs. Tiles that waste more are not offered."""
 
 _CHANNELS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28)
 _VECTORS = (1, 2, 3, 4, 6, 7, 8)
 _BANDS = (4, 8, 16, 32, 64)
-"""Vectors of a band's pixels, if they are a single axis."""
+"""Numbers of vectors of a band's pixels to choose from, if all pixels are a single axis."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +58,7 @@ class PlanarTile:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], geometry: Geometry) -> Self:
-        """A decoded configuration as a tile."""
+        """The tile of a decoded configuration."""
         rows, columns = band_of(geometry, values["planar_band"])
         return cls(
             rows=values["planar_rows"],
@@ -77,7 +77,7 @@ def _pointwise(geometry: Geometry) -> bool:
 
 
 def _single_row(geometry: Geometry) -> bool:
-    """Whether all pixels are one axis."""
+    """Whether all pixels of an image form one row, as in a 1x1 convolution."""
     return _pointwise(geometry) and geometry.out[0] == 1
 
 
@@ -100,12 +100,12 @@ def planar_geometry(geometry: Geometry) -> Geometry | None:
 
 
 def in_place_applies(geometry: Geometry) -> bool:
-    """Whether the input may be read where it is."""
+    """Whether planar loops may read the input in place, without a copy."""
     return not any(geometry.padded) and geometry.stride[1] == 1
 
 
 def staged_rows(geometry: Geometry, rows: int) -> int:
-    """Rows of input that rows of output read."""
+    """Number of input rows that ``rows`` output rows read."""
     g = geometry
     return (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
 

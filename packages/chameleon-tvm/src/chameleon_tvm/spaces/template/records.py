@@ -1,4 +1,4 @@
-"""The templates of this package, as records. Cheap to import."""
+"""The records of this package's templates. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -82,4 +82,5 @@ TEMPLATES = (
         target="cuda",
     ),
 )
-"""What the space ``template`` chooses from, beside the templates of other distributions."""
+"""The records of this package's templates. The space ``template`` chooses from these and from the
+templates of other distributions."""

@@ -100,7 +100,7 @@ class Input:
         return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)
 
     def copy(self) -> Stmt:
-        """Copy everything, parallel over rows."""
+        """Statement that makes the whole copy, parallel over rows."""
         g = self.geometry
         rows, columns = g.staged_size
         top, left = g.pads
@@ -130,7 +130,7 @@ class Input:
         return emit.parallel("row", count, row)
 
     def _blank(self, at: list[Expr], start: Expr, count: int) -> list[Stmt]:
-        """Zeros in a row of the copy."""
+        """Statements that write padding into a row of the copy."""
         if count <= 0:
             return []
 
@@ -141,7 +141,7 @@ class Input:
         return [emit.loop("z", count, clear)]
 
     def _copy_row(self, at: list[Expr], y: Expr, inside: int) -> list[Stmt]:
-        """Row ``y`` of the input's tall image."""
+        """Statements that copy row ``y`` of the input's tall image."""
         _, left = self.geometry.pads
         n, block, _ = at
         size = self.block
@@ -167,7 +167,7 @@ class Input:
         return [emit.loop("x", inside, pixel)]
 
     def _row(self, outer: Sequence[Expr], y: Expr, rows: int) -> Expr:
-        """A row of a plane in the tall image."""
+        """Index in the tall image of a row of a plane."""
         sizes = [axis.size for axis in self.geometry.outer]
         return emit.join((*outer, y), (*sizes, rows))
 

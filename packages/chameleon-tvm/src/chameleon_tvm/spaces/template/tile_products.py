@@ -35,8 +35,8 @@ from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
 from chameleon_tvm.types import COMPUTE, FLOAT32
 
 PARTS = 4
-"""Parts of the work for each core: setting registers up costs less than what the last part of an
-unlucky core does."""
+"""Number of parts of the work per core. With more parts, setting up registers costs more. With
+fewer parts, cores get less equal shares."""
 
 
 class TileConvolution:
@@ -269,7 +269,7 @@ class TileProducts:
 
     @property
     def _in_place(self) -> bool:
-        """Whether products may read the input where it is."""
+        """Whether tile products may read the input in place, without a copy."""
         g = self.geometry
         return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
 

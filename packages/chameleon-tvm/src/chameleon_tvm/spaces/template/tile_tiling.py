@@ -25,15 +25,15 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.tiling import tile_sizes
 
 TILED = "tiles"
-"""Name of the algorithm."""
+"""Name of the tile-product algorithm."""
 
 BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vectors")
-"""Configurations that differ in none of these run the same inner loops."""
+"""Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
 
 LOAD_SHARE = 0.5
-"""A tile is loaded in this share of the time that a product takes."""
+"""Time of loading a tile over the time of a product."""
 FINISH_CYCLES = 8.0
-"""Cycles of storing a vector of sums, making it an output and storing that."""
+"""Cycles for storing a vector of sums, applying the epilogue and storing the output."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +58,7 @@ class TileBlock:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TileBlock:
-        """A decoded configuration as a block."""
+        """The block of a decoded configuration."""
         return cls(
             pixels=values["product_pixels"],
             strips=values["product_strips"],
@@ -70,12 +70,12 @@ class TileBlock:
 
     @property
     def columns(self) -> int:
-        """Output columns."""
+        """Number of output columns."""
         return self.pixels * self.strips
 
     @property
     def tiles(self) -> int:
-        """Tiles of data."""
+        """Number of tiles of data."""
         return self.rows * self.strips
 
 
@@ -133,7 +133,7 @@ def filled_channels(geometry: Geometry, product: TileProduct) -> int:
 
 
 def _depths(product: TileProduct) -> Sequence[int]:
-    """The depths that a piece may have."""
+    """The possible depths of a piece, ascending."""
     least = product.pack if product.shorter else product.depth
     return range(least, product.depth + 1, product.pack)
 

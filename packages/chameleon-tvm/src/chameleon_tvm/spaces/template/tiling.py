@@ -24,13 +24,15 @@ from chameleon_tvm.spaces.template.estimates import (
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
 
 MAX_WASTE = 1.13
-"""Computed over needed outputs along one axis; tiles that waste more are not offered."""
+"""Largest number of computed outputs over needed outputs along one axis. Tiles that waste more are
+not offered."""
 
 MOST_ROWS = 8
-"""Rows of the largest tile."""
+"""Number of rows of the largest tile."""
 
 MAX_VERSIONS = 3
-"""Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
+"""Largest number of versions of the code for borders: left, middle, right. Each version adds to the
+time of compilation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +76,7 @@ class Estimates:
 
 
 def divisors(extent: int) -> tuple[int, ...]:
-    """All divisors, ascending."""
+    """All divisors of ``extent``, ascending."""
     return tuple(d for d in range(1, extent + 1) if extent % d == 0)
 
 
@@ -166,7 +168,7 @@ class ConvolutionTiling(Tiling):
         )
 
     def _most_sums(self) -> int:
-        """Sums of the largest tile that the registers hold."""
+        """Number of sums of the largest tile that fits the registers."""
         rows = np.array(tile_sizes(self.geometry.out[0], MOST_ROWS))
         positions = np.multiply.outer(rows, np.array(self.columns))[..., None]
         vectors = np.array(self.vectors)
@@ -188,7 +190,7 @@ class ConvolutionTiling(Tiling):
 
     @property
     def reduced(self) -> int:
-        """Input channels that an output adds up."""
+        """Number of input channels that each output adds up."""
         return self.geometry.ic
 
     def estimate(self, values: Values) -> Estimates:

@@ -17,12 +17,14 @@ TAPS = 3
 """Height and width of the filters."""
 
 POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2)}
-"""Where the polynomials are evaluated, beside infinity, by the height of an output tile."""
+"""The points at which polynomials are evaluated, in addition to infinity, by the height of an
+output tile."""
 
 SAMPLED_TILES = 64
 SAMPLED_FILTERS = 16
 SAFETY = 2.0
-"""A layer has more outputs than are sampled, and the largest error is what counts."""
+"""Factor of the sampled error. A layer has more outputs than the sample, and its largest error
+counts."""
 
 Matrix = NDArray[np.float64]
 
@@ -50,7 +52,7 @@ class Transforms:
 
     @property
     def points(self) -> int:
-        """Products per tile and pair of channels, (m + 2)^2."""
+        """Number of products per tile and pair of channels, (m + 2)^2."""
         return self.size**2
 
 

@@ -42,7 +42,7 @@ class VectorEpilogue:
 
     @property
     def parameters(self) -> list[Buffer]:
-        """The function's further parameters, in order."""
+        """The function's parameters for the epilogue, in order."""
         return [buffer for buffer in (self.bias, self.residual) if buffer is not None]
 
     @property
@@ -55,18 +55,18 @@ class VectorEpilogue:
         return self.last(self.biased(sums, channel, lanes), index, lanes)
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
-        """The sums of ``lanes`` channels with their bias."""
+        """The sums of ``lanes`` channels from ``channel``, with their bias added."""
         return sums if self.bias is None else sums + emit.load(self.bias, [channel], lanes)
 
     def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
-        """Biased sums with their residual, activated."""
+        """Add the residual to biased sums, and apply the activation."""
         if self.residual is not None:
             sums = sums + emit.load(self.residual, index, lanes)
         return activate(sums, self.activation)
 
 
 def pack_bias(bias: NDArray[Any], groups: int, channels: int) -> NDArray[Any]:
-    """A bias with every group's channels padded, shape (groups * channels,)."""
+    """A bias in which each group's channels are padded, shape (groups * channels,)."""
     grouped = bias.reshape(groups, -1)
     padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))
     return contiguous(padded).reshape(-1)

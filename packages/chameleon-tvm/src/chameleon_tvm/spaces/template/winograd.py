@@ -49,7 +49,7 @@ class WinogradTile:
 
     @property
     def block(self) -> int:
-        """Tiles of a block."""
+        """Number of tiles of a block."""
         return self.rows * self.steps
 
 
@@ -103,7 +103,7 @@ class WinogradConvolution:
         return emit.function(parameters, body)
 
     def _copy(self) -> Stmt:
-        """Move the channels of all images last."""
+        """Copy all images to a layout with channels last."""
         g = self.geometry
         height, width = g.size
 
@@ -179,7 +179,7 @@ class WinogradConvolution:
         return emit.choose([(tirx.all(*whole), every(inside))], every(at_border))
 
     def _forward(self, read: Callable[[int, int], Expr], slot: Expr, channel: Expr) -> Stmt:
-        """``B^T d B`` of one vector of channels."""
+        """The transform ``B^T d B`` of one vector of channels of a tile of inputs."""
         g, size = self.geometry, self.matrices.size
         code = Registers(g.lanes)
         tile = [[code.keep(read(i, j)) for j in range(size)] for i in range(size)]
@@ -283,7 +283,11 @@ def _inside(index: Expr, extent: int) -> list[Expr]:
 
 
 def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
-    """``G g G^T`` of (O, I, 3, 3) weights, computed in float64; shape (points, I, O)."""
+    """Winograd's transform ``G g G^T`` of (O, I, 3, 3) weights, computed in float64.
+
+    Returns:
+        Array of shape (points, I, O).
+    """
     matrices = transforms(out)
     # As one product with the Kronecker square of G: a filter is a column of nine taps.
     taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1).astype(np.float64)

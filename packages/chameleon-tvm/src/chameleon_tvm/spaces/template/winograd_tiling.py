@@ -29,21 +29,22 @@ ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 VECTORS = (1, 2, 3, 4, 6)
 STEPS = (1, 2, 3, 4, 6, 8)
 MAX_WASTE = 1.34
-"""Computed over needed tiles; blocks that waste more are not offered."""
+"""Largest number of computed tiles over needed tiles. Blocks that waste more are not offered."""
 
 INPUT_OPERATIONS = 5.0
-"""Vector operations per point of transforming a vector of inputs, loads and stores included."""
+"""Vector operations per point for transforming a vector of inputs, loads and stores included."""
 OUTPUT_OPERATIONS = 4.0
-"""The same for outputs."""
+"""Vector operations per point for transforming a vector of outputs, loads and stores included."""
 STAGED_L3 = 1.25
-"""A byte of transformed inputs that all panels share, written first and read by each panel, takes
-so much longer than one that is only read from L3."""
+"""Time for a byte of transformed inputs that all panels share, over the time for a byte that is
+only read from L3. Such inputs are written first, and each panel reads them."""
 STAGED_MEMORY = 3.0
-"""The same where they are too many for L3: a store reads its line first."""
+"""Time for a byte of shared transformed inputs that do not fit L3, over the time for a byte that is
+only read from memory. A store to memory reads its cache line first."""
 
 
 def winograd_applies(geometry: Geometry) -> bool:
-    """Whether the convolution is one that :class:`.WinogradConvolution` computes."""
+    """Whether :class:`.WinogradConvolution` supports the convolution."""
     g = geometry
     return (
         g.kernel == (TAPS, TAPS)
@@ -59,7 +60,7 @@ def winograd_applies(geometry: Geometry) -> bool:
 
 
 def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
-    """A decoded configuration as a tile."""
+    """The tile of a decoded configuration."""
     return WinogradTile(
         out=TILES[values["algorithm"]],
         rows=values["winograd_rows"],
@@ -195,13 +196,13 @@ class WinogradTiling(Tiling):
         )
 
     def _tiles(self, values: Values) -> Numbers:
-        """Tiles of outputs in all images; shape (n,)."""
+        """Number of tiles of outputs in all images; shape (n,)."""
         return self._by_algorithm(
             values, {a: math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms}
         )
 
     def _points(self, values: Values) -> Numbers:
-        """Points of the transform; shape (n,)."""
+        """Number of points of the transform; shape (n,)."""
         return self._by_algorithm(values, {a: transforms(TILES[a]).points for a in self.algorithms})
 
     def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:

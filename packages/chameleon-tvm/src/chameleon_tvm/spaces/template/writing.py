@@ -135,7 +135,7 @@ class Output:
         self.spilled = emit.buffer("spilled", (elements,), dtype=dtype)
 
     def write(self, at: TilePosition) -> Stmt:
-        """Store a tile's sums."""
+        """Statement that applies the epilogue to a tile's sums and stores them."""
         written = self._written(at)
         return written if self.whole else emit.local(self.spilled, written)
 
@@ -180,7 +180,7 @@ class Output:
         return emit.sequence([body(*position) for position in places])
 
     def _sums(self, at: TilePosition, yi: Expr, xi: Expr, v: int) -> Expr:
-        """A vector of sums at a row and a column of a tile."""
+        """The vector of sums number ``v`` at a row and column of a tile."""
         return emit.read(at.sums[(yi * self.tile.columns + xi) * self.tile.vectors + v])
 
     def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
