@@ -1,4 +1,4 @@
-"""Options of the cost model. Importing them imports no learning library."""
+"""Options of the cost model ``one-shot``. This module imports no machine-learning library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AUTO = "auto"
 
 @attrs.frozen(kw_only=True)
 class OneShotOptions:
-    """Options of ``one-shot``."""
+    """Options of the cost model ``one-shot``."""
 
     model: str = option(
         AUTO,

@@ -1,4 +1,4 @@
-"""Options of the frontend ``tasks``, importable without any numerical library."""
+"""Options of the frontend ``tasks``. This module imports no numerical library."""
 
 from __future__ import annotations
 
