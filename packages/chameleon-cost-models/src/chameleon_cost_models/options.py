@@ -66,7 +66,7 @@ class XGBoostOptions:
 
 @attrs.frozen(kw_only=True)
 class LightGBMOptions:
-    """Options of ``lightgbm``."""
+    """Options of the cost model ``lightgbm``."""
 
     num_leaves: int = option(8, "leaves of a tree", at_least=2)
     learning_rate: float = option(0.2, "shrinkage of each tree", above=0.0, at_most=1.0)
@@ -80,7 +80,7 @@ class LightGBMOptions:
 
 @attrs.frozen(kw_only=True)
 class EnsembleOptions:
-    """Options of ``ensemble``."""
+    """Options of the cost model ``ensemble``."""
 
     acquisition: Literal["ucb", "ei", "mean"] = option(
         "ucb",
@@ -106,7 +106,7 @@ class EnsembleOptions:
 
 @attrs.frozen(kw_only=True)
 class MixedOptions:
-    """Options of ``mixed``."""
+    """Options of the cost model ``mixed``."""
 
     kappa: float = option(
         2.0, "weight of the uncertainty in the score; larger explores more", at_least=0.0
@@ -126,7 +126,7 @@ class MixedOptions:
 
 @attrs.frozen(kw_only=True)
 class GaussianProcessOptions:
-    """Options of ``gaussian-process``."""
+    """Options of the cost model ``gaussian-process``."""
 
     kappa: float = option(
         2.0, "weight of the uncertainty in the score; larger explores more", at_least=0.0
@@ -142,7 +142,7 @@ class GaussianProcessOptions:
 
 @attrs.frozen(kw_only=True)
 class AlternatingOptions:
-    """Options of ``alternating``."""
+    """Options of the cost model ``alternating``."""
 
     models: tuple[StageSpec | str, ...] = option(
         ("mixed", "gaussian-process"),

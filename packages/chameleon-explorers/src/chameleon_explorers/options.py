@@ -39,7 +39,7 @@ class AnnealingOptions:
 
 @attrs.frozen(kw_only=True)
 class LocalOptions:
-    """Options of ``local``."""
+    """Options of the explorer ``local``."""
 
     share: float = option(
         0.5,
@@ -62,7 +62,7 @@ class LocalOptions:
 
 @attrs.frozen(kw_only=True)
 class DropletOptions:
-    """Options of ``droplet``."""
+    """Options of the explorer ``droplet``."""
 
     kick: int = option(2, "knobs drawn anew if no step of any length helps", at_least=1)
 
@@ -88,7 +88,7 @@ class GeneticOptions:
 
 @attrs.frozen(kw_only=True)
 class PortfolioOptions:
-    """Options of ``portfolio``."""
+    """Options of the explorer ``portfolio``."""
 
     explorers: tuple[StageSpec | str, ...] = option(
         ("annealing", "local", "genetic"),

@@ -81,7 +81,7 @@ class DiversityOptions:
 
 @attrs.frozen(kw_only=True)
 class ModeOptions:
-    """Options of ``mode``."""
+    """Options of the synthesizer ``mode``."""
 
     share: float = option(
         0.0,
@@ -94,7 +94,7 @@ class ModeOptions:
 
 @attrs.frozen(kw_only=True)
 class CrossoverOptions:
-    """Options of ``crossover``."""
+    """Options of the synthesizer ``crossover``."""
 
     share: float = option(
         0.125,

@@ -8,7 +8,7 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class TasksOptions:
-    """Options of ``tasks``."""
+    """Options of the frontend ``tasks``."""
 
     file: str = option(
         attrs.NOTHING,

@@ -66,7 +66,7 @@ class Evaluation:
         return dict(sorted(qualities.items(), key=lambda item: -item[1].tau))
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The mean qualities and all results as JSON values."""
         return {
             "models": {name: attrs.asdict(quality) for name, quality in self.means.items()},
             "tasks": [attrs.asdict(result) for result in self.results],

@@ -193,7 +193,7 @@ class Familiarity:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """The object that ``to_json`` converted."""
         return cls(
             tasks=np.array(value["tasks"], np.float64),
             task_columns=tuple(value["task_columns"]),

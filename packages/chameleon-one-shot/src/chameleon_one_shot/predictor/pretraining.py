@@ -107,7 +107,14 @@ def trained_model(
     command: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> Model:
-    """Train a model on divided examples."""
+    """Train a model on examples that ``divide`` divided.
+
+    Args:
+        parts: The examples for each purpose.
+        options: The options of the training.
+        command: The command line that the model's header names.
+        say: Called with each message about progress.
+    """
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
     if options.kind == "trees":

@@ -119,7 +119,7 @@ class Vocabulary:
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """The vocabulary that ``to_json`` converted."""
         return cls(
             columns=tuple(value["columns"]),
             means=np.array(value["means"], np.float32),

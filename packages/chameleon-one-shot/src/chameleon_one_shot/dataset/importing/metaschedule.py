@@ -75,7 +75,7 @@ def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[Da
         source: The name of the database in the data set.
 
     Raises:
-        DatasetError: A file cannot be read, or a line has another form.
+        DatasetError: A file cannot be read, or a line is no workload or record.
     """
     modules = []
     for number, value in enumerate(_lines(workloads), 1):

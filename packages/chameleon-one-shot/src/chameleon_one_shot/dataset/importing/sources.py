@@ -43,7 +43,7 @@ class Added:
 
 
 def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Added]:
-    """Add the measurements of sources to a data set, each source as a part (file).
+    """Add the measurements of sources to a data set. Each source becomes one part (file).
 
     Args:
         folder: The folder of the data set; it is created if it is missing.
@@ -51,7 +51,8 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         registry: The registry of plugins, for targets and for the stages that replay tables.
 
     Raises:
-        ChameleonError: A source has another format or cannot be read. Earlier sources were added.
+        ChameleonError: A source has none of these formats, or cannot be read. Earlier sources in
+            the list were added.
     """
     create(folder)
     known: dict[tuple[str, str, int, str, str], set[str]] = {}
