@@ -20,10 +20,11 @@ class GreedyOptions:
 
 @attrs.frozen(kw_only=True)
 class KMeansKneeOptions:
-    """Options of the sampler ``kmeans-knee``.
+    """Options of the sampler ``kmeans-knee`` (Ahn et al. 2020).
 
-    The defaults differ from the paper's Algorithm 1, which stops at its second number of clusters.
-    ``literal`` returns the paper's options, and ``release`` those of the released code.
+    The defaults differ from Algorithm 1 of that paper, which stops at its second number of
+    clusters. ``literal`` returns the options of the paper, and ``release`` those of its released
+    code.
     """
 
     threshold: float = option(
@@ -47,12 +48,12 @@ class KMeansKneeOptions:
 
     @classmethod
     def literal(cls) -> KMeansKneeOptions:
-        """The options that follow Algorithm 1 of the paper to the letter."""
+        """The options that follow Algorithm 1 of Ahn et al. (2020) to the letter."""
         return cls(step=1, scaled=False, representative="floor")
 
     @classmethod
     def release(cls) -> KMeansKneeOptions:
-        """The options that match the code that was released with the paper."""
+        """The options that match the code released with Ahn et al. (2020)."""
         return cls(step=8, knobs="widest", scaled=False, representative="floor")
 
 

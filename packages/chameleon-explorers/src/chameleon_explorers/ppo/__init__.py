@@ -1,4 +1,4 @@
-"""Adaptive exploration: an actor-critic learns to walk a design space (Chameleon, section 3.2).
+"""Adaptive exploration: an actor-critic learns to walk a design space (Ahn et al. 2020, section 3.2).
 
 The module ``explorer`` has the algorithm from start to end. The other modules have its parts:
 

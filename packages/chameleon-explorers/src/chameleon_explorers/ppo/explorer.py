@@ -1,4 +1,4 @@
-"""The explorer ``ppo``: proximal policy optimization on a design space (Chameleon, section 3.2)."""
+"""The explorer ``ppo``: proximal policy optimization on a design space (Ahn et al. 2020)."""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ class PPOOptions:
     """Options of the explorer ``ppo``.
 
     The defaults equal "ppo default" in ``benchmarks/search_steps.py``. The preset ``paper`` has the
-    published numbers, and the preset ``release`` those of the published code. The options
-    ``keep_best`` and ``restarts`` shorten the walk far more than learning does.
+    numbers of Ahn et al. (2020), and the preset ``release`` those of the code released with that
+    paper. The options ``keep_best`` and ``restarts`` let a walk find good configurations in far
+    fewer steps; learning helps less.
     """
 
     episodes: int = option(128, "episodes that walk at once", at_least=1)
