@@ -28,21 +28,21 @@ class KMeansKneeOptions:
     """
 
     threshold: float = option(
-        2.5, "more clusters as long as the loss falls by more than this factor", above=1.0
+        2.5, "factor by which the loss must fall to try more clusters", above=1.0
     )
-    smallest: int = option(8, "clusters tried first", at_least=1)
-    largest: int = option(64, "clusters tried at most", at_least=1)
-    step: int = option(8, "clusters added at a time", at_least=1)
+    smallest: int = option(8, "number of clusters to try first", at_least=1)
+    largest: int = option(64, "largest number of clusters to try", at_least=1)
+    step: int = option(8, "number of clusters to add at a time", at_least=1)
     knobs: Literal["all", "widest"] = option(
         "all",
-        "what is clustered: all knobs, or the two with the most choices",
+        "all: cluster by all knobs; widest: by the two knobs with the most choices",
         validators.in_(("all", "widest")),
     )
-    scaled: bool = option(True, "every knob counts the same, however many choices it has")
+    scaled: bool = option(True, "scale all knobs to the same range, however many choices they have")
     representative: Literal["nearest", "best", "floor"] = option(
         "nearest",
-        "what stands for a cluster: the candidate nearest to its centroid, its "
-        "best-scored candidate, or the centroid itself, rounded down, measured or not",
+        "the configuration to measure per cluster: the candidate nearest to the centroid, "
+        "the candidate with the best score, or the centroid rounded down",
         validators.in_(("nearest", "best", "floor")),
     )
 
@@ -62,13 +62,13 @@ class DiversityOptions:
     """Options of the sampler ``diversity``; ``release`` returns those that match AutoTVM's code."""
 
     alpha: float = option(
-        0.05, "what a knob value not in the batch yet is worth, in units of score", at_least=0.0
+        0.05, "weight of a knob value that is new to the batch, in units of the score", at_least=0.0
     )
     score_weight: float = option(
-        1.0, "what the score counts beside it; AutoTVM's code has 0", at_least=0.0
+        1.0, "weight of the score, beside new knob values; 0 in AutoTVM's code", at_least=0.0
     )
     ratio: int | None = option(
-        None, "only the best so many batches of candidates are picked from", at_least=1
+        None, "number of batches of best candidates to pick from; null: all candidates", at_least=1
     )
 
     @classmethod
@@ -86,11 +86,11 @@ class ModeOptions:
 
     share: float = option(
         0.0,
-        "part of a batch, its last rows, replaced though it could be measured",
+        "share of a batch, from its end, to replace even if it could be measured",
         at_least=0.0,
         at_most=1.0,
     )
-    tries: int = option(512, "combinations looked at per batch", at_least=1)
+    tries: int = option(512, "number of combinations to try per batch", at_least=1)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,9 +99,9 @@ class CrossoverOptions:
 
     share: float = option(
         0.125,
-        "part of a batch, its last rows, replaced though it could be measured",
+        "share of a batch, from its end, to replace even if it could be measured",
         at_least=0.0,
         at_most=1.0,
     )
-    parents: int = option(8, "best measured that are combined", at_least=2)
-    tries: int = option(16, "children bred per row that is replaced", at_least=1)
+    parents: int = option(8, "number of fastest measured configurations to combine", at_least=2)
+    tries: int = option(16, "number of children to try per replaced configuration", at_least=1)
