@@ -110,7 +110,8 @@ class GaussianProcess(CostModel):
     def _parameters(self, observations: Observations) -> Parameters:
         """The kernel's parameters, learnt from the first measurements.
 
-        Their number grows in a geometric series, so that refits become ever rarer.
+        The number of these measurements grows in a geometric series, so that refits become ever
+        rarer.
         """
         valid = np.flatnonzero(observations.relative_throughput)
         # The series begins with the first measurements that can be standardised: two were timed.

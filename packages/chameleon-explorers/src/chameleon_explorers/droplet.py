@@ -32,7 +32,7 @@ class DropletExplorer(stages.Explorer):
         self._starts: Configs | None = None
 
     def observe(self, observations: stages.Observations) -> None:
-        """Take in what was measured."""
+        """Store all measurements so far."""
         self._history = History(self._space, observations)
 
     def explore(

@@ -42,5 +42,5 @@ def chameleon_cost_models() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_presets() -> tuple[PresetRecord, ...]:
-    """Presets made of the built-in stages."""
+    """The presets that consist of built-in stages."""
     return (*PRESETS, *MODEL_FREE, *PUBLISHED)

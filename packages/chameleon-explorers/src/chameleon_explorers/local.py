@@ -48,7 +48,7 @@ class LocalExplorer(stages.Explorer):
         self._climbs = [Climb(nothing(context.space)) for _ in range(options.climbs)]
 
     def observe(self, observations: stages.Observations) -> None:
-        """Take in what was measured."""
+        """Store all measurements so far."""
         self._history = History(self._space, observations)
 
     def explore(

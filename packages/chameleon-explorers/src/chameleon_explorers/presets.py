@@ -194,7 +194,7 @@ PPO_PAPER: dict[str, Any] = {
     "minibatch": None,
     "transfer": False,
 }
-"""Options of the explorer ``ppo`` with the paper's hyper-parameters (tables 7 and 9)."""
+"""Options of the explorer ``ppo`` as in Ahn et al. (2020), tables 7 and 9."""
 
 PPO_RELEASE: dict[str, Any] = {
     **PPO_PAPER,
@@ -205,7 +205,7 @@ PPO_RELEASE: dict[str, Any] = {
     "entropy": 0.3,
     "minibatch": 32,
 }
-"""Options of the explorer ``ppo`` that match the released code's numbers and networks."""
+"""Options of the explorer ``ppo`` as in the code that was released with Ahn et al. (2020)."""
 
 _PUBLISHED: dict[str, Any] = {
     **_AROUND_THE_SEARCH,

@@ -1,5 +1,5 @@
-"""Learns from measurements of many tasks what is fast, before a new task is tuned.
+"""One-shot tuning: a predictor learns from many tasks which kernels of a new task are fast.
 
-``dataset`` holds data sets of measured candidates: their format on disk, their collection, and what
-is imported into them. ``commands`` are those of the command line.
+``dataset`` has data sets of measured candidates: their format, their collection and imports.
+``predictor`` trains and evaluates predictors. ``commands`` has the commands of the command line.
 """

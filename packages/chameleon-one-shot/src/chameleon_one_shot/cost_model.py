@@ -1,4 +1,4 @@
-"""The cost model ``one-shot``: a predictor that knows a task before anything of it is measured."""
+"""The cost model ``one-shot``: a predictor that was trained on other tasks before the run."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from chameleon_one_shot.tokens import FixedToken, TaskTokens, task_tokens
 log = structlog.get_logger()
 
 _SAMPLE = 256
-"""Configurations that tell how sure a predictor is about a task."""
+"""The number of random configurations that show how certain a predictor is about a task."""
 
 
 class OneShotModel(CostModel):
-    """A predictor trained on other tasks.
+    """Predicts relative throughput by a predictor that was trained on other tasks.
 
-    The score is the predicted relative throughput up to a factor, which is the same for all
-    configurations of the task. The model is trained before anything was measured, so it can be a
-    prior of other models. With ``finetune`` a linear correction is fitted to the task's
-    measurements, and the score is an upper confidence bound. Another model takes a task that is
-    unlike those of the training, and the log says why. It takes all tasks if no included model is
-    for their target.
+    The score is right up to a factor that is the same for all configurations of the task. The model
+    can predict before any measurement, so other models can use it as a prior. With ``finetune``, a
+    linear correction is fitted to the task's measurements, and the score is an upper confidence
+    bound. If the task is unlike those of the training, the option ``fallback`` names the model that
+    is used instead, and the log says why. The fallback is also used if no included model suits the
+    target.
 
     Args:
-        options: the options of the cost model.
-        context: the task's context.
+        options: The options of the cost model.
+        context: The task's context.
 
     Raises:
-        ChameleonError: no model has that name, its file is damaged, or it is for other targets.
+        ChameleonError: There is no model of that name, its file is damaged, or it is for other
+            targets.
     """
 
     def __init__(self, options: OneShotOptions, context: StageContext) -> None:
@@ -55,7 +56,7 @@ class OneShotModel(CostModel):
             self._fallback = create_member("cost_models", options.fallback[0], context)
 
     def _knows(self, file: Path, context: StageContext) -> bool:
-        """Load the predictor of the task; whether it is of use for it."""
+        """Load the predictor, and return whether it suits the task."""
         model = context.archive.shared(f"one-shot/{file}", lambda: load(file))
         _check_target(model, context, str(file))
         tokens = task_tokens(context.task, context.device, context.threads, context.space)
@@ -74,7 +75,7 @@ class OneShotModel(CostModel):
     def _strange_task(
         self, model: Model, tokens: TaskTokens, context: StageContext, name: str
     ) -> bool:
-        """Whether the task is unlike those of the training, which is told."""
+        """Whether the task is unlike those of the training; if so, log a warning."""
         strange = model.familiarity.strange(tokens, model.predictor.vocabulary)
         if strange is None:
             drawn = context.space.sample(_SAMPLE, context.rng)
@@ -95,16 +96,20 @@ class OneShotModel(CostModel):
         return self._fallback is None or self._fallback.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the last layer, if the options say so; else nothing is learnt."""
+        """Fit the linear correction if ``finetune`` is set; otherwise learn nothing.
+
+        If the fallback model is used, that model is fitted instead.
+        """
         if self._fallback is not None:
             self._fallback.fit(observations)
         elif self._options.finetune:
             self._layer = self._fitted(observations)
 
     def predict(self, configs: Configs) -> Scores:
-        """Predicted throughput up to a factor, shape (n,).
+        """Predicted throughput up to a constant factor, shape (n,).
 
-        With ``finetune`` it is an upper bound; else a lower one, as ``caution`` says.
+        With ``finetune``, it is an upper confidence bound. Otherwise it is a lower bound, whose
+        distance from the mean the option ``caution`` sets.
         """
         if self._fallback is not None:
             return self._fallback.predict(configs)
@@ -120,7 +125,7 @@ class OneShotModel(CostModel):
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The selection of the fallback; the best scores elsewhere."""
+        """The fallback model's selection if that is used; otherwise None, for the best scores."""
         return None if self._fallback is None else self._fallback.select_batch(configs, count)
 
     def _fitted(self, observations: Observations) -> LastLayer | None:
@@ -139,7 +144,10 @@ class OneShotModel(CostModel):
 
 
 def _told_file(wanted: str, context: StageContext) -> Path | None:
-    """The model's file, or None if no included model is for the target, which is logged once."""
+    """The model's file, or None if no included model suits the target.
+
+    In the second case, a warning is logged once per run.
+    """
     try:
         return model_file(wanted, context.device)
     except NoModelError as error:
@@ -155,7 +163,7 @@ def _told_file(wanted: str, context: StageContext) -> Path | None:
 
 
 def _tell_unknown(unknown: Sequence[str], name: str) -> bool:
-    """Say once for a run what of a design space the predictor ignores."""
+    """Log, once per run, the parts of a design space that the predictor does not know."""
     log.warning(
         "the predictor does not know all of a design space; it ignores the rest",
         unknown=in_quotes(unknown),
@@ -167,11 +175,11 @@ def _tell_unknown(unknown: Sequence[str], name: str) -> bool:
 
 
 def _told_device(model: Model, tokens: TaskTokens, name: str) -> FixedToken:
-    """The device to predict for; told once for a run if the training lacks it.
+    """The device to predict for, with a warning once per run if it was not in the training.
 
-    Facts of a CPU that the training has not seen would be noise for the predictor. So such a CPU
-    counts as the nearest of the training. What the space itself computes of loops, buffers and
-    costs is still of this CPU.
+    Such a device counts as the nearest device of the training, since unknown facts would only
+    disturb the predictor. Features of loops, buffers and costs are still computed for the actual
+    device.
     """
     strange = model.familiarity.strange_device(tokens)
     if strange is None:
@@ -200,23 +208,27 @@ def _check_target(model: Model, context: StageContext, file: str) -> None:
 Numbers = NDArray[np.float64]
 
 _NOISES = (0.03, 0.1, 0.3, 1.0)
-"""Variances of the noise to choose from, over that of what the network gets wrong."""
+"""Candidates for the variance of the noise, relative to the variance of the network's errors."""
 
 _OFFSET = 10.0
-"""Deviation of the offset over that: only configurations of one task are ever compared, so that a
-network learns next to nothing about the level."""
+"""The standard deviation of the offset, relative to that of the network's errors.
+
+It is large because the network is only trained to compare configurations of one task, and learns
+almost nothing about a task's level.
+"""
 
 
 class LastLayer:
-    """The error of a network about a task, as a linear function of its readout.
+    """A linear model of a predictor's errors on one task, fitted to measurements.
 
-    The posterior of a normal prior on the weights (Bishop 2006, section 3.3). The prior's variance
-    is the uncertainty that the network predicts; the noise's is the most likely of a few.
+    It is the posterior of weights with a normal prior (Bishop 2006, section 3.3). The variance of
+    the prior is the predictor's uncertainty. The variance of the noise is the most likely of a few
+    values.
 
     Args:
-        representation: of the measured configurations, shape (n, width).
-        missing: the logarithm of their relative throughput less its prediction, shape (n,).
-        deviation: mean predicted standard deviation.
+        representation: The predictor's features of the measured configurations, shape (n, width).
+        missing: The logarithm of their relative throughput minus its prediction, shape (n,).
+        deviation: The mean of the predicted standard deviations.
     """
 
     def __init__(self, representation: Numbers, missing: Numbers, *, deviation: float) -> None:
@@ -233,7 +245,11 @@ class LastLayer:
         self._measured = inputs
 
     def moments(self, representation: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of what is missing from predictions, shape (n,) each."""
+        """Mean and standard deviation of the predictor's error, shape (n,) each.
+
+        Args:
+            representation: The predictor's features of n configurations, shape (n, width).
+        """
         inputs = self._inputs(representation, offset=_OFFSET)
         shared = np.linalg.solve(self._factor, self._measured @ inputs.T)
         # The offset is the same for all: that it is uncertain says nothing about one of them.
@@ -243,7 +259,7 @@ class LastLayer:
         return shared.T @ self._half, np.sqrt(np.maximum(variance, 0.0))
 
     def _inputs(self, representation: Numbers, *, offset: float) -> Numbers:
-        """Representations scaled to the prior, with a column for the offset."""
+        """Features scaled by the prior's standard deviation, with a column for the offset."""
         column = np.full((len(representation), 1), offset)
         scaled = representation / np.sqrt(representation.shape[1])
         return self._deviation * np.concatenate([scaled, column], axis=1)

@@ -1,4 +1,4 @@
-"""Registers this package's plugins, and the preset of a predictor trained beforehand."""
+"""Registers this package's plugins, and the preset ``one-shot``."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ _record = recorder("chameleon_one_shot")
 
 @hookimpl
 def chameleon_frontends() -> Iterable[PluginRecord]:
-    """Tasks that were written down."""
+    """The frontend ``tasks``."""
     summary = "Tasks in a file, as a data set's collection draws them"
     yield _record("tasks", summary, "dataset.task_file:TasksFrontend", TasksOptions)
 
 
 @hookimpl
 def chameleon_cost_models() -> Iterable[PluginRecord]:
-    """The predictor."""
+    """The cost model ``one-shot``."""
     summary = "A network trained beforehand on other tasks, perhaps fitted to this one"
     yield _record("one-shot", summary, "cost_model:OneShotModel", OneShotOptions)
 
 
 @hookimpl
 def chameleon_presets() -> Iterable[PresetRecord]:
-    """The search that measures next to nothing."""
+    """The preset ``one-shot``, which measures only a few configurations."""
     yield ONE_SHOT
 
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Data sets of measured candidates, and predictors."""
+    """The commands for data sets and predictors."""
     for name, summary in (
         ("dataset", "Collect measurements of many tasks, or import, merge and check them."),
         ("pretrain", "Train a predictor of kernels' speed on a data set."),

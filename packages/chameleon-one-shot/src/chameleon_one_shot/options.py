@@ -1,4 +1,4 @@
-"""Options of the cost model. Importing them imports no learning library."""
+"""Options of the cost model ``one-shot``. This module imports no machine-learning library."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ AUTO = "auto"
 
 @attrs.frozen(kw_only=True)
 class OneShotOptions:
-    """Options of ``one-shot``."""
+    """Options of the cost model ``one-shot``."""
 
     model: str = option(
         AUTO,
-        "a file of `chameleon pretrain`, the name of an included model, or auto for "
-        "the included one whose device is most like this one",
+        "a file from `chameleon pretrain`, the name of an included model, or auto: the "
+        "included model for the most similar device",
     )
     finetune: bool = option(False, "fit a linear correction to the task's measurements")
     kappa: float = option(
-        1.0, "weight of the uncertainty in a score, with finetune; more explores more", at_least=0.0
+        1.0,
+        "weight of the uncertainty in the score, with finetune; larger values explore more",
+        at_least=0.0,
     )
     caution: float = option(
         0.0,
-        "standard deviations taken off a prediction, without finetune: the best of "
-        "many predictions is likely to be one that is too high",
+        "standard deviations to subtract from a prediction, without finetune, since the "
+        "best of many predictions is probably too high",
         at_least=0.0,
     )
     fallback: tuple[StageSpec | str, ...] = option(
         ("alternating",),
-        "what tunes tasks unlike those that it was trained on",
+        "the cost model for tasks unlike those of the predictor's training",
         validators.min_len(1),
         validators.max_len(1),
         stages="cost_models",

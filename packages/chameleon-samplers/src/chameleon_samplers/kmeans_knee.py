@@ -48,7 +48,7 @@ class Clusters:
 
 
 def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
-    """Whether more clusters no longer help: line 5 of the paper's Algorithm 1.
+    """Whether more clusters no longer help (Ahn et al. 2020, Algorithm 1, line 5).
 
     Args:
         loss: The loss with the current number of clusters.
@@ -59,7 +59,7 @@ def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
 
 
 class KneeSearch:
-    """Finds a number of clusters by the knee of the loss (Algorithm 1, lines 2 to 7).
+    """Finds a number of clusters by the knee of the loss (Ahn et al. 2020, Algorithm 1).
 
     Each clustering starts from the centroids of the last one. New centroids are drawn as in
     k-means++, far from the others. Each clustering then needs few iterations.
@@ -121,7 +121,7 @@ class KneeSearch:
 
 
 _WIDEST = 2
-"""The number of knobs by which the released code clusters."""
+"""The number of knobs by which the code released with Ahn et al. (2020) clusters."""
 
 
 class KMeansKneeSampler(Sampler):
@@ -147,7 +147,7 @@ class KMeansKneeSampler(Sampler):
         """One configuration per cluster; the cluster with the best-scored candidate comes first.
 
         With ``representative: floor``, configurations may be illegal, measured before or
-        duplicates, as in the paper. The synthesizer replaces such configurations.
+        duplicates, as in Ahn et al. (2020). The synthesizer replaces such configurations.
         """
         fresh = visited.fresh(candidates.configs)
         configs, scores = candidates.configs[fresh], candidates.scores[fresh]

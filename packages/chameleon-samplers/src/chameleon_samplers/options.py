@@ -20,39 +20,40 @@ class GreedyOptions:
 
 @attrs.frozen(kw_only=True)
 class KMeansKneeOptions:
-    """Options of the sampler ``kmeans-knee``.
+    """Options of the sampler ``kmeans-knee`` (Ahn et al. 2020).
 
-    The defaults differ from the paper's Algorithm 1, which stops at its second number of clusters.
-    ``literal`` returns the paper's options, and ``release`` those of the released code.
+    The defaults differ from Algorithm 1 of that paper, which stops at its second number of
+    clusters. ``literal`` returns the options of the paper, and ``release`` those of its released
+    code.
     """
 
     threshold: float = option(
-        2.5, "more clusters as long as the loss falls by more than this factor", above=1.0
+        2.5, "factor by which the loss must fall to try more clusters", above=1.0
     )
-    smallest: int = option(8, "clusters tried first", at_least=1)
-    largest: int = option(64, "clusters tried at most", at_least=1)
-    step: int = option(8, "clusters added at a time", at_least=1)
+    smallest: int = option(8, "number of clusters to try first", at_least=1)
+    largest: int = option(64, "largest number of clusters to try", at_least=1)
+    step: int = option(8, "number of clusters to add at a time", at_least=1)
     knobs: Literal["all", "widest"] = option(
         "all",
-        "what is clustered: all knobs, or the two with the most choices",
+        "all: cluster by all knobs; widest: by the two knobs with the most choices",
         validators.in_(("all", "widest")),
     )
-    scaled: bool = option(True, "every knob counts the same, however many choices it has")
+    scaled: bool = option(True, "scale all knobs to the same range, however many choices they have")
     representative: Literal["nearest", "best", "floor"] = option(
         "nearest",
-        "what stands for a cluster: the candidate nearest to its centroid, its "
-        "best-scored candidate, or the centroid itself, rounded down, measured or not",
+        "the configuration to measure per cluster: the candidate nearest to the centroid, "
+        "the candidate with the best score, or the centroid rounded down",
         validators.in_(("nearest", "best", "floor")),
     )
 
     @classmethod
     def literal(cls) -> KMeansKneeOptions:
-        """The options that follow Algorithm 1 of the paper to the letter."""
+        """The options that follow Algorithm 1 of Ahn et al. (2020) to the letter."""
         return cls(step=1, scaled=False, representative="floor")
 
     @classmethod
     def release(cls) -> KMeansKneeOptions:
-        """The options that match the code that was released with the paper."""
+        """The options that match the code released with Ahn et al. (2020)."""
         return cls(step=8, knobs="widest", scaled=False, representative="floor")
 
 
@@ -61,13 +62,13 @@ class DiversityOptions:
     """Options of the sampler ``diversity``; ``release`` returns those that match AutoTVM's code."""
 
     alpha: float = option(
-        0.05, "what a knob value not in the batch yet is worth, in units of score", at_least=0.0
+        0.05, "weight of a knob value that is new to the batch, in units of the score", at_least=0.0
     )
     score_weight: float = option(
-        1.0, "what the score counts beside it; AutoTVM's code has 0", at_least=0.0
+        1.0, "weight of the score, beside new knob values; 0 in AutoTVM's code", at_least=0.0
     )
     ratio: int | None = option(
-        None, "only the best so many batches of candidates are picked from", at_least=1
+        None, "number of batches of best candidates to pick from; null: all candidates", at_least=1
     )
 
     @classmethod
@@ -81,26 +82,26 @@ class DiversityOptions:
 
 @attrs.frozen(kw_only=True)
 class ModeOptions:
-    """Options of ``mode``."""
+    """Options of the synthesizer ``mode``."""
 
     share: float = option(
         0.0,
-        "part of a batch, its last rows, replaced though it could be measured",
+        "share of a batch, from its end, to replace even if it could be measured",
         at_least=0.0,
         at_most=1.0,
     )
-    tries: int = option(512, "combinations looked at per batch", at_least=1)
+    tries: int = option(512, "number of combinations to try per batch", at_least=1)
 
 
 @attrs.frozen(kw_only=True)
 class CrossoverOptions:
-    """Options of ``crossover``."""
+    """Options of the synthesizer ``crossover``."""
 
     share: float = option(
         0.125,
-        "part of a batch, its last rows, replaced though it could be measured",
+        "share of a batch, from its end, to replace even if it could be measured",
         at_least=0.0,
         at_most=1.0,
     )
-    parents: int = option(8, "best measured that are combined", at_least=2)
-    tries: int = option(16, "children bred per row that is replaced", at_least=1)
+    parents: int = option(8, "number of fastest measured configurations to combine", at_least=2)
+    tries: int = option(16, "number of children to try per replaced configuration", at_least=1)

@@ -274,18 +274,18 @@ class Recorder:
 
     @hookimpl
     def chameleon_batch_proposed(self, event: BatchProposed) -> None:
-        """See ``EventHooks``."""
+        """Record how many steps the search of a proposed batch took."""
         self._note("proposed", event.task, event.round, event.steps, event.converged, event.score)
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
-        """See ``EventHooks``."""
+        """Record when a measurement arrived."""
         if event.spent is not None:
             self._note("measured", event.task, list(event.config), event.spent.total)
 
     @hookimpl
     def chameleon_batch_measured(self, event: BatchMeasured) -> None:
-        """See ``EventHooks``."""
+        """Record the seconds that the run has spent after a batch."""
         if event.spent is not None:
             spent = attrs.asdict(event.spent)
             self._note("learnt", event.task.name, event.round, event.task.measured, spent)

@@ -64,7 +64,7 @@ class Trajectory:
         return int(self.count[-1]) if len(self.count) else 0
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, null for infinity and NaN."""
+        """The trajectory as JSON values, null for infinity and NaN."""
         return {
             "operator": self.operator,
             "flop": self.flop,
@@ -80,7 +80,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Trajectory:
-        """The inverse of ``to_json``."""
+        """The trajectory that ``to_json`` converted."""
         count = len(value["costs"])
         rounds = [[math.nan if x is None else x for x in row] for row in value["rounds"]]
         return cls(

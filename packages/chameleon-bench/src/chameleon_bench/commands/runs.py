@@ -57,7 +57,7 @@ class ListedRun:
     at: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The attributes as JSON values."""
         values = attrs.asdict(self)
         values["run"] = str(values.pop("folder"))
         return values

@@ -43,7 +43,7 @@ class TaskRecord:
 
     @property
     def best_seconds(self) -> float | None:
-        """The winner's time in the final comparison, or else in the search; None without any time."""
+        """The winner's time in the final comparison, or else in the search; None without either."""
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 

@@ -172,11 +172,11 @@ def knob_shares(measured: Measured) -> dict[str, float]:
     """The share of the variance of log time that each knob explains alone, largest first.
 
     This is a one-way analysis of variance per knob, over the measurements that have a time. It
-    estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935), ``1 -
-    within-group mean square / total mean square``. The mean squares allow for the fact that a knob
-    with many values explains much by chance. A knob without effect in a configuration has one more
-    value there. Shares need not add up to 1, because knobs act together, and because a search does
-    not visit their values evenly.
+    estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935): one minus
+    the mean square within groups over the total mean square. The mean squares allow for the fact
+    that a knob with many values explains much by chance. A configuration in which a knob has no
+    effect counts as another value of this knob. Shares need not add up to 1, because knobs act
+    together, and because a search does not visit their values evenly.
 
     Args:
         measured: The measurements of one operator.

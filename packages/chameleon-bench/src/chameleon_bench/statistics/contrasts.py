@@ -70,8 +70,8 @@ def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """The effort of each pipeline until it reached another pipeline's final result.
 
     Both searches have the same seed. The effort is a share of the other search's total measurements
-    or seconds, so 0.25 means a quarter. The paper's section 4.3 compares times in this way. A seed
-    in which the result was not reached counts as infinity.
+    or seconds, so 0.25 means a quarter. Ahn et al. (2020, section 4.3) compare times in this way. A
+    seed in which the result was not reached counts as infinity.
     """
     rows = []
     for pair in _pairs(groups):

@@ -84,8 +84,8 @@ def steps(trajectory: Trajectory) -> dict[str, float]:
     """Search steps: the total, the steps to convergence in total, and their median per round.
 
     A round has converged at the step after which the score of the best candidate no longer rises.
-    The paper's figures 2 and 7(a) count in this way. Rounds without a trained cost model do not
-    count.
+    Figures 2 and 7(a) of Ahn et al. (2020) count in this way. Rounds without a trained cost model
+    do not count.
     """
     rounds = trajectory.rounds
     guided = rounds[np.isfinite(rounds[:, _COLUMN["score"]])]

@@ -61,7 +61,7 @@ class Group:
         return {seed: goals.reached(run, goal)[column] for seed, run in self.runs.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """The row of the report."""
+        """The group's row in the report, as JSON values."""
         runs = list(self.runs.values())
         row: dict[str, Any] = {
             "pipeline": self.pipeline,

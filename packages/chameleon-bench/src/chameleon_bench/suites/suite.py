@@ -78,7 +78,7 @@ class Cell(Pairing):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Cell:
-        """The inverse of ``to_json``."""
+        """The cell that ``to_json`` converted."""
         return cls(**{**value, "folder": Path(value["folder"])})
 
 

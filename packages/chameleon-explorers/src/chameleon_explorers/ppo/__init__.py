@@ -1,6 +1,7 @@
-"""Adaptive exploration: an actor-critic learns to walk a design space (Chameleon, section 3.2).
+"""Adaptive exploration: an actor-critic learns to walk a design space.
 
-The module ``explorer`` has the algorithm from start to end. The other modules have its parts:
+The algorithm is that of Ahn et al. (2020), section 3.2. The module ``explorer`` has it from start
+to end. The other modules have its parts:
 
 * ``options``: the explorer's options; imports no numerical library.
 * ``states``: arrays that describe configurations to a neural network.

@@ -47,7 +47,7 @@ class Step:
 
 
 class EpisodeBatch:
-    """Episodes that walk a design space together, as the paper's section 3.2 describes.
+    """Episodes that walk a design space together (Ahn et al. 2020, section 3.2).
 
     An action moves every knob one index down or up, or leaves the knob as it is. Beyond the paper,
     a jump moves a knob to any other index. Steps beyond a knob's bounds are clamped. If the new

@@ -1,4 +1,4 @@
-"""Adaptive exploration by proximal policy optimization (CHAMELEON, section 3.2)."""
+"""The explorer ``ppo``: proximal policy optimization on a design space (Ahn et al. 2020)."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class PPOExplorer(Explorer):
         )
 
     def _shifts(self, episodes: EpisodeBatch) -> Tensor:
-        """The numbers to add to the logits, shape (episodes, knobs, actions)."""
+        """Numbers to add to the policy's logits, shape (episodes, knobs, actions)."""
         if not self._options.masking:
             return self._bias.expand(*episodes.configs.shape, -1)
         allowed = torch.from_numpy(episodes.movable()[:, :, : self._actions])

@@ -133,7 +133,7 @@ class Agent:
                 self._descend(tuple(column[rows] for column in data), entropy)
 
     def _descend(self, transitions: tuple[Tensor, ...], entropy: float) -> None:
-        """One gradient step on the loss of equation 9 of the PPO paper."""
+        """Take one gradient step on PPO's loss (Schulman et al., 2017, equation 9)."""
         states, shifts, actions, before, advantage, returns = transitions
         options = self._options
         logits, values = self.network(states)

@@ -22,7 +22,7 @@ class ActorCritic(nn.Module, ABC):
 
 
 class SharedActorCritic(ActorCritic):
-    """The paper's network: policy and value each have a head on one shared layer (section 3.2)."""
+    """The network of Ahn et al. (2020, section 3.2): policy and value share a first layer."""
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class SharedActorCritic(ActorCritic):
 
 
 class SeparateActorCritic(ActorCritic):
-    """The networks of the released code: one for the policy and one for the value.
+    """The two networks of the code released with Ahn et al. (2020), for policy and value.
 
     The policy has three layers, then one head of one layer per knob. The value has four layers.
     """

@@ -39,7 +39,7 @@ class StateEncoder(Protocol):
 
 
 class VectorStates:
-    """The paper's state: each knob's index divided by the number of its choices."""
+    """The state of Ahn et al. (2020): each knob's index divided by the number of its choices."""
 
     def __init__(self, space: DesignSpace) -> None:
         self.shape: tuple[int, ...] = (len(space.knobs),)

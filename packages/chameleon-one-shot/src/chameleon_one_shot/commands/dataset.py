@@ -1,4 +1,4 @@
-"""``chameleon dataset``: data sets of measured candidates."""
+"""The command group ``chameleon dataset``, for data sets of measured candidates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chameleon_one_shot.dataset.plan import Plan, read_plan
 from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, merged
 
 _FEWEST = 2
-"""Tasks that a predictor needs: it is judged by tasks that it has not seen."""
+"""The fewest tasks for training, since a predictor is judged by tasks that it has not seen."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,13 +35,13 @@ class Summary:
     """A data set in numbers.
 
     Attributes:
-        tasks: distinct ones.
-        candidates: measured, each once.
-        failed: candidates by kind of failure.
-        operators: tasks by kind of operator.
-        devices: candidates by device, in few words.
-        sources: candidates by source.
-        threads: candidates by number of threads.
+        tasks: The number of tasks.
+        candidates: The number of measured candidates, without duplicates.
+        failed: The number of failed candidates by kind of failure.
+        operators: The number of tasks by kind of operator.
+        devices: The number of candidates by a short description of the device.
+        sources: The number of candidates by source.
+        threads: The number of candidates by number of threads.
     """
 
     tasks: int
@@ -54,7 +54,7 @@ class Summary:
 
 
 def summary_of(dataset: Dataset) -> Summary:
-    """Count what there is."""
+    """Count the tasks and candidates of a data set."""
 
     def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
         counts: Counter[str] = Counter()
@@ -76,14 +76,14 @@ def summary_of(dataset: Dataset) -> Summary:
 
 @attrs.frozen(kw_only=True)
 class Check:
-    """The errors and oddities of a data set.
+    """The problems of a data set.
 
     Attributes:
-        parts: files that could be read.
-        candidates: in them, each once.
-        duplicates: candidates that are there a second time; readers leave them out.
-        errors: what keeps a predictor from being trained with it, a sentence for each.
-        warnings: what it should be known for.
+        parts: The number of files that could be read.
+        candidates: The number of candidates in these files, without duplicates.
+        duplicates: The number of duplicate candidates, which readers leave out.
+        errors: Problems that prevent the training of a predictor, as sentences.
+        warnings: Other problems, as sentences.
     """
 
     parts: int
@@ -94,10 +94,10 @@ class Check:
 
 
 def checked(folder: Path) -> Check:
-    """Read every part by itself, and say all that is wrong.
+    """Read every file of a data set, and report all problems.
 
     Raises:
-        DatasetError: it is no data set, or of a newer version.
+        DatasetError: The folder is no data set, or has a newer format.
     """
     read_manifest(folder)
     errors: list[str] = []
@@ -154,11 +154,11 @@ def collect(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Measure tasks like those of the networks that PLAN names.
+    """Measure tasks like those of the networks in PLAN.
 
-    The same command again continues an interrupted collection: nothing is measured twice. Ctrl-C
-    stops in order, a second one at once. --trust-source is needed if a network of the plan has
-    TensorIR functions of yours.
+    The same command continues an interrupted collection, and measures nothing twice. Ctrl-C stops
+    after the running measurements, a second Ctrl-C at once. --trust-source is needed if a network
+    of the plan has your own TensorIR functions.
     """
     again, overrides = given_again("dataset collect", plan, overrides, output)
     with results_alone():
@@ -211,10 +211,10 @@ _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=Fal
 @_TO
 @_JSON
 def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
-    """Add what others have measured to a data set.
+    """Add measurements from other sources to a data set.
 
     A SOURCE is a run folder, a Kernel Tuner cache or T4 file, a folder with a MetaSchedule
-    database, or a data set. Entries of the data set stay as they are.
+    database, or a data set. Candidates that the data set already has do not change.
     """
     _add(sources, folder, as_json=as_json)
 
@@ -226,7 +226,7 @@ def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 @_TO
 @_JSON
 def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
-    """Add data sets to a data set; of two measurements of one candidate the first stands."""
+    """Add data sets to a data set. If a candidate was measured twice, the first one counts."""
     for source in sources:
         read_manifest(source)
     _add(sources, folder, as_json=as_json)
@@ -248,7 +248,7 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
 @_FOLDER
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
-    """Show what there is in the data set FOLDER."""
+    """Show the numbers of tasks and candidates in the data set FOLDER."""
     facts = attrs.asdict(summary_of(read_dataset(folder)))
     if as_json:
         click.echo(json.dumps({"dataset": str(folder), **facts}))
@@ -263,9 +263,9 @@ def list_(folder: Path, as_json: bool) -> None:
 @_FOLDER
 @_JSON
 def check(folder: Path, as_json: bool) -> None:
-    """Read all of the data set FOLDER, and say what is wrong with it.
+    """Read the whole data set FOLDER, and report its problems.
 
-    Exits with 1 if a predictor cannot be trained with it.
+    Exits with 1 if no predictor can be trained with it.
     """
     problems = checked(folder)
     if as_json:

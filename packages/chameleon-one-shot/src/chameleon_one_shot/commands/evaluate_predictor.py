@@ -1,4 +1,4 @@
-"""``chameleon evaluate-predictor``: how good a model is on tasks that it has not seen."""
+"""The command ``chameleon evaluate-predictor``, which judges a predictor on unseen tasks."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def command(  # noqa: PLR0917 - click passes them by name
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Judge MODEL by the tasks of the folder DATASET that are unlike all it was trained on.
+    """Judge MODEL by the tasks of the data set DATASET that are unlike all tasks of its training.
 
-    Other models are trained on the tasks of the folder that it was trained on, and judged by the
-    same ones. Regret is how much longer the best of the first 1 or 10 candidates takes than the
-    best of all.
+    For comparison, other models are trained on the data set's tasks that MODEL was trained on, and
+    are judged by the same unseen tasks. The regret is how much longer the best of the first 1 or 10
+    candidates takes than the best candidate of all.
     """
     # torch takes seconds to import, which `--help` need not wait for.
     import torch  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``chameleon pretrain``: a predictor from a data set."""
+"""The command ``chameleon pretrain``, which trains a predictor on a data set."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Train a predictor of kernels' speed on the folder DATASET."""
+    """Train a predictor of kernels' speed on the data set in folder DATASET."""
     # torch takes seconds to import, which `--help` need not wait for.
     import torch  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _options(arguments: Mapping[str, Any]) -> TrainingOptions:
-    """Options of training, those that were given in the place of the defaults."""
+    """Training options, with defaults in place of those that were not given."""
     chosen = {name: value for name, value in arguments.items() if value is not None}
     sizes = {field.name for field in attrs.fields(Architecture)}
     own = {name: value for name, value in chosen.items() if name in sizes}
@@ -113,7 +113,7 @@ def _options(arguments: Mapping[str, Any]) -> TrainingOptions:
 def _command(
     dataset: Path, file: Path, hold_out: float, stop_by: float, arguments: Mapping[str, Any]
 ) -> str:
-    """The command that makes the model again, but for what it computes with."""
+    """The command line that trains the same model, without options such as --device."""
     words = ["chameleon", "pretrain", str(dataset), "--to", str(file)]
     words += ["--hold-out", str(hold_out), "--stop-by", str(stop_by)]
     for name, value in arguments.items():

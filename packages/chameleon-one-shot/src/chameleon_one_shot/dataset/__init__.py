@@ -1,1 +1,1 @@
-"""Data sets of measured candidates: their format, collection, and import."""
+"""Data sets of measured candidates: their format, their collection, and imports."""

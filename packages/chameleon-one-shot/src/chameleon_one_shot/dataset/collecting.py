@@ -1,9 +1,9 @@
-"""Collects a data set: tasks like those of networks, tuned by searches of several kinds.
+"""Collects a data set: it tunes tasks like those of networks, with several kinds of searches.
 
-A predictor later has to tell apart what searches measure on their way. Random configurations are
-nearly all slow (exploration-based code sampling: One-Shot Tuner, Ryu et al., CC 2022, section 4.3).
-Each few tasks are one ordinary run, whose folder keeps every measurement at once. A run's
-measurements become one part of the data set when it ends.
+A predictor must distinguish the configurations that searches measure. Random configurations are
+nearly all slow, so they would teach little (One-Shot Tuner, Ryu et al., CC 2022, section 4.3). A
+few tasks at a time are tuned in an ordinary run, whose folder keeps all measurements. When a run
+ends, its measurements become one part (file) of the data set.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 _TASKS = "tasks.json"
 
 _BROKEN = 3
-"""Runs in a row that may fail before the collection ends: nothing will work then."""
+"""The number of failed runs in a row after which the collection ends."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,10 +59,10 @@ class Collected:
     """The result of a collection.
 
     Attributes:
-        folder: the data set's.
-        tasks: drawn.
-        candidates: measured, failures included.
-        failed_runs: what ended runs before their tasks had all measurements, a sentence for each.
+        folder: The folder of the data set.
+        tasks: The number of tasks.
+        candidates: The number of measured candidates, failures included.
+        failed_runs: Sentences about the runs that ended early because of an error.
     """
 
     folder: Path
@@ -73,15 +73,15 @@ class Collected:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Collector:
-    """Collects what a plan says, or continues where an earlier process was.
+    """Collects a data set by a plan, or continues an earlier collection.
 
     Attributes:
-        plan: what to collect.
-        registry: knows stages and operators.
-        interruption: the request to stop.
-        say: tells what is done, in a line.
-        display: opens what shows a run's events, for each run anew.
-        trust_source: whether code that the folder's tasks carry may be run.
+        plan: The plan.
+        registry: The registry of plugins.
+        interruption: Tells whether to stop.
+        say: Called with each message about progress (a line).
+        display: Opens a listener that shows the events of a run; called for each run.
+        trust_source: Whether code in the folder's tasks may be run.
     """
 
     plan: Plan
@@ -92,13 +92,13 @@ class Collector:
     trust_source: bool = False
 
     def collect(self) -> Collected:
-        """Read the networks, draw tasks, and have them measured; every step is taken once.
+        """Read the networks, draw tasks, and measure them; finished steps are not repeated.
 
         Raises:
-            DatasetError: the folder is of another plan or target, or cannot be written.
-            ConfigError: a network cannot be read.
-            RunInterrupted: it was asked to stop; what was measured is in the data set.
-            ChameleonError: several runs in a row failed.
+            DatasetError: The folder belongs to another plan or target, or cannot be written.
+            ConfigError: A network cannot be read.
+            RunInterrupted: The collection was interrupted; its measurements are in the data set.
+            ChameleonError: Several runs in a row failed.
         """
         output, amounts = self.plan.output, self.plan.amounts
         self._claim()
@@ -129,7 +129,7 @@ class Collector:
         )
 
     def _claim(self) -> None:
-        """Make the folder this plan's data set; one of another plan is refused."""
+        """Make the folder a data set of this plan; refuse a data set of another plan."""
         output = self.plan.output
         if (output / MANIFEST).exists():
             earlier = read_manifest(output).get("plan")
@@ -147,7 +147,7 @@ class Collector:
         return self.plan.output / "collection"
 
     def _tasks(self, target: str) -> list[Task]:
-        """The tasks, as many as the plan wants; those drawn before stay."""
+        """The tasks of the plan: those that were drawn before, and new ones if some are missing."""
         file, count = self._folder / _TASKS, self.plan.amounts.tasks
         known = read_tasks(file) if file.exists() else []
         others = sorted({task.target for task in known} - {target})
@@ -188,10 +188,10 @@ class Collector:
         return space.size > 1
 
     def _run(self, number: int, start: int, count: int, device: Mapping[str, Any]) -> int:
-        """Have some tasks measured, and make a part of what is measured, however the run ends.
+        """Tune some tasks, and write a part with all measurements, also if the run fails.
 
         Returns:
-            How many candidates the part has.
+            The number of candidates in the part.
         """
         name = f"run-{number:04d}"
         folder = self._folder / "runs" / name
@@ -208,7 +208,7 @@ class Collector:
         return measured
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
-        """Make a part of what a run has measured, if there is none yet."""
+        """Write the measurements of a run as a part, unless the part exists already."""
         if not (folder / RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"
@@ -222,13 +222,13 @@ class Collector:
 
 @attrs.frozen(kw_only=True)
 class NetworkTasks:
-    """Reads networks, each once.
+    """Reads the tasks of networks, each network once.
 
     Attributes:
-        folder: where their tasks are kept; made if it is missing.
-        target: canonical, that the tasks are for.
-        interruption: the request to stop.
-        say: tells what is done, in a line.
+        folder: The folder that keeps the tasks; it is created if it is missing.
+        target: The canonical target of the tasks.
+        interruption: Tells whether to stop.
+        say: Called with each message about progress (a line).
     """
 
     folder: Path
@@ -240,7 +240,8 @@ class NetworkTasks:
         """The tasks of each network.
 
         Raises:
-            ConfigError: some cannot be read; says which, after all others have been read.
+            ConfigError: Some networks cannot be read. The error names them, after all other
+                networks were read.
         """
         tasks_by_network, problems = [], []
         for number, network in enumerate(networks, 1):
@@ -271,7 +272,7 @@ class NetworkTasks:
 
 
 def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """Tasks with how often they occur, if each network counts the same."""
+    """The tasks of networks, each with its share of its network's operators."""
     return [
         Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
         for tasks in networks

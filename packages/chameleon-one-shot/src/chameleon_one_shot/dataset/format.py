@@ -1,4 +1,4 @@
-"""A data set on disk: a folder with ``dataset.json`` and Parquet files; see docs/dataset.md."""
+"""The files of a data set: ``dataset.json`` and Parquet files; see docs/dataset.md."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from chameleon_one_shot.dataset.tasks import Dataset, DatasetError, DatasetTask, canonical, merged
 
 FORMAT = 1
-"""Raised when readers of an earlier version would misread what is written."""
+"""The version of the format, raised when older readers would misread the files."""
 
 MANIFEST, PARTS = "dataset.json", "parts"
 
 _WHAT = ("operator", "arguments", "target", "flop")
 """Columns that are attributes of a ``Task``."""
 _AROUND = ("device", "threads", "space", "space_options", "fingerprint", "versions", "source")
-"""Columns that are attributes of a ``DatasetTask``, alike for all its candidates."""
+"""Columns that are attributes of a ``DatasetTask``, the same for all its candidates."""
 _JSON = frozenset({"arguments", "device", "space_options", "versions"})
 _NUMBERS = ("flop", "threads")
 _TEXTS = tuple(name for name in ("task", *_WHAT, *_AROUND) if name not in _NUMBERS)
@@ -39,7 +39,7 @@ def _pyarrow() -> tuple[Any, Any]:
     """The modules ``pyarrow`` and ``pyarrow.parquet``.
 
     Raises:
-        DatasetError: it is not installed.
+        DatasetError: pyarrow is not installed.
     """
     try:
         import pyarrow as pa  # noqa: PLC0415 - optional
@@ -67,14 +67,14 @@ def _schema(pa: Any) -> Any:
 
 
 def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
-    """Make a folder a data set, or keep the one that it is.
+    """Make a folder an empty data set; an existing data set keeps its candidates.
 
     Args:
-        folder: made if it is missing.
-        plan: the plan that it is collected by, as JSON values; None leaves an earlier one.
+        folder: The folder; it is created if it is missing.
+        plan: The plan of the collection as JSON values. With None, an earlier plan is kept.
 
     Raises:
-        DatasetError: it cannot be written, is of a newer version, or pyarrow is not installed.
+        DatasetError: The folder cannot be written, has a newer format, or pyarrow is not installed.
     """
     _pyarrow()  # before anything is measured
     if (folder / MANIFEST).exists():
@@ -93,7 +93,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The content of ``dataset.json``.
 
     Raises:
-        DatasetError: there is none, it is damaged, or of a newer version.
+        DatasetError: The file is missing or damaged, or has a newer format.
     """
     file = folder / MANIFEST
     try:
@@ -116,15 +116,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path:
-    """Write candidates as one file, which takes the place of an earlier one of its name.
+    """Write candidates as one file (part) of a data set, which replaces a file of the same name.
 
     Args:
-        folder: the data set's.
-        tasks: what to write; each candidate is written once.
-        name: of the file, without its ending.
+        folder: The folder of the data set.
+        tasks: The tasks with their candidates. Duplicates are left out.
+        name: The name of the file, without its ending.
+
+    Returns:
+        The file that was written.
 
     Raises:
-        DatasetError: it cannot be written, or a time is neither a positive number nor a failure's.
+        DatasetError: The file cannot be written, or a candidate has not exactly one of a positive
+            time and a failure.
     """
     if not _NAME.fullmatch(name):
         raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
@@ -166,7 +170,7 @@ def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
 
 
 def rows_in(part: Path) -> int:
-    """The number of candidates in one file.
+    """The number of candidates in one file (part) of a data set.
 
     Raises:
         DatasetError: pyarrow is not installed.
@@ -177,16 +181,16 @@ def rows_in(part: Path) -> int:
 
 
 def parts_of(folder: Path) -> list[Path]:
-    """The files of a data set, sorted."""
+    """The Parquet files of a data set, sorted by name."""
     return sorted((folder / PARTS).glob("*.parquet"))
 
 
 def read_dataset(folder: Path) -> Dataset:
-    """Read a data set, each candidate once.
+    """Read a data set, without duplicate candidates.
 
     Raises:
-        DatasetError: the file is no data set, a part is cut off or damaged, or a time is negative.
-            The message names the part.
+        DatasetError: The folder is no data set, a file is damaged, or a time is not positive. The
+            message names the file.
     """
     manifest = read_manifest(folder)
     read = [task for part in parts_of(folder) for task in read_part(part)]
@@ -195,10 +199,10 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_part(file: Path) -> list[DatasetTask]:
-    """The tasks of one file, as they follow each other there.
+    """The tasks of one file (part) of a data set, in the file's order.
 
     Raises:
-        DatasetError: as for ``read_dataset``.
+        DatasetError: As for ``read_dataset``.
     """
     pa, parquet = _pyarrow()
     try:
@@ -217,7 +221,7 @@ def read_part(file: Path) -> list[DatasetTask]:
 
 
 def _runs(table: Any) -> Iterator[tuple[int, int]]:
-    """The first and last rows of each task, told by the columns that are alike in one."""
+    """The first row of each task, and the row after its last one."""
     count = table.num_rows
     if not count:
         return
@@ -267,7 +271,7 @@ def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | Non
 
 
 def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
-    """The first error in times, infinity for failures; None if there is none."""
+    """The first error in a task's times and failures; None if there is none."""
     failed = np.array([failure is not None for failure in failures], bool)
     unknown = sorted({kind for kind in failures if kind is not None and kind not in _KINDS})
     if unknown:

@@ -1,4 +1,4 @@
-"""A run folder's measurements as tasks of a data set."""
+"""Converts the measurements of a run folder to tasks of a data set."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from chameleon_one_shot.dataset.tasks import DatasetTask, named_by_key
 
 
 def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:
-    """Everything that a run has measured, even while it goes on.
+    """All measurements of a run, which need not have ended.
 
     Args:
-        folder: the run folder.
-        device: what it was measured on.
-        source: what the data set calls the run.
+        folder: The run folder.
+        device: The description of the device that measured.
+        source: The name of the run in the data set.
 
     Raises:
-        RunFolderError: there is no run in it, or it cannot be read.
+        RunFolderError: The folder has no run, or cannot be read.
     """
     with RunView(folder) as run:
         return [

@@ -1,4 +1,4 @@
-"""Reads a plan: what networks to learn tasks from, how many to measure, and by which searches."""
+"""Reads a plan of a collection: networks, numbers of tasks and measurements, and searches."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
 
 _SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
-"""Keys of a pipeline that a search may name."""
+"""The keys of a pipeline that a search of a plan may have."""
 
 _SHARED = ("target", "space", "runner")
-"""Keys of a pipeline that hold for all that is measured."""
+"""The keys of a pipeline that a plan sets for all searches."""
 
 _FREE = frozenset({"tasks", "measurements", "runner"})
-"""Keys that a collection may be continued with other values of; runs look at the runner's."""
+"""The keys that may change when a collection is continued.
+
+Runs check the runner themselves.
+"""
 
 _DEFAULT_SEARCHES: tuple[dict[str, Any], ...] = ({"preset": "default"},)
 
@@ -31,13 +34,13 @@ class Amounts:
     """The numbers of a plan.
 
     Attributes:
-        tasks: how many to draw.
-        measurements: candidates of each of them.
-        batch_size: candidates of a task that are measured together; few large batches leave more
-            of the time to measuring.
-        tasks_per_run: tasks that are tuned in one run folder; its candidates become one part.
-        most_gflop: 1e9 operations of one evaluation of a task at most, so that none takes long.
-        seed: of the tasks and of the searches.
+        tasks: The number of tasks.
+        measurements: The number of candidates per task.
+        batch_size: The number of candidates per batch of a task. With few large batches, measuring
+            takes a larger share of the time.
+        tasks_per_run: The number of tasks that one run tunes. A run's candidates become one part.
+        most_gflop: The largest task, in 1e9 operations of one evaluation.
+        seed: The seed of the tasks and of the searches.
     """
 
     tasks: int = attrs.field(default=300, validator=attrs.validators.ge(1))
@@ -50,20 +53,20 @@ class Amounts:
 
 _AMOUNTS = tuple(field.name for field in attrs.fields(Amounts))
 KEYS = (*_SHARED, "networks", "hold_out", *_AMOUNTS, "searches", "output")
-"""Every key of a plan."""
+"""All keys of a plan."""
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """A plan that has been checked.
+    """A plan of a collection.
 
     Attributes:
-        networks: what the tasks are learnt from.
-        hold_out: networks of which no task may be collected, as ``networks``.
-        amounts: the numbers.
-        searches: by turns the ones that runs are made with, without model and budget.
-        output: the data set's folder, absolute.
-        document: the plan with its defaults and without its output, as JSON values.
+        networks: The networks from which tasks are learnt.
+        hold_out: Networks whose tasks, and similar ones, must not be collected.
+        amounts: The numbers of the plan.
+        searches: The searches that runs use in turns, without model and budget.
+        output: The folder of the data set, absolute.
+        document: The plan with its defaults and without its output, as JSON values.
     """
 
     networks: tuple[Subject, ...]
@@ -75,11 +78,11 @@ class Plan:
 
 
 def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Keys in which two plans differ that decide which tasks are drawn, or how they are searched.
+    """The keys in which two plans differ, without those that may change.
 
     Args:
-        plan: a plan's document.
-        other: another plan's.
+        plan: The document of a plan.
+        other: The document of another plan.
     """
     return [key for key in KEYS if key not in _FREE and plan.get(key) != other.get(key)]
 
@@ -90,20 +93,20 @@ def read_plan(
     """Read a plan.
 
     Args:
-        path: the file; errors call it as it is given here.
-        overrides: assignments such as ``tasks=20``, stronger than the file.
-        registry: where names are looked up; the installed plugins if None.
+        path: The plan's file; error messages show it as given.
+        overrides: Assignments such as ``tasks=20``, which override the file.
+        registry: The registry of plugins; None for the installed plugins.
 
     Raises:
-        PipelineError: with everything that is wrong, one line each.
-        ConfigError: the file cannot be read.
+        PipelineError: The plan is wrong; the message lists all problems, one per line.
+        ConfigError: The file cannot be read.
     """
     wanted = "a plan must be a mapping with 'networks:' and 'output:'"
     return _PlanReader(path, overrides, registry, keys=KEYS, wanted=wanted).plan()
 
 
 class _PlanReader(DocumentReader):
-    """Checks a plan and collects the problems of all of its parts."""
+    """Checks a plan, and collects the problems of all its parts."""
 
     def plan(self) -> Plan:
         amounts = self._amounts()
@@ -195,14 +198,14 @@ class _PlanReader(DocumentReader):
         return entries
 
     def _sharing(self, sections: dict[str, Item], mark: Mark) -> Assembler:
-        """Assemble a pipeline that shares what the plan says once for all of them."""
+        """Assemble a pipeline with the keys that the plan sets for all pipelines."""
         shared = {key: item for key, item in self.root.items() if key in _SHARED}
         target, output = _item("native", self.root.mark), _item("run", mark)
         return self.assembler({"target": target, **shared, **sections, "output": output}, mark)
 
 
 def _item(value: Any, mark: Mark) -> Item:
-    """A value as if it were written at a place."""
+    """A value as if it were written at a place of the file."""
     if isinstance(value, Mapping):
         inner: Any = {key: _item(child, mark) for key, child in value.items()}
     elif isinstance(value, list):

@@ -1,10 +1,10 @@
-"""A distribution of the operators of networks, learnt from their tasks.
+"""Draws tasks that resemble the operators of networks.
 
-Prior-guided sampling draws the fields of a layer one after another. Each comes from the
-distribution that networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022,
-section 4.2). Counting alone would only ever give back the layers that there are. So the rows that a
-field is drawn from count the less the more they differ from what is drawn already. Sizes are moved
-between those that were seen.
+Prior-guided sampling draws the arguments of an operator one after another. Each argument follows
+its distribution in networks, given the arguments that were drawn before (One-Shot Tuner, Ryu et
+al., CC 2022, section 4.2). Plain counting would only repeat existing operators. So an operator
+counts less, the more it differs from the arguments drawn so far. Sizes may also lie between two
+sizes that networks have.
 """
 
 from __future__ import annotations
@@ -25,32 +25,38 @@ from numpy.typing import NDArray
 from chameleon_one_shot.dataset.tasks import DatasetError, canonical, named_by_key
 
 Path = tuple[str | int, ...]
-"""The position of a value in the arguments: a key, and in lists the indices."""
+"""The position of a value in the arguments: keys, and indices in lists."""
 
 ABSENT = object()
-"""The value of a field that an operator leaves out, as it does with defaults."""
+"""The value of an argument that an operator does not have, such as a default."""
 
 
 _BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
-"""Octaves by which rows may differ from what is drawn; the next one if too few rows are left."""
+"""Bandwidths in octaves, by which operators may differ from the arguments drawn so far.
+
+The next bandwidth is used if too few operators are similar enough.
+"""
 
 _ENOUGH = 6.0
-"""Rows that a field is drawn from at least, if there are as many: an effective sample size."""
+"""The least effective number of operators that an argument is drawn from, if possible."""
 
 _OTHER = 2.0
-"""Octaves that another layout, another kernel or another epilogue counts as."""
+"""The distance in octaves between two values that are no sizes, such as layouts."""
 
 _SIZES = 8
-"""A field is a size if it has so many values and none of them is that of most rows."""
+"""An argument is a size if it has this many values, and no value has more than half the mass."""
 
 _MOVED = 0.5
-"""How often a size becomes one between those that were seen."""
+"""The probability that a size is moved to a value between two observed sizes."""
 
 _APART = 2
-"""Sizes are moved between two of which one is at most so many times the other."""
+"""The largest ratio of two neighbouring sizes between which a size may be moved."""
 
 _HALVINGS = 3
-"""A moved size is a multiple of the power of two in it, halved at most so often."""
+"""The largest number of halvings of a size's power-of-two factor.
+
+A moved size is a multiple of this halved factor.
+"""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -58,8 +64,8 @@ class Observed:
     """A task of a network.
 
     Attributes:
-        task: the task.
-        mass: how often it occurs, as a share of its network's operators.
+        task: The task.
+        mass: The share of the network's operators that are this task.
     """
 
     task: Task
@@ -67,10 +73,10 @@ class Observed:
 
 
 class OperatorDistribution:
-    """The arguments of one kind of operator, all with lists of the same lengths.
+    """The distribution of the arguments of one kind of operator.
 
     Args:
-        observed: tasks of networks.
+        observed: Tasks of networks, whose list arguments have the same lengths.
     """
 
     def __init__(self, observed: Sequence[Observed]) -> None:
@@ -97,7 +103,7 @@ class OperatorDistribution:
         return len(shares) >= _SIZES and max(shares.values()) <= 0.5 * self._mass.sum()
 
     def draw(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Arguments of one operator; nobody has asked yet whether there can be such a one."""
+        """Draw the arguments of one operator. The operator may be impossible."""
         drawn: dict[Path, Any] = {}
         distance = np.zeros(len(self._mass))
         for path in self._order:
@@ -107,7 +113,7 @@ class OperatorDistribution:
         return unflattened({path: drawn[path] for path in self._columns})
 
     def _weights(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How much each row counts, given the squares of its distance from what is drawn."""
+        """The weight of each observed task, from its squared distance to the drawn arguments."""
         nearest = squares - squares.min()
         weights = self._mass
         for width in _BANDWIDTHS:
@@ -128,7 +134,7 @@ class OperatorDistribution:
         return self._moved(path, value, rng) if rng.random() < _MOVED else value
 
     def _moved(self, path: Path, value: int, rng: np.random.Generator) -> int:
-        """A size between an observed one and its next, of about the same divisors."""
+        """A size between an observed size and a neighbouring one, with similar divisors."""
         known = np.unique(self._columns[path])
         at = int(np.searchsorted(known, value))
         other = at + int(rng.choice((-1, 1)))
@@ -142,23 +148,23 @@ class OperatorDistribution:
         return value if not len(between) else int(rng.choice(between))
 
     def _differences(self, path: Path, value: Any) -> NDArray[np.float64]:
-        """How far each row is from a value that was drawn, in octaves."""
+        """The distance of each observed task's value from a drawn value, in octaves."""
         if path in self._sizes:
             return np.asarray(self._logarithms[path] - math.log2(max(value, 1)))
         return np.array([0.0 if other == value else _OTHER for other in self._columns[path]])
 
 
 def _before(path: Path) -> Path:
-    """The place before a field's own, in the same list."""
+    """The position before a position in the same list; empty if there is none."""
     *above, last = path
     return (*above, last - 1) if isinstance(last, int) else ()
 
 
 class TaskDistribution:
-    """All kinds of operators of some networks; frequent ones are drawn more often.
+    """The distribution of all kinds of operators of some networks.
 
     Args:
-        observed: tasks of networks.
+        observed: Tasks of networks.
     """
 
     def __init__(self, observed: Sequence[Observed]) -> None:
@@ -172,13 +178,13 @@ class TaskDistribution:
         self._shares = np.sqrt(mass) / np.sqrt(mass).sum()
 
     def draw(self, rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-        """A kind of operator and arguments."""
+        """Draw a kind of operator and its arguments."""
         which = int(rng.choice(len(self._kinds), p=self._shares))
         return self._kinds[which], self._distributions[which].draw(rng)
 
 
 def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The positions of the values of lists, which tell ranks from each other."""
+    """The positions of values in lists, which distinguish operators of different ranks."""
     return tuple(sorted((path for path in flattened(arguments) if len(path) > 1), key=str))
 
 
@@ -186,7 +192,7 @@ def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
-    """Arguments as their values that are no lists, in the order in which they are written."""
+    """The values of arguments by position, with lists and mappings taken apart."""
     return {
         path: value for key, inner in arguments.items() for path, value in _leaves(inner, (key,))
     }
@@ -204,7 +210,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def unflattened(fields: Mapping[Path, Any]) -> dict[str, Any]:
-    """The arguments that ``flattened`` made these fields of; absent ones are left out."""
+    """The inverse of ``flattened``; values that are ``ABSENT`` are left out."""
     out: dict[str | int, Any] = {}
     for path, value in fields.items():
         if value is ABSENT:
@@ -226,26 +232,26 @@ def _listed(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an integer or a real number, and no flag."""
+    """Whether a value is an integer or a floating-point number, and no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _TRIES = 500
-"""Draws of one task that are refused at most."""
+"""The largest number of draws for one task."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskSampler:
-    """Draws distinct tasks.
+    """Draws distinct tasks that resemble those of networks.
 
     Attributes:
-        observed: tasks of the networks that are learnt from.
-        held_out: what may not be drawn.
-        target: canonical, of the tasks.
-        most_flop: of one evaluation of a task.
-        seed: of everything drawn.
-        registry: knows the operators.
-        has_space: whether there is a design space for a task.
+        observed: The tasks of the networks.
+        held_out: Tasks that must not be drawn.
+        target: The canonical target of the tasks.
+        most_flop: The largest number of operations of one evaluation of a task.
+        seed: The seed of all draws.
+        registry: The registry of plugins, for the operators.
+        has_space: Returns whether a task has a design space.
     """
 
     observed: Sequence[Observed]
@@ -257,14 +263,14 @@ class TaskSampler:
     has_space: Callable[[Task], bool]
 
     def drawn(self, count: int, known: Sequence[Task] = ()) -> list[Task]:
-        """The first tasks of a sequence that the seed decides, whatever ``count`` is.
+        """Draw tasks. A larger ``count`` only adds tasks at the end of the same sequence.
 
         Args:
-            count: how many.
-            known: the first of them, drawn before.
+            count: The number of tasks.
+            known: The first tasks, which were drawn before.
 
         Raises:
-            DatasetError: there are not as many, or nothing to learn them from.
+            DatasetError: The networks have no operator, or too few tasks can be drawn.
         """
         if not self.observed:
             raise DatasetError("the networks have no operator to tune", hint="Name some that have.")
@@ -310,7 +316,7 @@ class TaskSampler:
     def _task(
         self, operator: str, arguments: dict[str, Any], whole: dict[tuple[str, str], Task]
     ) -> Task | None:
-        """The task, named by its key; None if there is no such operator."""
+        """The task of an operator and its arguments; None if the operator is impossible."""
         record = self.registry.record("operators", operator)
         if record.arguments is None:
             task = whole.get((operator, canonical(arguments)))
@@ -324,14 +330,14 @@ class TaskSampler:
 
 
 NEAR = 0.1
-"""Sizes that differ by no more than this share are the same, for a task that is held out."""
+"""The share by which numbers may differ to count as equal to a held-out task's."""
 
 
 class HeldOut:
-    """Tasks that are held out.
+    """Tasks that must not be drawn, because they belong to held-out networks.
 
     Args:
-        tasks: of the networks that are held out.
+        tasks: The tasks of the held-out networks.
     """
 
     def __init__(self, tasks: Iterable[Task]) -> None:
@@ -340,9 +346,9 @@ class HeldOut:
             self._numbers.setdefault(task.operator, []).append(_numbers(task.arguments))
 
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a task is one of them, or within ``NEAR`` of one in every dimension.
+        """Whether all numbers of an operator differ by at most ``NEAR`` from a held-out task's.
 
-        Layouts, dtypes and epilogues make no difference.
+        Layouts, dtypes and epilogues are ignored.
         """
         numbers = _numbers(arguments)
         return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))

@@ -1,4 +1,4 @@
-"""Tasks in a file, and the frontend that has them tuned: it delivers nothing."""
+"""Files with tasks, and the frontend that tunes these tasks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from chameleon_one_shot.dataset.task_options import TasksOptions
 
 
 def write_tasks(file: Path, tasks: Sequence[Task]) -> None:
-    """Write tasks as ``read_tasks`` reads them.
+    """Write tasks to a file that ``read_tasks`` reads.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     write_whole(file, json.dumps([task.to_json() for task in tasks], indent=1) + "\n")
 
 
 def read_tasks(file: Path) -> list[Task]:
-    """The tasks of a file.
+    """The tasks in a file.
 
     Raises:
-        ConfigError: there is no such file, or it holds no list of tasks.
+        ConfigError: The file is missing, or has no list of tasks.
     """
     try:
         return [Task(**value) for value in json.loads(file.read_text(encoding="utf-8"))]
@@ -40,7 +40,7 @@ def read_tasks(file: Path) -> list[Task]:
 
 
 class TasksFrontend(Frontend):
-    """The tasks of a file."""
+    """The frontend ``tasks``, which reads tasks from a file."""
 
     def __init__(self, options: TasksOptions) -> None:
         self._file = Path(options.file)

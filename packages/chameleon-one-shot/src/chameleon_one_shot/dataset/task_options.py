@@ -1,4 +1,4 @@
-"""Options of the frontend ``tasks``, importable without any numerical library."""
+"""Options of the frontend ``tasks``. This module imports no numerical library."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from chameleon_core.plugins.options import option
 
 @attrs.frozen(kw_only=True)
 class TasksOptions:
-    """Options of ``tasks``."""
+    """Options of the frontend ``tasks``."""
 
     file: str = option(
         attrs.NOTHING,
-        "a JSON file with a list of tasks, as a data set's collection writes them",
+        "a JSON file with a list of tasks, which the collection of a data set wrote",
         binds=False,
         path=True,
     )
-    start: int = option(0, "tasks at the beginning of the list that are left out", at_least=0)
-    count: int | None = option(
-        None, "tasks after those at most; null for all", at_least=1, binds=False
-    )
+    start: int = option(0, "number of tasks to leave out at the beginning of the list", at_least=0)
+    count: int | None = option(None, "largest number of tasks; null: all", at_least=1, binds=False)
     trust_source: bool = option(
         False,
-        "take tasks that carry code, TensorIR functions and their references, and run "
-        "it; only if you wrote or read the file",
+        "accept tasks with code (TensorIR functions and their references) and run it; only "
+        "for files that you wrote or read",
         binds=False,
     )

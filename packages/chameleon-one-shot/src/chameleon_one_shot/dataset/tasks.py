@@ -1,4 +1,4 @@
-"""The content of a data set: tasks, each with the candidates that were measured of it."""
+"""The content of a data set: tasks with their measured candidates."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from numpy.typing import NDArray
 
 
 class DatasetError(ConfigError):
-    """A data set cannot be read or used; says which file of it is wrong."""
+    """A data set cannot be read or used; the message names the wrong file."""
 
 
 def canonical(value: Any) -> str:
-    """JSON values as the one text that stands for them, whatever the order of their keys."""
+    """JSON values as a string that does not depend on the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class DatasetTask:
-    """The candidates of one task on one device, n of them.
+    """The n candidates of one task on one device.
 
     Attributes:
-        task: the task; its name is its key.
-        device: what the device is, as ``TargetResolver.describe`` tells it.
-        threads: that kernels ran with; 0 if nobody knows.
-        space: the space provider's name; empty if the candidates are of no space.
-        space_options: its options, as JSON values.
-        fingerprint: of the design space; empty if there is none.
-        versions: of the distributions that took part, as far as they were kept.
-        source: the collection's name, or what the candidates were imported from.
-        configs: knob indices, int32 of shape (n, knobs), or None if no space is known.
-        choices: the decoded configurations, one each.
-        seconds: float64 of shape (n,), infinity for failures.
-        failures: the kind of failure of each, or None.
-        origins: what put each into its batch, or None.
-        measured_at: when, in seconds since 1970, float64 of shape (n,); 0 if nobody knows.
+        task: The task, whose name is made from its key.
+        device: The description of the device, as from ``TargetResolver.describe``.
+        threads: The number of threads that kernels ran with; 0 if unknown.
+        space: The name of the space provider; empty if there is none.
+        space_options: The options of the space provider, as JSON values.
+        fingerprint: The fingerprint of the design space; empty if there is none.
+        versions: The versions of the distributions that took part, as far as known.
+        source: The name of the collection, or of the source of an import.
+        configs: The knob indices, int32 of shape (n, knobs). None if the space is unknown.
+        choices: The knob values of each candidate, by knob name.
+        seconds: The time of each candidate, float64 of shape (n,), infinity for failures.
+        failures: The kind of failure of each candidate, or None.
+        origins: The stage that proposed each candidate, or None.
+        measured_at: The time of each measurement in seconds since 1970, float64 of shape (n,); 0 if
+            unknown.
     """
 
     task: Task
@@ -72,12 +73,12 @@ class DatasetTask:
 
     @property
     def group(self) -> tuple[str, str, int, str, str]:
-        """All of its candidates' identity but the knobs, which no other task has."""
+        """The identity of the task with its device, threads and design space."""
         digest = hashlib.sha256(canonical(dict(self.device)).encode()).hexdigest()[:16]
         return self.task.key, digest, self.threads, self.space, self.fingerprint
 
     def rows(self, keep: Sequence[int]) -> DatasetTask:
-        """The same task with some of its candidates, in the order given."""
+        """The task with only some of its candidates, in the given order."""
         at = np.asarray(keep, np.intp)
         return attrs.evolve(
             self,
@@ -92,12 +93,12 @@ class DatasetTask:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Dataset:
-    """Everything of a folder, each candidate once.
+    """The content of a data set, without duplicate candidates.
 
     Attributes:
-        tasks: sorted by key.
-        plan: the plan that it was collected by, as JSON values, or None.
-        duplicates: candidates that were there a second time, and were left out.
+        tasks: The tasks, sorted by key.
+        plan: The plan of the collection as JSON values, or None.
+        duplicates: The number of duplicate candidates that were left out.
     """
 
     tasks: tuple[DatasetTask, ...]
@@ -106,18 +107,18 @@ class Dataset:
 
     @property
     def candidates(self) -> int:
-        """Measured candidates of all tasks, failures included."""
+        """The number of measured candidates of all tasks, failures included."""
         return sum(map(len, self.tasks))
 
 
 def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
-    """Tasks with each candidate once: of two measurements of one candidate the first stands.
+    """Merge tasks of the same group, and leave out duplicate candidates.
 
     Args:
-        tasks: in the order in which they count.
+        tasks: The tasks. If a candidate occurs twice, its first measurement counts.
 
     Returns:
-        The tasks, sorted, and the number of candidates that were there before.
+        The tasks, sorted, and the number of duplicates.
     """
     groups: dict[tuple[str, str, int, str, str], list[DatasetTask]] = {}
     for task in tasks:
@@ -150,6 +151,6 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
 
 
 def named_by_key(task: Task) -> Task:
-    """A task under the name that only it has, as it would occur once in a network."""
+    """The task with a unique name, made from its operator and key, and with weight 1."""
     name = f"{task.operator} {task.key[:12]}"
     return attrs.evolve(task, name=name, weight=1, alternative_of="")

@@ -1,4 +1,4 @@
-"""Included models: files that `chameleon pretrain` wrote, and which of them suits a target."""
+"""Included models: predictors that `chameleon pretrain` wrote, chosen by target."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MAKE = (
 
 
 class NoModelError(ConfigError):
-    """There is no model of such a name, or for such a target."""
+    """There is no model with this name, or for this target."""
 
 
 def in_the_box(folder: Path = FOLDER) -> dict[str, Path]:
-    """The included models by name."""
+    """The files of the included models, by name."""
     return {file.stem: file for file in sorted(folder.glob(f"*{ENDING}"))}
 
 
@@ -33,13 +33,13 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
     """The file of a model.
 
     Args:
-        wanted: a file, a name, or ``auto``.
-        device: what it is to predict for (``StageContext.device``).
-        folder: the folder of the included models.
+        wanted: A file, the name of an included model, or ``auto``.
+        device: The description of the device to predict for (``StageContext.device``).
+        folder: The folder of the included models.
 
     Raises:
-        NoModelError: there is none.
-        ModelFileError: an included model is damaged.
+        NoModelError: There is no such model.
+        ModelFileError: An included model is damaged.
     """
     boxed = in_the_box(folder)
     if wanted in boxed:

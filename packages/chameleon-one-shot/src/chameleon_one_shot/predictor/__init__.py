@@ -1,1 +1,1 @@
-"""Predictors of kernels' speed: training, evaluation, files."""
+"""Predictors of kernels' speed: their training, their evaluation and their files."""

@@ -1,7 +1,7 @@
-"""The models that a predictor is compared with, trained on the very same data.
+"""Models with which a predictor is compared, trained on the same data.
 
-All see the same numbers of the same tasks, learn the same target, and end their training by the
-same tasks. None sees a task that it is judged by.
+All models get the same features and targets, and the same tasks decide when their training ends. No
+model sees the tasks by which it is judged.
 """
 
 from __future__ import annotations
@@ -26,22 +26,28 @@ _PATIENCE = 50
 
 
 class Alternative(ABC):
-    """A model that is trained on examples and then puts candidates of others in order."""
+    """A model that is trained on tasks, and then ranks the candidates of other tasks."""
 
     @abstractmethod
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
-        """Learn from examples, until the order of others gets no better."""
+        """Train the model.
+
+        Args:
+            training: The tasks to learn from.
+            stopping: Tasks that end the training when their ranking no longer improves.
+            seed: The seed of the training.
+        """
 
     @abstractmethod
     def scores(self, example: Example) -> Scores:
-        """Scores of an example's candidates, higher is better, shape (n,)."""
+        """The scores of a task's candidates, higher is better, shape (n,)."""
 
 
 class FirstGuesses(Alternative):
-    """The order in which a space recommends configurations; all others come after."""
+    """Ranks the first guesses of a design space in their order, and all other candidates last."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
-        """There is nothing to learn."""
+        """Do nothing: there is nothing to learn."""
 
     def scores(self, example: Example) -> Scores:
         guesses = {tuple(row): -at for at, row in enumerate(example.guesses.tolist())}
@@ -50,7 +56,7 @@ class FirstGuesses(Alternative):
 
 
 class XGBoost(Alternative):
-    """Boosted trees of depth 8 on flat vectors."""
+    """XGBoost's trees of depth 8 on flat features."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         import xgboost  # noqa: PLC0415 - takes a second
@@ -87,7 +93,7 @@ class XGBoost(Alternative):
 
 
 class LightGBM(Alternative):
-    """Leaf-wise boosted trees of 63 leaves on flat vectors."""
+    """LightGBM's leaf-wise trees with 63 leaves on flat features."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         import lightgbm  # noqa: PLC0415 - takes a second
@@ -123,12 +129,12 @@ class LightGBM(Alternative):
 
 
 class FlatNetwork(Alternative):
-    """The One-Shot Tuner's own network (Ryu et al. 2022, sections 4.3 and 4.4), as an ablation.
+    """The network of the One-Shot Tuner (Ryu et al. 2022, sections 4.3 and 4.4), for comparison.
 
-    A transformer encoder of three layers, four heads and feed-forward parts of 1024 over a
-    sequence of one token: the vector of all features. Mean squared error, Adam with a rate of 1e-4
-    and a decay of 2e-4, candidates drawn by the inverse density of their targets. The target is
-    the one that all models here have.
+    It is a transformer encoder with three layers, four heads and a feed-forward width of 1024. Its
+    input is a sequence of one token, the vector of all features. The loss is the mean squared
+    error, and Adam has a learning rate of 1e-4 and a weight decay of 2e-4. Candidates are drawn by
+    the inverse density of their targets. The target is the same as for all models of this module.
     """
 
     epochs = 200
@@ -203,7 +209,7 @@ ALTERNATIVES: Mapping[str, Callable[[], Alternative]] = {
     "flat-network": FlatNetwork,
     "first-guesses": FirstGuesses,
 }
-"""The models that a predictor can be compared with, by name."""
+"""The models with which a predictor can be compared, by name."""
 
 
 def _targets(examples: Sequence[Example]) -> Scores:

@@ -1,4 +1,4 @@
-"""Batches of several tasks and a part of the candidates of each, drawn by the inverse density."""
+"""Training batches: several tasks, with some candidates of each, drawn by inverse density."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BINS = 32
 
 @attrs.frozen(kw_only=True, eq=False)
 class TrainingTask:
-    """One task as a network is trained on it, n candidates.
+    """One task as a network is trained on it, with n candidates.
 
     Attributes:
-        encoded: its tokens.
-        values: their numbers, shape (n, tokens, numbers).
-        absent: which tokens do not apply, shape (n, tokens).
-        wanted: standardised targets, shape (n,).
+        encoded: The encoded tokens of the task.
+        values: The numbers of the candidates' tokens, shape (n, tokens, numbers).
+        absent: Whether each token does not apply to a candidate, shape (n, tokens).
+        wanted: The standardised targets, shape (n,).
     """
 
     encoded: EncodedTask
@@ -34,16 +34,17 @@ class TrainingTask:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Batch:
-    """Candidates of several tasks, all padded to one number of tokens and of numbers.
+    """Candidates of several tasks, padded to the same numbers of tokens and of numbers per token.
 
     Attributes:
-        values: of the tokens of candidates, shape (tasks, candidates, tokens, numbers).
-        columns: ids of these numbers, shape (tasks, tokens, numbers).
-        names: ids of these tokens, shape (tasks, tokens).
-        kinds: of these tokens, shape (tasks, tokens).
-        absent: tokens that do not apply and padding, shape (tasks, candidates, tokens).
-        fixed: values, columns, names and kinds of the tokens that a task's candidates share.
-        wanted: targets, shape (tasks, candidates).
+        values: The numbers of the tokens, shape (tasks, candidates, tokens, numbers).
+        columns: The ids of these numbers, shape (tasks, tokens, numbers).
+        names: The ids of the tokens' names, shape (tasks, tokens).
+        kinds: The kinds of the tokens, shape (tasks, tokens).
+        absent: Whether a token is padding or does not apply, shape (tasks, candidates, tokens).
+        fixed: The values, columns, names and kinds of the tokens that all candidates of a task
+            share.
+        wanted: The targets, shape (tasks, candidates).
     """
 
     values: Tensor
@@ -56,11 +57,11 @@ class Batch:
 
 
 def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights of candidates such that all targets are drawn about equally often; shape (n,).
+    """Weights of candidates with which all targets are drawn about equally often, shape (n,).
 
-    Most candidates of a space are slow, or, on the trajectory of a search, near the best (Ryu et
-    al. 2022, section 4.3). A target that is hardly met is not drawn more than ten times as often
-    as one of average density.
+    Without weights, most candidates of a space are slow, and most candidates of a search are near
+    the best (Ryu et al. 2022, section 4.3). A rare target gets at most ten times the weight of a
+    target of average density.
     """
     edges = np.linspace(targets.min(), targets.max() + 1e-9, _BINS + 1)
     bin_of = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)
@@ -79,14 +80,14 @@ def batch_of(
     unknown: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> Batch:
-    """A batch of candidates, equally many of each task.
+    """A batch with the same number of candidates of each task.
 
     Args:
-        tasks: the tasks.
-        rows: candidates of each.
-        unknown: share of the names of tokens that are made unknown, so that a network learns what
-            to make of those it never meets in training.
-        rng: draws these.
+        tasks: The tasks.
+        rows: The rows of each task's candidates.
+        unknown: The share of token names to replace by the unknown name, so that a network learns
+            to handle names that are not in the training.
+        rng: Draws the replaced names; None to replace none.
     """
     count = max(task.values.shape[1] for task in tasks)
     width = max(task.values.shape[2] for task in tasks)
@@ -117,7 +118,7 @@ def batch_of(
 
 
 def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, ...]:
-    """Values, columns, names and kinds of the tokens that a task's candidates share."""
+    """The values, columns, names and kinds of the tokens that all candidates of a task share."""
     layouts = [task.encoded.fixed for task in tasks]
     width = max(layout.columns.shape[1] for layout in layouts)
     values = np.zeros((len(tasks), 1, len(layouts[0].names), width), np.float32)

@@ -1,4 +1,4 @@
-"""Tokens as padded arrays of standardised numbers and of ids, which a network takes."""
+"""Encodes tokens as padded arrays of standardised numbers and ids, the inputs of a network."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from chameleon_one_shot.tokens.vocabulary import Ids
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 FIXED, KNOB, GROUP = range(3)
-"""Kinds of tokens."""
+"""The kinds of tokens."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Layout:
-    """Which numbers each of several tokens has.
+    """The ids of several tokens and of their numbers.
 
     Attributes:
-        columns: ids of their numbers, 0 for padding, shape (tokens, numbers).
-        names: ids of the tokens, shape (tokens,).
-        kinds: ``FIXED``, ``KNOB`` or ``GROUP``, shape (tokens,).
+        columns: The ids of the tokens' numbers, 0 for padding, shape (tokens, numbers).
+        names: The ids of the tokens' names, shape (tokens,).
+        kinds: ``FIXED``, ``KNOB`` or ``GROUP`` for each token, shape (tokens,).
     """
 
     columns: Ids
@@ -37,15 +37,15 @@ class Layout:
 
 @attrs.frozen(kw_only=True, eq=False)
 class EncodedTask:
-    """The tokens of a task in the terms of a vocabulary.
+    """The tokens of a task, encoded with a vocabulary.
 
     Attributes:
-        tokens: the task's.
-        fixed: layout of the tokens that all configurations share.
-        fixed_values: their numbers, shape (fixed tokens, numbers).
-        rows: layout of the tokens of a configuration: knobs, then loops and buffers.
-        tables: of each knob the numbers of its choices, shape (choices, numbers of ``rows``).
-        vocabulary: what ids stand for.
+        tokens: The tokens.
+        fixed: The layout of the tokens that all configurations share.
+        fixed_values: The numbers of these tokens, shape (fixed tokens, numbers).
+        rows: The layout of a configuration's own tokens: knobs, then loops and buffers.
+        tables: For each knob the numbers of its choices, shape (choices, numbers of ``rows``).
+        vocabulary: The vocabulary that gives the ids.
     """
 
     tokens: TaskTokens
@@ -81,10 +81,10 @@ class EncodedTask:
         )
 
     def values(self, configs: Configs) -> tuple[Numbers, NDArray[np.bool_]]:
-        """The numbers of n configurations' tokens, and which of these do not apply.
+        """The numbers of n configurations' own tokens, and which tokens do not apply.
 
         Returns:
-            Shapes (n, tokens, numbers) and (n, tokens).
+            Arrays of shapes (n, tokens, numbers) and (n, tokens).
         """
         count, width = self.rows.columns.shape
         out = np.zeros((len(configs), count, width), np.float32)
@@ -99,7 +99,7 @@ class EncodedTask:
         return out, absent
 
     def structure(self, configs: Configs) -> Numbers:
-        """Numbers of loops and buffers, shape (n, groups, numbers of ``rows``)."""
+        """The numbers of loops and buffers, shape (n, groups, numbers of ``rows``)."""
         groups = self.tokens.groups
         out = np.zeros((len(configs), len(groups), self.rows.columns.shape[1]), np.float32)
         structure = self.tokens.structure(configs)
@@ -123,6 +123,6 @@ def _layout(
 
 
 def _padded(values: NDArray[Scalar], width: int) -> NDArray[Scalar]:
-    """An array whose last axis has zeros up to a width."""
+    """An array whose last axis is padded with zeros up to a width."""
     missing = [(0, 0)] * (values.ndim - 1) + [(0, width - values.shape[-1])]
     return np.pad(values, missing)

@@ -1,4 +1,4 @@
-"""How good predictors are on tasks that none of them has seen."""
+"""Evaluates predictors on tasks that they have not seen."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ONE_SHOT = "one-shot"
 
 @attrs.frozen(kw_only=True)
 class TaskResult:
-    """The order that one model gives the candidates of one task.
+    """How well one model ranks the candidates of one task.
 
     Attributes:
-        model: its name.
-        task: identity of the task and its device.
-        operator: the task's.
-        candidates: of the task.
-        quality: of the order.
+        model: The name of the model.
+        task: The identity of the task and its device.
+        operator: The task's kind of operator.
+        candidates: The number of the task's candidates.
+        quality: The quality of the ranking.
     """
 
     model: str
@@ -50,14 +50,14 @@ class Evaluation:
     """The results of several models on the same tasks.
 
     Attributes:
-        results: of every model and task.
+        results: The result of every model on every task.
     """
 
     results: tuple[TaskResult, ...]
 
     @property
     def means(self) -> dict[str, Quality]:
-        """The mean over tasks, by model, the best Kendall's tau first."""
+        """The mean quality over tasks by model, the highest Kendall's tau first."""
         names = dict.fromkeys(result.model for result in self.results)
         qualities = {
             name: Quality.mean(result.quality for result in self.results if result.model == name)
@@ -66,7 +66,7 @@ class Evaluation:
         return dict(sorted(qualities.items(), key=lambda item: -item[1].tau))
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The mean qualities and all results as JSON values."""
         return {
             "models": {name: attrs.asdict(quality) for name, quality in self.means.items()},
             "tasks": [attrs.asdict(result) for result in self.results],
@@ -74,9 +74,10 @@ class Evaluation:
 
 
 def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Examples that a model may be judged by, and those that it was trained on.
+    """The examples that may judge a model, and the examples that it was trained on.
 
-    Those similar to a task of its training, and those that ended it, are neither.
+    Examples that ended the training are in neither list. Neither are examples that are only similar
+    to a task of the training.
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
@@ -89,7 +90,7 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
 
 
 def evaluate_file(file: Path, dataset: Path, **options: Any) -> Evaluation:
-    """Judge the model of a file by a data set; see ``evaluate``."""
+    """Evaluate the model in a file on a data set; see ``evaluate``."""
     return evaluate(load(file), examples_of(read_dataset(dataset)), **options)
 
 
@@ -101,17 +102,18 @@ def evaluate(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Judge a model by the tasks that it has not seen, beside alternatives trained on those it has.
+    """Evaluate a model on the tasks that it has not seen, beside other models.
 
     Args:
-        model: the model.
-        examples: of a data set. Others are trained on the part of it that the model was trained on.
-        alternatives: keys of ``ALTERNATIVES``.
-        seed: of the alternatives.
-        say: told how it goes on.
+        model: The model.
+        examples: The examples of a data set. The other models are trained on those that the model
+            was trained on.
+        alternatives: The names of the other models, keys of ``ALTERNATIVES``.
+        seed: The seed of the other models' training.
+        say: Called with each message about progress.
 
     Raises:
-        DatasetError: the model has seen all tasks, or ones like them.
+        DatasetError: The model has seen all tasks, or similar ones.
     """
     judged, trained = unseen(model, examples)
     if not judged:
@@ -147,18 +149,19 @@ def cross_validate(
     alternatives: Sequence[str] = tuple(ALTERNATIVES),
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Hold out each part of the tasks once, and train every model on the others.
+    """Cross-validate a predictor and other models: each fold of the tasks is held out once.
 
     Args:
-        examples: of a data set.
-        options: of the predictor's training; alternatives get its seed.
-        count: folds.
-        labels: what is held out together; groups of similar tasks if None.
-        alternatives: keys of ``ALTERNATIVES``.
-        say: told how it goes on.
+        examples: The examples of a data set.
+        options: The options of the predictor's training. The other models get its seed.
+        count: The number of folds.
+        labels: A label per example; examples with the same label are held out together. None for
+            groups of similar tasks.
+        alternatives: The names of the other models, keys of ``ALTERNATIVES``.
+        say: Called with each message about progress.
 
     Raises:
-        DatasetError: there are too few groups.
+        DatasetError: There are too few groups.
     """
     sources = [example.source for example in examples]
     groups = task_groups(sources) if labels is None else np.asarray(labels)
@@ -209,7 +212,7 @@ def _results(
 
 
 def table(means: Mapping[str, Quality]) -> str:
-    """Means of models as lines of text."""
+    """The mean qualities of models as a text table."""
     lines = [f"{'model':<14} {'tau':>6} {'pairs':>6} {'top-1':>7} {'top-10':>7}"]
     lines += [
         f"{name:<14} {row.tau:6.3f} {row.pairwise:6.3f} {row.top1:7.1%} {row.top10:7.1%}"

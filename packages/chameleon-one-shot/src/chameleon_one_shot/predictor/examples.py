@@ -1,4 +1,4 @@
-"""Tasks of a data set as what a predictor learns from: tokens, configurations, targets."""
+"""Converts the tasks of a data set to examples: tokens, configurations and targets."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from chameleon_one_shot.tokens import TaskTokens, recorded_tokens, task_tokens
 log = structlog.get_logger()
 
 _LEAST_TIMED = 2
-"""Timed configurations below which a task says nothing about which is better."""
+"""The fewest timed configurations with which a task is used."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Example:
-    """A task with its measured configurations.
+    """A task with its n measured configurations, as a predictor learns from it.
 
     Attributes:
-        source: where it comes from.
-        tokens: its tokens.
-        configs: its configurations in the terms of the tokens, shape (n, knobs).
-        quality: logarithms of relative throughput, 0 for the best and those of the slowest that
-            was timed for failures, shape (n,).
-        failed: which of them failed, shape (n,).
+        source: The task in the data set.
+        tokens: The tokens of the task.
+        configs: The configurations as indices into the tokens, shape (n, knobs).
+        quality: The logarithms of relative throughput, shape (n,). The best has 0, and failures
+            have the value of the slowest timed configuration.
+        failed: Whether each configuration failed, shape (n,).
     """
 
     source: DatasetTask
@@ -50,18 +50,18 @@ class Example:
 
     @property
     def identity(self) -> str:
-        """The task and the device, as text."""
+        """The identity of the task and its device."""
         return identity(self.source)
 
     @property
     def guesses(self) -> Configs:
-        """The recommendations of the space, best first; none if the space is not known."""
+        """The first guesses of the design space, best first; empty if the space is unknown."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
 
 def identity(task: DatasetTask) -> str:
-    """The identity of the task and its device, as text."""
+    """The identity of a task, its device and its number of threads."""
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
 
@@ -69,12 +69,13 @@ def identity(task: DatasetTask) -> str:
 def examples_of(dataset: Dataset) -> list[Example]:
     """The examples of a data set.
 
-    Tasks without two timed configurations are left out, which the log says. If a task's space is
-    not what it was when it was measured, its configurations are those of today's with the same
-    choices. If one of them is no longer offered, only choices are used, and the log says so.
+    Tasks without two timed configurations are left out, with a warning. If a task's design space
+    has changed since the measurements, configurations with the same knob values are used. If the
+    space no longer has some of these values, the example has no features of loops and buffers, and
+    a warning is logged.
 
     Raises:
-        DatasetError: nothing can be learnt from it.
+        DatasetError: No task has two timed configurations.
     """
     examples, empty, stale = [], 0, []
     for task in dataset.tasks:
@@ -105,10 +106,12 @@ def examples_of(dataset: Dataset) -> list[Example]:
 
 
 def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of relative throughput of one task, failures as slow as the slowest; shape (n,).
+    """The logarithms of relative throughput within one task, shape (n,).
+
+    Failures have the value of the slowest timed configuration.
 
     Args:
-        seconds: infinity for failures; one at least is finite.
+        seconds: The times, infinity for failures; at least one is finite.
     """
     timed = np.isfinite(seconds)
     best = float(np.log(seconds[timed].min()))
@@ -132,7 +135,7 @@ def _example(task: DatasetTask, space: DesignSpace | None, configs: Configs) -> 
 
 
 def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
-    """The design space of a task, its configurations, and why there is no space if there was."""
+    """The task's design space, its configurations, and why a known space cannot be used."""
     none = np.empty((0, 0), np.int32)
     if task.configs is None or not task.space:
         return None, none, ""
@@ -145,10 +148,10 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
 
 
 def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
-    """The configurations that have some choices; a knob that these lack is at its first option.
+    """The configurations with some knob values. Knobs without a value get their first option.
 
     Raises:
-        ConfigError: a choice is no option of its knob.
+        ConfigError: A value is no option of its knob.
     """
     configs = np.zeros((len(choices), len(space.knobs)), np.int32)
     for column, knob in enumerate(space.knobs):
@@ -160,10 +163,14 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """The space provider of a name with options as JSON values.
+    """The space provider with a name and options.
+
+    Args:
+        name: The name of the space provider.
+        options: Its options as JSON values.
 
     Raises:
-        ChameleonError: it is unknown, or has no such options.
+        ChameleonError: The provider is unknown, or does not have these options.
     """
     registry = default_registry()
     record = registry.record("spaces", name)

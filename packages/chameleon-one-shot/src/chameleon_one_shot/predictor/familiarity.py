@@ -1,7 +1,8 @@
-"""Whether a task is like those that a predictor was trained on: limits learnt from held-out tasks.
+"""Decides whether a task is similar enough to those that a predictor was trained on.
 
-A task is strange if it is farther from every trained one, or predicted with less certainty, than 99
-of 100 held-out tasks. These were kept out of the training and predicted all the same.
+The limits come from held-out tasks, which the predictor was not trained on. A task is strange if
+its distance to the nearest trained task, or its predicted uncertainty, is above that of 99 % of
+held-out tasks.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from numpy.typing import NDArray
 from chameleon_one_shot.tokens import FixedToken, TaskTokens, Vocabulary
 
 _SAME_DEVICE = float(np.log2(1.25))
-"""Rates that are measured differ by so much between two runs of one machine (as a logarithm)."""
+"""The largest difference between two measurements of one machine's rates, as a logarithm."""
 
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """How far from the trained tasks further ones may be, as those held out tell.
+    """The limits beyond which a task or a device is strange, learnt from held-out tasks.
 
     Attributes:
-        distance: of a task to the nearest trained one of its operator.
-        device: of a device to the nearest trained one.
-        deviation: mean predicted standard deviation over a task's configurations.
+        distance: The largest distance of a task to the nearest trained task of its operator.
+        device: The largest distance of a device to the nearest trained device.
+        deviation: The largest mean predicted standard deviation over a task's configurations.
     """
 
     distance: float
@@ -40,11 +41,11 @@ class Familiarity:
     """The tasks and devices that a predictor was trained on.
 
     Attributes:
-        tasks: standardised numbers of the trained tasks, shape (tasks, numbers).
-        task_columns: names of these numbers.
-        devices: numbers of the devices, shape (devices, numbers), as logarithms.
-        device_columns: names of these.
-        limits: beyond which a task is strange.
+        tasks: The standardised numbers of the trained tasks, shape (tasks, numbers).
+        task_columns: The names of these numbers.
+        devices: The numbers of the trained devices as logarithms, shape (devices, numbers).
+        device_columns: The names of these numbers.
+        limits: The limits beyond which a task or a device is strange.
     """
 
     tasks: NDArray[np.float64]
@@ -61,13 +62,13 @@ class Familiarity:
         deviations: Sequence[float],
         vocabulary: Vocabulary,
     ) -> Self:
-        """Learn it.
+        """Learn the limits from trained and held-out tasks.
 
         Args:
-            trained: the tasks that networks were trained on.
-            held_out: the tasks that they were not.
-            deviations: mean predicted standard deviation of each of these.
-            vocabulary: of the networks.
+            trained: The tasks that the predictor was trained on.
+            held_out: Tasks that it was not trained on.
+            deviations: The mean predicted standard deviation of each held-out task.
+            vocabulary: The vocabulary of the predictor.
         """
         tasks, task_columns = _table([_standardised(example, vocabulary) for example in trained])
         devices, device_columns = _table([_device(example) for example in trained])
@@ -96,11 +97,11 @@ class Familiarity:
         )
 
     def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """The reason why a task is unlike the trained ones; None if it is not.
+        """Why a task is unlike the trained tasks; None if it is similar enough.
 
         Args:
-            tokens: the task's, of a device that is not strange.
-            vocabulary: of the predictor.
+            tokens: The tokens of the task, with a device that is not strange.
+            vocabulary: The vocabulary of the predictor.
         """
         task = tokens.fixed[0]
         operator = next(name for name in task.columns if name.startswith("operator="))
@@ -118,10 +119,10 @@ class Familiarity:
         return None
 
     def unsure(self, deviation: float) -> str | None:
-        """Why a predictor's certainty about a task is too little, as ``strange`` says it.
+        """Why a predictor is too uncertain about a task; None if it is certain enough.
 
         Args:
-            deviation: mean predicted standard deviation over configurations of the task.
+            deviation: The mean predicted standard deviation over configurations of the task.
         """
         limit = self.limits.deviation
         if deviation <= limit * (1.0 + 1e-9):  # equal ones have means that rounding tells apart
@@ -132,7 +133,7 @@ class Familiarity:
         )
 
     def _distance(self, tokens: TaskTokens, vocabulary: Vocabulary) -> float:
-        """Root mean square of the differences to the nearest trained task of the operator."""
+        """The root mean square difference to the nearest trained task of the same operator."""
         own = _standardised(tokens, vocabulary)
         row = np.array([own.get(name, 0.0) for name in self.task_columns])
         words = [at for at, name in enumerate(self.task_columns) if name.startswith("operator=")]
@@ -143,10 +144,10 @@ class Familiarity:
         return float(np.sqrt(apart.mean(axis=1)).min())
 
     def strange_device(self, tokens: TaskTokens) -> str | None:
-        """The reason why the device is unlike the trained ones; None if it is not.
+        """Why a device is unlike the trained devices; None if it is similar enough.
 
         Args:
-            tokens: of any task for it.
+            tokens: The tokens of any task for the device.
         """
         new = sorted(set(_device(tokens)) - set(self.device_columns))
         apart = self._apart(tokens)
@@ -158,10 +159,10 @@ class Familiarity:
         return f"the device differs from every one in the training data: {in_quotes(what)}"
 
     def nearest_device(self, tokens: TaskTokens) -> FixedToken:
-        """The device of the training that is most like that of a task.
+        """The trained device that is most similar to a task's device.
 
         Args:
-            tokens: of any task for the device.
+            tokens: The tokens of any task for the device.
         """
         values = self.devices[self._nearest(tokens)]
         # What a device lacks is a zero in the table; sizes of 1 and other zeros say as little.
@@ -176,12 +177,12 @@ class Familiarity:
         return int(self._apart(tokens).max(axis=1, initial=0.0).argmin())
 
     def _apart(self, tokens: TaskTokens) -> NDArray[np.float64]:
-        """The differences of each device of the training from that of a task, number by number."""
+        """The absolute difference of each trained device from a task's device, number by number."""
         device = _device(tokens)
         return np.abs(self.devices - [device.get(name, 0.0) for name in self.device_columns])
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; ``of_json`` is the inverse."""
+        """The attributes as JSON values; ``of_json`` is the inverse."""
         return {
             "tasks": np.round(self.tasks, 4).tolist(),
             "task_columns": list(self.task_columns),
@@ -192,7 +193,7 @@ class Familiarity:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """The object that ``to_json`` converted."""
         return cls(
             tasks=np.array(value["tasks"], np.float64),
             task_columns=tuple(value["task_columns"]),
@@ -203,9 +204,10 @@ class Familiarity:
 
 
 def _upper_bound(values: Sequence[float]) -> float:
-    """A limit that 99 of 100 further values are below, as far as few normal ones tell.
+    """The estimated limit below which 99 % of further values are, if values are normal.
 
-    The upper end of a prediction interval. Infinity for fewer than two values, which tell nothing.
+    It is the upper end of a prediction interval, and at least the largest value. With fewer than
+    two values it is infinity.
     """
     count = len(values)
     if count < 2:  # noqa: PLR2004
@@ -239,6 +241,6 @@ def _table(rows: Sequence[Mapping[str, float]]) -> tuple[NDArray[np.float64], tu
 
 
 def in_quotes(names: Sequence[str], most: int = 4) -> str:
-    """The first names, and how many more there are."""
+    """The first names in quotes, and the number of further names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(repr(name) for name in names[:most]) + more

@@ -1,4 +1,4 @@
-"""Groups of similar tasks, which are held out together, and how they are divided."""
+"""Groups of similar tasks, which are held out together, and their division into parts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonica
 from chameleon_one_shot.tokens import sizes
 
 SIMILAR = 1.1
-"""Tasks of one operator are similar if no size is more than so many times that of the other."""
+"""The largest ratio between the sizes of two similar tasks of one operator."""
 
 Labels = NDArray[np.int64]
 
 
 def similar(task: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool_]:
-    """Which tasks are of the same operator and have about the same sizes, whatever the device."""
+    """Which other tasks have the same operator and similar sizes, on any device.
+
+    Returns:
+        Booleans, shape (len(others),).
+    """
     return _alike([task, *others])[0, 1:]
 
 
 def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
-    """The group of each task; similar ones are in one group, and so is what is similar to these.
+    """The group of each task. A task is in one group with all tasks similar to it.
 
-    The steps after an operator's sums (its epilogue), layouts and devices make no difference: one
-    of two such tasks tells nearly all about the other.
+    Devices, layouts and epilogues are ignored, since times of such tasks are closely related.
 
     Returns:
-        Shape (tasks,), from 0.
+        Numbers of groups from 0, shape (tasks,).
     """
     labels = np.arange(len(tasks))
     alike = _alike(tasks)
@@ -40,7 +43,7 @@ def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
 
 
 def device_groups(tasks: Sequence[DatasetTask]) -> Labels:
-    """The device of each task, as a number from 0; shape (tasks,)."""
+    """A number from 0 for the device of each task, shape (tasks,)."""
     names = [canonical(dict(task.device)) for task in tasks]
     return np.unique(names, return_inverse=True)[1]
 
@@ -48,19 +51,19 @@ def device_groups(tasks: Sequence[DatasetTask]) -> Labels:
 def divided(
     labels: Labels, weights: NDArray[np.float64], shares: Sequence[float], seed: int
 ) -> list[NDArray[np.intp]]:
-    """Divide groups at random.
+    """Divide items into parts at random, without splitting groups.
 
     Args:
-        labels: the group of each item.
-        weights: how much each item counts, such as its candidates.
-        shares: of the weight for each part but the first, which gets the rest.
-        seed: of the draw.
+        labels: The group of each item.
+        weights: The weight of each item, such as its number of candidates.
+        shares: The share of the total weight for each part but the first, which gets the rest.
+        seed: The seed of the division.
 
     Returns:
-        The items of each part; each but the first has one group at least.
+        The indices of the items of each part. Every part but the first has at least one group.
 
     Raises:
-        DatasetError: there are fewer groups than parts.
+        DatasetError: There are fewer groups than parts.
     """
     groups = np.unique(labels)
     if len(groups) <= len(shares):
@@ -86,10 +89,10 @@ def divided(
 
 
 def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
-    """Divide groups into parts of about equally many groups, each held out once.
+    """Divide items into folds with about the same number of groups, without splitting groups.
 
     Raises:
-        DatasetError: there are fewer groups than folds.
+        DatasetError: There are fewer groups than folds.
     """
     groups = np.unique(labels)
     if len(groups) < count:
@@ -102,7 +105,7 @@ def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
 
 
 def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
-    """Which tasks are similar to which, shape (tasks, tasks)."""
+    """Whether each pair of tasks is similar, shape (tasks, tasks)."""
     described = [sizes("", dict(task.task.arguments)) for task in tasks]
     names = sorted({name for row in described for name in row})
     table = np.array([[row.get(name, np.nan) for name in names] for row in described], np.float64)

@@ -1,7 +1,7 @@
-"""The header of a model's file, which is read without a learning library.
+"""Reads the header of a model's file, without a machine-learning library.
 
-The file is in the safetensors format: eight bytes with the length of a JSON text, this text, and
-the arrays. The text says where each array is. Nothing in it is code.
+The file has the safetensors format: eight bytes with the length of the header, the header as JSON,
+and the arrays. The header says where each array is. The file contains no code.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 FORMAT = 1
-"""Raised when readers of an earlier version would misread what is written."""
+"""The version of the format, raised when older readers would misread the file."""
 
 KEY = "chameleon_one_shot"
 _LONGEST_HEADER = 100_000_000
-"""Bytes; safetensors itself reads no longer one."""
+"""The longest header in bytes that safetensors reads."""
 
 
 class ModelFileError(ConfigError):
-    """A model's file cannot be used; says what is wrong with it."""
+    """A model's file cannot be used; the message says why."""
 
 
 def read_header(file: Path) -> dict[str, Any]:
-    """The header of a model's file, without its arrays.
+    """The header of a model's file, without the arrays.
 
     Raises:
-        ModelFileError: there is no such file, it is no model, cut off, or of a newer version.
+        ModelFileError: The file is missing, incomplete, no model, or has another format version.
     """
     try:
         with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""How well an order of a task's candidates is predicted."""
+"""Measures how well scores rank the candidates of a task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ Numbers = NDArray[np.float64]
 
 @attrs.frozen(kw_only=True)
 class Quality:
-    """How well candidates of one task, or on average of several, are put in order.
+    """How well scores rank the candidates of one task, or the mean over several tasks.
 
     Attributes:
-        tau: Kendall's rank correlation (tau-b) of predicted scores and throughput.
-        pairwise: share of the pairs of different throughput whose order is right; pairs that are
-            predicted alike count half.
-        top1: how much longer than the best candidate that of the best score takes, as a share.
-        top10: the same of the best among the ten of the best scores.
+        tau: Kendall's rank correlation (tau-b) of scores and throughput.
+        pairwise: The share of pairs with different throughput that are in the right order. Pairs
+            with equal scores count half.
+        top1: The regret of the candidate with the best score: how much longer it takes than the
+            best candidate, as a share.
+        top10: The regret of the fastest of the ten candidates with the best scores.
     """
 
     tau: float
@@ -30,11 +31,11 @@ class Quality:
 
     @classmethod
     def of(cls, scores: Numbers, quality: Numbers) -> Quality:
-        """The quality of scores of one task's candidates.
+        """The quality of the scores of one task's candidates.
 
         Args:
-            scores: higher is better, shape (n,).
-            quality: logarithms of relative throughput, not all alike, shape (n,).
+            scores: The scores, higher is better, shape (n,).
+            quality: The logarithms of relative throughput, not all equal, shape (n,).
         """
         tau, pairwise = _order(scores, quality)
         return cls(
@@ -46,7 +47,7 @@ class Quality:
 
     @classmethod
     def mean(cls, several: Iterable[Quality]) -> Quality:
-        """The mean of several tasks'."""
+        """The mean quality over several tasks."""
         table = np.array([attrs.astuple(quality) for quality in several], np.float64)
         tau, pairwise, top1, top10 = table.mean(axis=0).tolist()
         return cls(tau=tau, pairwise=pairwise, top1=top1, top10=top10)
@@ -58,16 +59,22 @@ def tau(scores: Numbers, quality: Numbers) -> float:
 
 
 def regret(scores: Numbers, quality: Numbers, count: int) -> float:
-    """How much longer than the best the best of the first ``count`` takes, as a share of it.
+    """How much longer the fastest of the first ``count`` candidates takes than the fastest of all.
 
-    If scores are equal, the slower candidates are taken to come first: nothing is won by chance.
+    The result is a share of the lowest time. Among candidates with equal scores, slower ones come
+    first, so that ties do not help by chance.
+
+    Args:
+        scores: The scores, higher is better, shape (n,).
+        quality: The logarithms of relative throughput, shape (n,).
+        count: The number of candidates with the best scores.
     """
     first = np.lexsort((quality, -scores))[:count]
     return float(np.expm1(quality.max() - quality[first].max()))
 
 
 def _order(scores: Numbers, quality: Numbers) -> tuple[float, float]:
-    """Kendall's tau-b and the share of pairs in the right order, of n (n - 1) / 2 pairs."""
+    """Kendall's tau-b, and the share of pairs in the right order."""
     concordant = discordant = tied_scores = tied_quality = 0
     count = len(scores)
     for row in range(count - 1):

@@ -1,7 +1,7 @@
-"""A predictor with all that has to be known of it, and its file.
+"""A predictor with all facts about its training, and its file.
 
-The file is in the safetensors format: arrays, and a header of JSON. Nothing in it is code, and it
-is read whole and checked before an array of it is used.
+The file has the safetensors format: arrays, and a header of JSON. It contains no code, and it is
+checked before its arrays are used.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ AnyPredictor = Predictor | TreePredictor
 
 @attrs.frozen(kw_only=True)
 class Provenance:
-    """The origin of a model; JSON values.
+    """The origin of a model, as JSON values.
 
     Attributes:
-        command: that made it.
-        versions: of the distributions that took part, by name.
-        targets: kinds of targets and their features in the training data.
-        training: identities of the tasks that networks were trained on.
-        stopping: of those that ended the training.
-        held_out: of those that took no part in it.
-        candidates: measured candidates of the tasks that it was trained on.
-        results: what its training and its evaluation gave.
+        command: The command that trained the model.
+        versions: The versions of the distributions that took part, by name.
+        targets: The kinds of targets in the training data, with their features.
+        training: The identities of the tasks that the model was trained on.
+        stopping: The identities of the tasks that ended the training.
+        held_out: The identities of the tasks that took no part in the training.
+        candidates: The number of candidates of the tasks in ``training``.
+        results: The results of the training and of the evaluation.
     """
 
     command: str
@@ -52,12 +52,13 @@ class Provenance:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Model:
-    """A predictor that can be stored.
+    """A predictor that can be saved to a file.
 
     Attributes:
-        predictor: trees or networks.
-        familiarity: what they were trained on, and what is too far from it.
-        provenance: how they were made.
+        predictor: The predictor, trees or networks.
+        familiarity: The tasks and devices of the training, and the limits beyond which others are
+            strange.
+        provenance: The origin of the model.
     """
 
     predictor: AnyPredictor
@@ -65,10 +66,10 @@ class Model:
     provenance: Provenance
 
     def save(self, file: Path) -> None:
-        """Write it; the file is there whole or not at all.
+        """Write the model to a file, so that readers see either the whole file or none.
 
         Raises:
-            ModelFileError: it cannot be written.
+            ModelFileError: The file cannot be written.
         """
         predictor = self.predictor
         header = {
@@ -93,10 +94,10 @@ class Model:
 
 
 def load(file: Path) -> Model:
-    """A model from its file.
+    """Load a model from its file.
 
     Raises:
-        ModelFileError: as for ``read_header``, or its arrays do not fit its header.
+        ModelFileError: As for ``read_header``, or the arrays do not fit the header.
     """
     header = read_header(file)
     try:

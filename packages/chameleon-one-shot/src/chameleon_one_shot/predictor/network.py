@@ -1,8 +1,8 @@
-"""The network: multi-head self-attention over the tokens of a configuration.
+"""The network of a predictor: multi-head self-attention over the tokens of a configuration.
 
-The One-Shot Tuner (Ryu et al. 2022, section 4.4) feeds a transformer encoder with one vector of
-all features, which leaves attention no choice. Here knobs, loops, buffers, the task and
-the device are tokens of their own. Attention weighs each against the others.
+The One-Shot Tuner (Ryu et al. 2022, section 4.4) gives a transformer encoder a single token, so its
+attention has nothing to compare. This network has one token for each knob, loop, buffer, the task
+and the device, and attention weighs them against each other.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ _KINDS = 3
 
 
 class TokenEmbedding(nn.Module):
-    """Named numbers to a token: the sum of a learnt vector for each name, times the number.
+    """Makes a token's vector from its named numbers.
+
+    The vector is a sum over the numbers: each number times a learnt vector for its name.
 
     Args:
-        columns: names of numbers, the unknown one included.
-        tokens: names of tokens, likewise.
-        architecture: sizes.
+        columns: The number of names of numbers, the unknown name included.
+        tokens: The number of names of tokens, the unknown name included.
+        architecture: The sizes of the network.
     """
 
     def __init__(self, columns: int, tokens: int, architecture: Architecture) -> None:
@@ -39,13 +41,13 @@ class TokenEmbedding(nn.Module):
             nn.init.normal_(table.weight, std=0.2)
 
     def forward(self, values: Tensor, columns: Tensor, names: Tensor, kinds: Tensor) -> Tensor:
-        """Tokens of shape (tasks, n, tokens, width).
+        """The vectors of tokens, shape (tasks, n, tokens, width).
 
         Args:
-            values: shape (tasks, n, tokens, numbers).
-            columns: ids of the numbers, shape (tasks, tokens, numbers).
-            names: ids of the tokens, shape (tasks, tokens).
-            kinds: shape (tasks, tokens).
+            values: The numbers of the tokens, shape (tasks, n, tokens, numbers).
+            columns: The ids of the numbers, shape (tasks, tokens, numbers).
+            names: The ids of the tokens' names, shape (tasks, tokens).
+            kinds: The kinds of the tokens, shape (tasks, tokens).
         """
         weights = self.columns(columns)
         summed = torch.einsum("bntp,btpd->bntd", values, weights)
@@ -71,7 +73,7 @@ class _FeedForward(nn.Module):
 
 
 class _Attention(nn.Module):
-    """The weights of attention, and a feed-forward part behind it."""
+    """The weights of an attention and of the feed-forward part after it."""
 
     def __init__(self, architecture: Architecture, *, factor: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -85,9 +87,9 @@ class _Attention(nn.Module):
 
 
 class _Layer(_Attention):
-    """Attention and a feed-forward part, normalised before each (Xiong et al. 2020).
+    """A layer of attention and a feed-forward part, each after a normalisation (Xiong et al. 2020).
 
-    The feed-forward part of all tokens takes as long as all else, so it is narrow here.
+    The feed-forward part is narrow, since it would otherwise take half of the time.
     """
 
     def __init__(self, architecture: Architecture) -> None:
@@ -95,17 +97,17 @@ class _Layer(_Attention):
         self.width = architecture.width // self.heads
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
-        """Tokens of the same shape, (n, tokens, width)."""
+        """The tokens after this layer, shape (n, tokens, width)."""
         return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
 
     def asked(self, tokens: Tensor) -> Tensor:
-        """The table of tokens that attention needs, whichever they are met with.
+        """The query, key and value of each token, which do not depend on other tokens.
 
         Args:
-            tokens: shape (..., width).
+            tokens: The tokens, shape (..., width).
 
         Returns:
-            Each head has query, key and value side by side, shape (..., heads, 3 * width / heads).
+            Query, key and value side by side for each head, shape (..., heads, 3 * width / heads).
         """
         normed = self.norm(tokens)
         key, value = self.key_value(normed).chunk(2, dim=-1)
@@ -113,19 +115,25 @@ class _Layer(_Attention):
         return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
 
     def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
-        """As ``forward``, of tokens that were met before.
+        """As ``forward``, with queries, keys and values from a table.
 
         Args:
-            tokens: as there.
-            asked: of all that were met, shape (m * heads, 3 * width / heads).
-            rows: which of them the tokens are, shape (n, tokens).
+            tokens: The tokens, shape (n, tokens, width).
+            asked: The table from ``asked``, shape (m * heads, 3 * width / heads).
+            rows: The row of each token in the table, shape (n, tokens).
         """
         heads = torch.arange(self.heads)[:, None]
         own = functional.embedding(rows[:, None] * self.heads + heads, asked)
         return self._attend(tokens, own.flatten(0, 1), None)
 
     def _attend(self, tokens: Tensor, asked: Tensor, padding: Tensor | None) -> Tensor:
-        """Shape (n, tokens, width) again; ``asked`` is of shape (n * heads, tokens, ...)."""
+        """The tokens after this layer, shape (n, tokens, width).
+
+        Args:
+            tokens: The tokens before this layer, shape (n, tokens, width).
+            asked: Queries, keys and values, shape (n * heads, tokens, 3 * width / heads).
+            padding: Whether each token is padding, shape (n, tokens), or None.
+        """
         query, key, value = asked.chunk(3, dim=-1)
         products = torch.bmm(query, key.transpose(1, 2))
         if padding is not None:
@@ -140,19 +148,18 @@ class _Layer(_Attention):
 
 
 class _LastLayer(_Attention):
-    """As ``_Layer`` for the one token that is read out, whose feed-forward part costs nothing.
+    """As ``_Layer``, but only for the first token, from which the prediction is computed.
 
-    One query asks all tokens, so that it goes to the tokens, not each token to a key and a value:
-    its product with a key is that of what the key's weights make of the query with the token, to
-    which the key's bias adds the same for all; and a weighted sum of values is the value of a
-    weighted sum.
+    With one query, the weights of keys and values can be applied to the query and to the weighted
+    sum of tokens, not to every token. The result is the same: the bias of the keys cancels in the
+    softmax.
     """
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__(architecture, factor=4, dropout=architecture.dropout)
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
-        """The first token, shape (n, 1, width)."""
+        """The first token after this layer, shape (n, 1, width)."""
         normed = self.norm(tokens)
         keys, values = self.key_value.weight.unflatten(0, (2, self.heads, -1))
         query = self.query(normed[:, 0]).unflatten(-1, (self.heads, -1))
@@ -170,19 +177,19 @@ class _LastLayer(_Attention):
 
 @attrs.frozen(kw_only=True, eq=False)
 class TokenTable:
-    """Tokens that configurations are made of, each computed once.
+    """The m distinct tokens of some configurations, each computed once.
 
     Attributes:
-        tokens: shape (m, width).
-        asked: what the first layer's heads need of each, shape (m * heads, numbers); None if
-            that layer is the last.
+        tokens: The tokens, shape (m, width).
+        asked: Queries, keys and values of the first layer, shape (m * heads, 3 * width / heads).
+            None if that layer is the last one.
     """
 
     tokens: Tensor
     asked: Tensor | None
 
     def joined(self, others: TokenTable) -> TokenTable:
-        """These and others, without the token that is read out, which both have."""
+        """This table and another one; the readout token (the first row of both) is kept once."""
         tokens = torch.cat([self.tokens, others.tokens[1:]])
         if self.asked is None or others.asked is None:
             return TokenTable(tokens=tokens, asked=None)
@@ -191,12 +198,12 @@ class TokenTable:
 
 
 class TokenNetwork(nn.Module):
-    """Mean and variance of a configuration's standardised log-throughput.
+    """Predicts mean and variance of a configuration's standardised log-throughput.
 
     Args:
-        columns: names of numbers, the unknown one included.
-        tokens: names of tokens, likewise.
-        architecture: sizes.
+        columns: The number of names of numbers, the unknown name included.
+        tokens: The number of names of tokens, the unknown name included.
+        architecture: The sizes of the network.
     """
 
     def __init__(self, columns: int, tokens: int, architecture: Architecture) -> None:
@@ -210,11 +217,11 @@ class TokenNetwork(nn.Module):
         self.head = nn.Linear(width, 2)
 
     def representation(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
-        """The readout, shape (n, width).
+        """The vector of each configuration from which its prediction is computed, shape (n, width).
 
         Args:
-            tokens: shape (n, tokens, width).
-            padding: which of them are none, shape (n, tokens); None if all are.
+            tokens: The tokens of n configurations, shape (n, tokens, width).
+            padding: Whether each token is padding, shape (n, tokens). None if no token is.
         """
         first = self.readout.expand(len(tokens), 1, -1)
         tokens = torch.cat([first, tokens], dim=1)
@@ -225,9 +232,12 @@ class TokenNetwork(nn.Module):
         return self._read(tokens)
 
     def table(self, tokens: Tensor) -> TokenTable:
-        """The table of tokens, shape (m, width), for ``representation_of``.
+        """A table of tokens for ``representation_of``.
 
-        Its first row is that of the token that is read out.
+        Its first row is the readout token, from which predictions are computed.
+
+        Args:
+            tokens: The tokens, shape (m, width).
         """
         tokens = torch.cat([self.readout[None], tokens])
         first = self.layers[0]
@@ -235,11 +245,12 @@ class TokenNetwork(nn.Module):
         return TokenTable(tokens=tokens, asked=asked)
 
     def representation_of(self, table: TokenTable, rows: Tensor) -> Tensor:
-        """As ``representation``, of tokens that were met before.
+        """As ``representation``, for configurations whose tokens are in a table.
 
         Args:
-            table: of all of them.
-            rows: the tokens of each, by row of the table, the first row first; shape (n, tokens).
+            table: The table of tokens.
+            rows: The rows of each configuration's tokens in the table, the readout token first,
+                shape (n, tokens).
         """
         tokens = functional.embedding(rows, table.tokens)
         layers = iter(self.layers)
@@ -254,6 +265,10 @@ class TokenNetwork(nn.Module):
         return read
 
     def moments(self, read: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and logarithms of variances, shape (n,) each, of what was read out."""
+        """Means and logarithms of variances, shape (n,) each.
+
+        Args:
+            read: The vectors that ``representation`` returned, shape (n, width).
+        """
         mean, log_variance = self.head(read).unbind(-1)
         return mean, log_variance.clamp(-8.0, 4.0)

@@ -1,4 +1,4 @@
-"""Options of training. Importing them imports no learning library."""
+"""Options of training. This module imports no machine-learning library."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import attrs
 from attrs import validators
 
 KINDS = ("trees", "networks")
-"""Kinds of predictors."""
+"""The kinds of predictors."""
 
 
 @attrs.frozen(kw_only=True)
 class Architecture:
-    """Sizes of a network.
+    """The sizes of a network.
 
     Attributes:
-        width: of a token.
-        heads: of each attention; they divide the width.
-        layers: of the encoder; in the last one only the token that is read out attends.
-        dropout: share of the activations left out in training, of the token that is read out.
+        width: The width of a token.
+        heads: The number of attention heads; it must divide the width.
+        layers: The number of layers. The last layer computes only the token that gives the
+            prediction.
+        dropout: The share of activations that the last layer drops in training.
     """
 
     width: int = 48
@@ -28,24 +29,25 @@ class Architecture:
 
 @attrs.frozen(kw_only=True)
 class TrainingOptions:
-    """How a predictor is trained.
+    """The options with which a predictor is trained.
 
     Attributes:
-        kind: ``trees`` that boost each other, or ``networks`` of attention.
-        architecture: sizes of its networks.
-        members: trees' boosters or networks, whose mean is the prediction.
-        steps: of a network's training at most, as all that follow but the seed.
-        tasks: of a batch.
-        candidates: of each task of a batch.
-        learning_rate: the largest.
-        weight_decay: of AdamW.
-        ranking: weight of the ranking loss beside the regression's; 0 for none.
-        inverse_density: whether rare targets are drawn more often.
-        unknown: share of the names of tokens that are made unknown in training.
-        evaluate_every: steps between two evaluations.
-        patience: evaluations without a better one after which the training ends.
-        seed: of everything that is drawn.
-        device: torch's name of the device to train on.
+        kind: ``trees`` for boosted trees, or ``networks`` with attention.
+        architecture: The sizes of the networks.
+        members: The number of boosters or networks, whose mean is the prediction.
+        steps: The largest number of training steps. All options below, except ``seed``, are only
+            for networks.
+        tasks: The number of tasks per batch.
+        candidates: The number of candidates per task in a batch.
+        learning_rate: The largest learning rate.
+        weight_decay: The weight decay of AdamW.
+        ranking: The weight of the ranking loss, beside the regression loss; 0 for none.
+        inverse_density: Whether rare targets are drawn more often.
+        unknown: The share of token names that are replaced by the unknown name in training.
+        evaluate_every: The number of steps between two evaluations.
+        patience: The number of evaluations without improvement after which the training ends.
+        seed: The seed of all random choices.
+        device: PyTorch's name of the device to train on.
     """
 
     kind: str = attrs.field(default="trees", validator=validators.in_(KINDS))

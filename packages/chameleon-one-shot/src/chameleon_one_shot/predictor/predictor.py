@@ -1,4 +1,4 @@
-"""A trained predictor, and the same with the tokens of one task looked up."""
+"""A trained predictor of networks, for all tasks and for one task."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from chameleon_one_shot.tokens import TaskTokens, Vocabulary
 Numbers = NDArray[np.float64]
 
 _AT_ONCE = 128
-"""Configurations predicted at once: their tokens fit into the second-level cache of a core."""
+"""The number of configurations to predict at once, whose tokens fit a core's second-level cache."""
 
 _BLOCK = 4096
-"""Configurations whose distinct tokens are computed at once."""
+"""The number of configurations whose distinct tokens are computed at once."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -32,12 +32,12 @@ class Predictor:
     """Networks that predict the logarithm of relative throughput.
 
     Attributes:
-        networks: in evaluation mode; the prediction is their mean.
-        architecture: their sizes.
-        vocabulary: of their tokens.
-        scale: of their targets.
-        temperature: what predicted standard deviations are multiplied by, so that they are right
-            on tasks held out (as Guo et al. 2017 do for probabilities).
+        networks: The networks, in evaluation mode, whose mean is the prediction.
+        architecture: The sizes of the networks.
+        vocabulary: The vocabulary of their tokens.
+        scale: The scale of their targets.
+        temperature: The factor on predicted standard deviations that makes them right on tasks
+            without training (as Guo et al. 2017 do for probabilities).
     """
 
     networks: Sequence[TokenNetwork]
@@ -47,15 +47,15 @@ class Predictor:
     temperature: float = 1.0
 
     def of(self, tokens: TaskTokens) -> TaskPredictor:
-        """The predictor of one task's configurations."""
+        """The predictor for one task's configurations."""
         return TaskPredictor(self, tokens)
 
     def header(self) -> dict[str, Any]:
-        """JSON values that ``of_file`` needs."""
+        """JSON values for the header of the model's file, which ``of_file`` reads."""
         return {"members": len(self.networks), "architecture": attrs.asdict(self.architecture)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights by name."""
+        """The weights of all networks by name."""
         return {
             f"{member}.{name}": tensor.contiguous()
             for member, network in enumerate(self.networks)
@@ -71,13 +71,13 @@ class Predictor:
         vocabulary: Vocabulary,
         **rest: Any,
     ) -> Self:
-        """The inverse of ``header`` and ``tensors``.
+        """Make a predictor from the values of ``header`` and ``tensors``.
 
         Args:
-            header: of the file.
-            tensors: of the file.
-            vocabulary: of the networks.
-            rest: the other attributes.
+            header: The header of the file.
+            tensors: The tensors of the file.
+            vocabulary: The vocabulary of the networks.
+            rest: The other attributes.
         """
         architecture = Architecture(**header["architecture"])
         networks = []
@@ -92,15 +92,15 @@ class Predictor:
 
 
 class TaskPredictor:
-    """A predictor of one task's configurations.
+    """Predicts the configurations of one task.
 
-    The first layer's values for the tokens of the task, of the device and of every choice of every
-    knob are computed once. Loops and buffers of many configurations are few different ones, so that
-    theirs is computed for each that is different.
+    The first layer's values are computed once for the tokens of the task, the device and every
+    choice of every knob. Many configurations share tokens of loops and buffers, so each distinct
+    one is computed once.
 
     Args:
-        predictor: of any task.
-        tokens: the task's.
+        predictor: The predictor for all tasks.
+        tokens: The tokens of the task.
     """
 
     def __init__(self, predictor: Predictor, tokens: TaskTokens) -> None:
@@ -114,7 +114,7 @@ class TaskPredictor:
         """Rows of the members' tables: where each knob's choices begin, and where all end."""
 
     def moments(self, configs: Configs) -> tuple[Numbers, Numbers]:
-        """Means and standard deviations of the logarithm of relative throughput, (n,) each."""
+        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each."""
         scale, configs = self._scale, np.asarray(configs)
         means, deviations = np.zeros(len(configs)), np.zeros(len(configs))
         for rows, read in self._read(configs):
@@ -128,7 +128,7 @@ class TaskPredictor:
         )
 
     def representation(self, configs: Configs) -> Numbers:
-        """The input of the networks' last layers, shape (n, networks * width)."""
+        """The inputs of the networks' output layers, shape (n, networks * width)."""
         configs = np.asarray(configs)
         out = np.zeros((len(configs), sum(member.width for member in self._members)))
         for rows, read in self._read(configs):
@@ -136,7 +136,7 @@ class TaskPredictor:
         return out
 
     def _read(self, configs: Configs) -> Iterator[tuple[NDArray[np.intp], list[Tensor]]]:
-        """Few configurations at a time, and what each member reads out of them."""
+        """The rows of a few configurations at a time, and each network's representation of them."""
         for start in range(0, len(configs), _BLOCK):
             block = configs[start : start + _BLOCK]
             choices = self._encoded.tokens.choices(block)
@@ -165,7 +165,7 @@ class TaskPredictor:
     def _alike(
         self, choices: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Few configurations to which the same knobs apply, and which tokens they have."""
+        """The rows of a few configurations at a time with the same tokens, and these tokens."""
         counts = np.diff(self._starts[1:])
         applies, pattern = np.unique(choices < counts, axis=0, return_inverse=True)
         groups = np.ones(len(self._encoded.tokens.groups), np.bool_)
@@ -178,7 +178,7 @@ class TaskPredictor:
 
 
 class _Member:
-    """One network with the tokens of a task looked up."""
+    """One network with the precomputed tokens of a task."""
 
     def __init__(self, network: TokenNetwork, encoded: EncodedTask) -> None:
         self._network = network
@@ -197,17 +197,17 @@ class _Member:
         )
 
     def table(self, groups: Distinct) -> TokenTable:
-        """The first layer's table of all tokens, those of loops and buffers behind the rest."""
+        """The first layer's table of all tokens; tokens of loops and buffers come last."""
         places = len(self._encoded.tables) + groups.groups
         tokens = self._embedded(groups.values, places)
         return self._table.joined(self._network.table(tokens))
 
     def _embedded(self, values: NDArray[np.float32], places: NDArray[np.intp]) -> Tensor:
-        """Tokens, shape (m, width).
+        """The vectors of tokens, shape (m, width).
 
         Args:
-            values: their numbers, shape (m, numbers).
-            places: which of a configuration's tokens each is, shape (m,).
+            values: The numbers of the tokens, shape (m, numbers).
+            places: The index of each token among a configuration's own tokens, shape (m,).
         """
         rows = self._encoded.rows
         ids = (
@@ -217,7 +217,7 @@ class _Member:
         return embedded[:, 0, 0]
 
     def read(self, table: TokenTable, rows: Tensor) -> Tensor:
-        """The readout of configurations, shape (n, width)."""
+        """The network's representation of configurations, shape (n, width)."""
         return self._network.representation_of(table, rows)
 
     def moments(self, read: Tensor) -> tuple[Numbers, Numbers]:
@@ -229,12 +229,12 @@ class _Member:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Distinct:
-    """The different tokens of n configurations, m in all.
+    """The m distinct tokens of loops and buffers of n configurations.
 
     Attributes:
-        values: their numbers, shape (m, numbers).
-        groups: which of the groups each belongs to, shape (m,).
-        rows: which of them each configuration has, shape (n, groups).
+        values: The numbers of the distinct tokens, shape (m, numbers).
+        groups: The index of the loop or buffer of each distinct token, shape (m,).
+        rows: The distinct token for each loop and buffer of each configuration, shape (n, groups).
     """
 
     values: NDArray[np.float32]
@@ -243,10 +243,10 @@ class Distinct:
 
     @classmethod
     def of(cls, structure: NDArray[np.float32]) -> Self:
-        """The different ones among these.
+        """Find the distinct tokens.
 
         Args:
-            structure: shape (n, groups, numbers).
+            structure: The numbers of loops and buffers, shape (n, groups, numbers).
         """
         count, groups, numbers = structure.shape
         rows = np.zeros((count, groups), np.int64)
@@ -266,9 +266,9 @@ class Distinct:
 
 
 def _keys(structure: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """A number for each token, shape (n, groups), that others hardly share.
+    """A hash of each token, shape (n, groups). The caller must check for collisions.
 
-    Numbers are sorted faster than rows are; whoever takes the keys checks them.
+    Sorting hashes is faster than sorting rows.
     """
     bits = np.ascontiguousarray(structure).view(np.uint32).astype(np.uint64)
     factors = np.random.default_rng(0).integers(1 << 63, size=bits.shape[-1], dtype=np.uint64)

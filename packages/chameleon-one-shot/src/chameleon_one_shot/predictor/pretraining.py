@@ -1,4 +1,4 @@
-"""From a data set to a model: division, training, temperature, limits."""
+"""Trains a model on a data set: it divides the data, trains, and calibrates the uncertainty."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from chameleon_one_shot.tokens import Vocabulary
 log = structlog.get_logger()
 
 _NORMAL_90 = 1.6449
-"""Standard deviations on either side of the mean that hold 90 % of a normal distribution."""
+"""The standard deviations around the mean within which 90 % of a normal distribution lie."""
 
 
 @attrs.frozen(kw_only=True)
 class Division:
-    """How a data set is divided.
+    """The shares by which a data set is divided. Groups of similar tasks are not split.
 
     Attributes:
-        stopping: share of the candidates, in whole groups of similar tasks, that ends training.
-        held_out: share that takes no part in it, by which a model is judged.
+        stopping: The share of the candidates that decides when the training ends.
+        held_out: The share of the candidates that takes no part in training, and that judges the
+            model.
     """
 
     stopping: float = 0.15
@@ -45,7 +46,7 @@ class Division:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Divided:
-    """Examples for each purpose."""
+    """The examples for training, for early stopping, and for the final evaluation."""
 
     training: Sequence[Example]
     stopping: Sequence[Example]
@@ -53,10 +54,10 @@ class Divided:
 
 
 def divide(examples: Sequence[Example], division: Division, seed: int) -> Divided:
-    """Divide examples, groups of similar tasks together.
+    """Divide examples without splitting groups of similar tasks.
 
     Raises:
-        DatasetError: there are too few groups.
+        DatasetError: There are too few groups.
     """
     if len(examples) < 2:  # noqa: PLR2004
         raise DatasetError(
@@ -86,14 +87,14 @@ def pretrain(
     """Train a model on a data set.
 
     Args:
-        dataset: the measurements to learn from.
-        options: the options of the training.
-        division: the parts of the data for early stopping and for the final evaluation.
-        command: the command line that the model's header names.
-        say: receives messages about progress.
+        dataset: The measurements to learn from.
+        options: The options of the training.
+        division: The parts of the data for early stopping and for the final evaluation.
+        command: The command line that the model's header names.
+        say: Called with each message about progress.
 
     Raises:
-        DatasetError: there is too little in it.
+        DatasetError: The data set has too few tasks or candidates.
     """
     parts = divide(examples_of(dataset), division, options.seed)
     return trained_model(parts, options, command=command, say=say)
@@ -106,7 +107,14 @@ def trained_model(
     command: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> Model:
-    """Train a model on divided examples."""
+    """Train a model on examples that ``divide`` divided.
+
+    Args:
+        parts: The examples for each purpose.
+        options: The options of the training.
+        command: The command line that the model's header names.
+        say: Called with each message about progress.
+    """
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
     if options.kind == "trees":
@@ -140,7 +148,7 @@ def trained_model(
 def _finished(
     predictor: AnyPredictor, parts: Divided, command: str, results: dict[str, Any]
 ) -> Model:
-    """The model of a predictor, with limits that tasks tell that it was not trained on."""
+    """The model of a predictor, with temperature and limits from the early-stopping tasks."""
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
     deviations = [_deviation(predictor, example) for example in parts.stopping]
     familiarity = Familiarity.learnt(
@@ -160,7 +168,7 @@ def _finished(
 
 
 def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
-    """The factor that makes standard deviations right on average, each task counting alike."""
+    """The factor that makes standard deviations right on average; all tasks count the same."""
     ratios = []
     for example in examples:
         mean, deviation = predictor.of(example.tokens).moments(example.configs)
@@ -169,7 +177,7 @@ def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
 
 
 def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The error of predictions, less its mean over the task: networks are not trained for that."""
+    """The errors of predictions, minus their mean over the task, which is not trained."""
     missing = example.quality - mean
     centred: NDArray[np.float64] = missing - missing.mean()
     return centred
@@ -180,7 +188,7 @@ def _deviation(predictor: AnyPredictor, example: Example) -> float:
 
 
 def _judged(predictor: AnyPredictor, examples: Sequence[Example]) -> dict[str, Any]:
-    """How good the order is on tasks held out, and how honest the uncertainty."""
+    """The quality of the ranking on held-out tasks, and the coverage of predicted intervals."""
     qualities, inside = [], []
     for example in examples:
         mean, deviation = predictor.of(example.tokens).moments(example.configs)

@@ -1,4 +1,4 @@
-"""Training of networks, with early stopping on tasks that they are not trained on."""
+"""Trains networks, and stops when held-out tasks are ranked no better."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from chameleon_one_shot.tokens import Vocabulary
 log = structlog.get_logger()
 
 _WARM_UP = 0.05
-"""Share of the steps over which the learning rate rises to its full size."""
+"""The share of the steps over which the learning rate rises to its full value."""
 
 _KEPT = 0.98
-"""Share of the averaged weights that a step leaves as it is (Polyak and Juditsky 1992)."""
+"""The weight of earlier steps in the running average of weights (Polyak and Juditsky 1992)."""
 
 _ROWS = 2048
-"""Candidates predicted at once."""
+"""The number of candidates to predict at once."""
 
 
 @attrs.frozen(kw_only=True)
 class Scale:
-    """How targets are standardised.
+    """The scale that standardises targets.
 
     Attributes:
-        mean: of the logarithms of relative throughput of the training data.
-        deviation: their standard deviation.
+        mean: The mean of the training data's logarithms of relative throughput.
+        deviation: Their standard deviation.
     """
 
     mean: float
@@ -48,7 +48,7 @@ class Scale:
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Scale:
-        """The scale of some examples, in which each task counts alike."""
+        """The scale of some examples; all tasks count the same."""
         mean = np.mean([example.quality.mean() for example in examples])
         variance = np.mean([((example.quality - mean) ** 2).mean() for example in examples])
         return cls(mean=float(mean), deviation=max(float(np.sqrt(variance)), 1e-6))
@@ -59,10 +59,10 @@ class Trained:
     """A trained network.
 
     Attributes:
-        network: with the weights of the best evaluation.
-        step: of this evaluation.
-        tau: mean of Kendall's tau over the tasks held out, there.
-        seconds: wall-clock of the training.
+        network: The network, with the weights of the best evaluation.
+        step: The training step of this evaluation.
+        tau: The mean of Kendall's tau over the held-out tasks at this evaluation.
+        seconds: The wall-clock seconds of the training.
     """
 
     network: TokenNetwork
@@ -80,15 +80,15 @@ def train(
     options: TrainingOptions,
     seed: int,
 ) -> Trained:
-    """Train one network until the order of the tasks held out gets no better.
+    """Train one network until the ranking of held-out tasks no longer improves.
 
     Args:
-        examples: what it learns from.
-        held_out: what ends the training.
-        vocabulary: of the examples.
-        scale: of their targets.
-        options: see there.
-        seed: of weights, batches and dropout.
+        examples: The examples to learn from.
+        held_out: The examples that end the training.
+        vocabulary: The vocabulary of the examples.
+        scale: The scale of the targets.
+        options: The options of the training.
+        seed: The seed of the weights, batches and dropout.
     """
     began = time.perf_counter()
     device = torch.device(options.device)
@@ -131,12 +131,12 @@ def train(
 
 
 def new_network(vocabulary: Vocabulary, architecture: Architecture) -> TokenNetwork:
-    """A network with weights drawn from torch's own generator."""
+    """A network with random weights from torch's global generator."""
     return TokenNetwork(1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), architecture)
 
 
 def training_task(example: Example, vocabulary: Vocabulary, scale: Scale) -> TrainingTask:
-    """An example in the terms of a vocabulary and a scale."""
+    """An example, encoded with a vocabulary and a scale."""
     encoded = EncodedTask.of(example.tokens, vocabulary)
     values, absent = encoded.values(example.configs)
     return TrainingTask(
@@ -177,7 +177,7 @@ def _draw(
     options: TrainingOptions,
     rng: np.random.Generator,
 ) -> Batch:
-    """Tasks at random, large ones more often, and candidates of each by their weights."""
+    """A batch of random tasks, large ones more often, with candidates drawn by their weights."""
     sizes = np.sqrt([len(task.wanted) for task in tasks])
     count = min(options.tasks, len(tasks))
     chosen = rng.choice(len(tasks), count, replace=False, p=sizes / sizes.sum())
@@ -189,14 +189,14 @@ def _draw(
 
 
 def _weights(tasks: Sequence[TrainingTask]) -> list[NDArray[np.float64]]:
-    """The chance of each task's candidates to be drawn."""
+    """The probability that each candidate of a task is drawn, for every task."""
     every = inverse_density(np.concatenate([task.wanted for task in tasks]).astype(np.float64))
     ends = np.cumsum([len(task.wanted) for task in tasks])
     return [masses / masses.sum() for masses in np.split(every, ends[:-1])]
 
 
 def _rate(step: int, steps: int) -> float:
-    """Rises linearly, then falls as a cosine does to a hundredth."""
+    """The factor on the learning rate: it rises linearly, then falls as a cosine to 0.01."""
     rise = max(1.0, _WARM_UP * steps)
     if step < rise:
         return (step + 1) / rise
@@ -216,7 +216,7 @@ def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torc
 
 
 def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
-    """The predictions of a network for a task's candidates, standardised, shape (n,)."""
+    """The predictions for a task's candidates, standardised, shape (n,)."""
     network.eval()
     predicted = []
     with torch.inference_mode():
@@ -237,24 +237,24 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
 
 
 _SHARPNESS = 3.0
-"""How much of a pair's difference, in standard deviations, counts as told apart (as ``1 / 3``)."""
+"""The factor on differences of predictions in the ranking loss."""
 
 
 def centred(values: Tensor) -> Tensor:
-    """Values less the mean of their row, shape (tasks, n)."""
+    """Values minus the mean of their row, shape (tasks, n)."""
     return values - values.mean(dim=1, keepdim=True)
 
 
 def regression(mean: Tensor, wanted: Tensor) -> Tensor:
-    """Huber's loss, for the slowest configurations are slow without bound."""
+    """Huber's loss, since the slowest configurations may be arbitrarily slow."""
     return functional.smooth_l1_loss(mean, wanted)
 
 
 def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
-    """The negative logarithm of the normal density, for the variance alone.
+    """The negative logarithm of the normal density, whose gradient trains the variance only.
 
-    The mean learns nothing from it: it would neglect what is hard to predict (Seitzer et al.
-    2022, section 3).
+    If it trained the mean too, the mean would neglect targets that are hard to predict (Seitzer et
+    al. 2022, section 3).
     """
     error = (wanted - mean.detach()) ** 2
     return 0.5 * (log_variance + error * torch.exp(-log_variance)).mean()
@@ -263,12 +263,12 @@ def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
 def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
     """The pairwise logistic loss (Burges et al. 2005) within tasks.
 
-    Pairs weigh as much as they differ, at most one standard deviation.
+    The weight of a pair is its difference, at most one standard deviation.
 
     Args:
-        mean: predictions, shape (n,).
-        wanted: targets, shape (n,).
-        task: which task each is of, shape (n,).
+        mean: The predictions, shape (n,).
+        wanted: The targets, shape (n,).
+        task: The number of each candidate's task, shape (n,).
     """
     apart = wanted[:, None] - wanted[None, :]
     counts = (task[:, None] == task[None, :]) & (apart > 0.0)

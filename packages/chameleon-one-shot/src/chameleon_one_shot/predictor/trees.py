@@ -1,7 +1,7 @@
-"""Boosted trees over all numbers of a configuration: its place in an order, and how sure it is.
+"""Boosted trees that predict the rank of a configuration within its task, and its uncertainty.
 
-They learn the place of a candidate among those measured of its task, from 0 to 1. Seconds are slow
-without bound, so trees that learn them spend their leaves on telling bad candidates apart.
+The target is the rank among the task's measured candidates. With times as targets, trees would use
+most of their leaves for slow candidates, whose times have no upper bound.
 """
 
 from __future__ import annotations
@@ -45,25 +45,26 @@ _ERRORS = _ORDER | {"num_leaves": 15, "min_data_in_leaf": 100}
 _ROUNDS_OF_ERRORS = 60
 _LEAST_ERROR = 1e-3
 _LARGEST_TEXT = 1 << 26
-"""Bytes of a booster's text at most, whatever a file unpacks to."""
+"""The largest booster that is read from a file, in bytes after unpacking."""
 
 
 @attrs.frozen(kw_only=True)
 class FlatFeatures:
-    """All numbers of all tokens side by side.
+    """The numbers of all tokens of a configuration in one row.
 
-    Each number of a knob, loop or buffer is there a second time, less that of the space's first
-    guess: a space's estimates tell its configurations apart better than they tell their level.
+    Each number of a knob, loop or buffer has a second column: its difference from that number in
+    the space's first guess. A space's estimates compare configurations better than they predict
+    levels.
 
     Attributes:
-        names: of the columns, those of the training data.
+        names: The names of the columns, which the training data have.
     """
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, tasks: Iterable[TaskTokens]) -> Self:
-        """The columns of training data."""
+        """The columns of the training data."""
         names = {
             name + apart
             for tokens in tasks
@@ -74,14 +75,14 @@ class FlatFeatures:
         return cls(names=tuple(sorted(names)))
 
     def rows(self, tokens: TaskTokens, configs: Configs) -> Numbers:
-        """The numbers of a task's configurations, NaN for what they do not have.
+        """The rows of a task's configurations, with NaN for numbers that they do not have.
 
         Args:
-            tokens: the task's.
-            configs: shape (n, knobs).
+            tokens: The tokens of the task.
+            configs: The configurations, shape (n, knobs).
 
         Returns:
-            Shape (n, len(names)).
+            Numbers of shape (n, len(names)).
         """
         columns = {name: at for at, name in enumerate(self.names)}
         out = np.full((len(configs), len(self.names)), np.nan, np.float32)
@@ -95,7 +96,7 @@ class FlatFeatures:
         return out
 
     def table(self, examples: Sequence[Example]) -> Numbers:
-        """The rows of several examples, one below the other."""
+        """The rows of several examples, one example after another."""
         return np.concatenate([self.rows(row.tokens, row.configs) for row in examples])
 
 
@@ -104,12 +105,12 @@ class TreePredictor:
     """Boosted trees that predict the logarithm of relative throughput.
 
     Attributes:
-        boosters: their mean is a configuration's place in its task's order.
-        errors: trees that predict how far from the truth this place is.
-        features: what all read.
-        vocabulary: of the training data.
-        scale: from places to logarithms of relative throughput.
-        temperature: factor of predicted standard deviations, as for ``Predictor``.
+        boosters: Boosters whose mean is the predicted rank of a configuration in its task.
+        errors: A booster that predicts the absolute error of this rank.
+        features: The features of all boosters.
+        vocabulary: The vocabulary of the training data.
+        scale: Converts ranks to logarithms of relative throughput.
+        temperature: The factor on predicted standard deviations, as for ``Predictor``.
     """
 
     boosters: Sequence[lightgbm.Booster]
@@ -129,14 +130,14 @@ class TreePredictor:
         members: int,
         seed: int,
     ) -> Self:
-        """Train it.
+        """Train the boosters.
 
         Args:
-            training: what trees of the order learn from.
-            stopping: what trees of errors and the scale learn from.
-            vocabulary: of the training.
-            members: boosters of the order.
-            seed: of all draws.
+            training: The examples from which the boosters of the rank learn.
+            stopping: The examples from which the booster of errors and the scale learn.
+            vocabulary: The vocabulary of the training data.
+            members: The number of boosters of the rank.
+            seed: The seed of all random choices.
         """
         # Features of a CPU that no instruction of a template uses would only name the machine.
         features = FlatFeatures.of(row.tokens for row in training)
@@ -167,29 +168,29 @@ class TreePredictor:
         )
 
     def of(self, tokens: TaskTokens) -> TaskTrees:
-        """The predictor of one task's configurations."""
+        """The predictor for one task's configurations."""
         return TaskTrees(self, tokens)
 
     def header(self) -> dict[str, Any]:
-        """JSON values that ``of_file`` needs."""
+        """JSON values for the header of the model's file, which ``of_file`` reads."""
         return {"kind": TREES, "members": len(self.boosters), "features": list(self.features.names)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The trees as bytes: LightGBM's own text, packed."""
+        """The boosters as bytes: LightGBM's own text format, compressed."""
         named = {str(at): booster for at, booster in enumerate(self.boosters)}
         return {name: _packed(booster) for name, booster in (named | {"e": self.errors}).items()}
 
     @classmethod
     def of_file(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor], **rest: Any) -> Self:
-        """The inverse of ``header`` and ``tensors``.
+        """Make a predictor from the values of ``header`` and ``tensors``.
 
         Args:
-            header: of the file.
-            tensors: of the file.
-            rest: the other attributes.
+            header: The header of the file.
+            tensors: The tensors of the file.
+            rest: The other attributes.
 
         Raises:
-            ValueError: a tensor holds no trees.
+            ValueError: A tensor holds no booster.
         """
         return cls(
             boosters=[_unpacked(tensors[str(at)]) for at in range(header["members"])],
@@ -201,7 +202,7 @@ class TreePredictor:
 
 @attrs.frozen
 class TaskTrees:
-    """A predictor of one task's configurations."""
+    """Predicts the configurations of one task."""
 
     _trees: TreePredictor
     _tokens: TaskTokens
@@ -223,13 +224,13 @@ class TaskTrees:
 
 
 def places(example: Example) -> Scores:
-    """The place of each candidate among its task's, the fastest at 0.5 and the slowest at -0.5."""
+    """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest."""
     order = np.argsort(np.argsort(example.quality, kind="stable"), kind="stable")
     return order / max(len(example) - 1, 1) - 0.5
 
 
 def task_weights(examples: Sequence[Example]) -> Scores:
-    """Weights of candidates by which a task counts as the root of its size."""
+    """Weights of candidates with which a task counts as the square root of its size."""
     weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
 
@@ -244,7 +245,7 @@ def _boosted(
 
 
 def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
-    """The least squares' slope, within tasks, of the logarithm of throughput by place."""
+    """The scale from ranks to log-throughput, by least squares within tasks."""
     parts = np.split(predicted, np.cumsum([len(example) for example in examples])[:-1])
     pairs = [
         (part - part.mean(), example.quality - example.quality.mean())

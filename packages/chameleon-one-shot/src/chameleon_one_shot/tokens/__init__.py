@@ -1,4 +1,4 @@
-"""Configurations of a task on a device as tokens of named numbers."""
+"""Describes configurations of a task on a device as tokens with named numbers."""
 
 from chameleon_one_shot.tokens.configuration import (
     FixedToken,

@@ -1,8 +1,8 @@
-"""A configuration of a task on a device as tokens: one a knob, one a loop or buffer, and so on.
+"""The tokens of a configuration, which describe its task, device, knobs, loops and buffers.
 
-Tokens of the task and of the device are the same for all configurations, and a knob has one for
-each of its choices. So everything about them is looked up. Only what a space computes of a
-program's loops and buffers (``FeatureBlock``) is computed for each configuration.
+Tokens of the task and the device are the same for all configurations, and a knob has one token per
+choice. So these tokens are looked up. Only features of loops and buffers (``FeatureBlock``) are
+computed for each configuration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chameleon_one_shot.tokens.numbers import named_numbers
 Numbers = NDArray[np.float32]
 
 _NAMES = frozenset({"mcpu", "name"})
-"""These parts of a device's description are names rather than properties."""
+"""Parts of a device's description that are names and not properties."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -30,9 +30,9 @@ class FixedToken:
     """A token that all configurations of a task share.
 
     Attributes:
-        name: what it tells of (``task`` or ``device``).
-        columns: names of its numbers.
-        values: shape (len(columns),).
+        name: ``task`` or ``device``.
+        columns: The names of its numbers.
+        values: Its numbers, shape (len(columns),).
     """
 
     name: str
@@ -45,9 +45,10 @@ class KnobToken:
     """The tokens of a knob, one for each choice.
 
     Attributes:
-        name: the knob's.
-        columns: names of its features.
-        table: shape (choices, len(columns)); NaN if a choice has no such feature.
+        name: The name of the knob.
+        columns: The names of the knob's features.
+        table: The features of each choice, shape (choices, len(columns)); NaN if a choice lacks a
+            feature.
     """
 
     name: str
@@ -57,12 +58,12 @@ class KnobToken:
 
 @attrs.frozen(kw_only=True, eq=False)
 class GroupToken:
-    """The token of a loop or buffer.
+    """The token of a loop or a buffer.
 
     Attributes:
-        name: of the loop or buffer.
-        columns: names of its features.
-        places: which columns of the space's analytical features they are.
+        name: The name of the loop or buffer.
+        columns: The names of its features.
+        places: The columns of these features in ``TaskTokens.structure``.
     """
 
     name: str
@@ -75,11 +76,11 @@ class TaskTokens:
     """All tokens that configurations of a task on a device can have.
 
     Attributes:
-        fixed: what they share.
-        knobs: in the order of the knobs.
-        groups: loops and buffers; none if only the choices of configurations are known.
-        space: the design space, or None if only choices are known.
-        ignored: names of knobs that count as if they applied to no configuration.
+        fixed: The tokens that all configurations share.
+        knobs: The tokens of the knobs, in the order of the knobs.
+        groups: The tokens of loops and buffers; empty if the design space is unknown.
+        space: The design space; None if only knob values are known.
+        ignored: The names of knobs that are treated as if they applied to no configuration.
     """
 
     fixed: tuple[FixedToken, ...]
@@ -90,32 +91,36 @@ class TaskTokens:
 
     @property
     def parts(self) -> tuple[FixedToken | KnobToken | GroupToken, ...]:
-        """All of them."""
+        """All tokens: fixed ones, knobs, then loops and buffers."""
         return (*self.fixed, *self.knobs, *self.groups)
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of all numbers."""
+        """The names of all numbers."""
         return frozenset(name for part in self.parts for name in part.columns)
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of all tokens."""
+        """The names of all tokens."""
         return frozenset(part.name for part in self.parts)
 
     def without(self, names: Collection[str]) -> TaskTokens:
-        """The same tokens, but for knobs, loops and buffers of these names."""
+        """The same tokens without some loops and buffers, and with some knobs ignored.
+
+        Args:
+            names: The names of these loops, buffers and knobs.
+        """
         groups = tuple(group for group in self.groups if group.name not in names)
         return attrs.evolve(self, groups=groups, ignored=frozenset(names))
 
     def choices(self, configs: Configs) -> NDArray[np.int64]:
-        """The choice of each knob, and the number of its choices if it does not apply.
+        """The index of each knob's choice; the number of its choices if the knob does not apply.
 
         Args:
-            configs: shape (n, knobs).
+            configs: The configurations, shape (n, knobs).
 
         Returns:
-            Shape (n, knobs).
+            Indices of shape (n, knobs).
         """
         configs = np.asarray(configs, np.int64)
         counts = np.array([len(knob.table) for knob in self.knobs], np.int64)
@@ -124,10 +129,14 @@ class TaskTokens:
         return np.where(applies & known, configs, counts)
 
     def structure(self, configs: Configs) -> Numbers:
-        """Analytical features and the logarithm of the guessed cost, as far as a space has them.
+        """Features of loops and buffers, and the logarithm of the estimated cost.
+
+        Args:
+            configs: The configurations, shape (n, knobs).
 
         Returns:
-            Shape (n, columns of the space's block, and one for the guess).
+            Numbers of shape (n, columns): the columns of the space's feature block, and one for the
+            cost. Columns that the space does not have are left out.
         """
         space = self.space
         if space is None:
@@ -144,11 +153,11 @@ class TaskTokens:
         """Every number, and its values over n configurations.
 
         Args:
-            configs: shape (n, knobs).
+            configs: The configurations, shape (n, knobs).
 
         Yields:
-            A name, and shape (n,) with NaN if a configuration has no such number; shape (1,) for
-            what all share.
+            The name of a number and its values, shape (n,), with NaN if a configuration lacks it.
+            Numbers that all configurations share have shape (1,).
         """
         for fixed in self.fixed:
             yield from ((name, fixed.values[at : at + 1]) for at, name in enumerate(fixed.columns))
@@ -170,10 +179,10 @@ def task_tokens(
     """The tokens of a task with a design space.
 
     Args:
-        task: the task.
-        device: its description (``StageContext.device``).
-        threads: that kernels run with.
-        space: the task's.
+        task: The task.
+        device: The description of the device (``StageContext.device``).
+        threads: The number of threads that kernels run with.
+        space: The task's design space.
     """
     return TaskTokens(
         fixed=_shared(task, device, threads),
@@ -187,7 +196,7 @@ def task_tokens(
 
 
 def _groups(space: DesignSpace) -> Iterator[GroupToken]:
-    """Tokens of loops, buffers and the guess, in the terms of ``TaskTokens.structure``."""
+    """The tokens of loops, buffers and the estimated cost, for ``TaskTokens.structure``."""
     block = space.features_block
     names = () if block is None else block.names
     columns_of = {name: at for at, name in enumerate(names)}
@@ -206,17 +215,17 @@ def _groups(space: DesignSpace) -> Iterator[GroupToken]:
 def recorded_tokens(
     task: Task, device: Mapping[str, Any], threads: int, choices: Sequence[Mapping[str, Any]]
 ) -> tuple[TaskTokens, Configs]:
-    """The tokens of configurations of which only the choices are known.
+    """The tokens of configurations of which only the knob values are known.
 
     Args:
-        task: as for ``task_tokens``.
-        device: as there.
-        threads: as there.
-        choices: of each of n configurations, knob name to plain value.
+        task: The task.
+        device: The description of the device (``StageContext.device``).
+        threads: The number of threads that kernels run with.
+        choices: The knob values of each of n configurations, by knob name.
 
     Returns:
-        The tokens, and the configurations as indices into them, shape (n, knobs): -1 if a
-        configuration has no such knob.
+        The tokens, and the configurations as indices into them, shape (n, knobs). The index is -1
+        if a configuration does not have the knob.
     """
     knobs = tuple(dict.fromkeys(name for choice in choices for name in choice))
     tokens, indices = [], np.full((len(choices), len(knobs)), -1, np.int32)

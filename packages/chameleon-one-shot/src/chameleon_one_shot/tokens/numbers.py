@@ -1,4 +1,4 @@
-"""JSON values as named numbers: how a task and a device are told to a network."""
+"""Converts JSON values to named numbers, for the tokens of tasks and devices."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import numpy as np
 from chameleon_core.space.knobs import magnitude
 
 _LONGEST_SYMBOL = 32
-"""Longer texts are programs: they say nothing that another task shares."""
+"""The longest string that is used. Longer strings, such as programs, are different in each task."""
 
 _DIGEST = re.compile(r"[0-9a-f]{12,}")
-"""Keys that name data, and say as little."""
+"""Digests, which are left out since they are different in each task."""
 
 
 def named_numbers(name: str, value: Any) -> dict[str, float]:
-    """A JSON value as numbers under names.
+    """A JSON value as numbers with names.
 
     Args:
-        name: of the value; parts of it get it as a prefix (``conv2d.input.1``).
-        value: numbers, which come as ``magnitude`` spreads them, flags, words, and lists and
-            mappings of these. A word ``w`` is a 1 under ``name=w``, and so is each word of a list.
+        name: The name of the value. Its parts have longer names, such as ``conv2d.input.1``.
+        value: Numbers, booleans, strings, and lists and mappings of these. Numbers are scaled by
+            ``magnitude``. A string ``w``, also in a list, is a 1 with the name ``name=w``.
     """
     return dict(_pairs(name, value))
 
 
 def sizes(name: str, value: Any) -> dict[str, float]:
-    """The numbers of a JSON value as they are, under the names of ``named_numbers``; no words."""
+    """The unscaled numbers of a JSON value, with the names of ``named_numbers``; no strings."""
     return {key: number for key, number in _leaves(name, value) if isinstance(number, float)}
 
 
 def is_symbol(column: str) -> bool:
-    """Whether a column is 1 for one word and 0 for others, rather than a number."""
+    """Whether a column stands for a string, with values 0 and 1, and not for a number."""
     return "=" in column
 
 

@@ -1,4 +1,4 @@
-"""Names of tokens and of their numbers, with an entry for the unknown, and how numbers spread."""
+"""The vocabulary of a predictor: names of tokens and of numbers, with the numbers' scales."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from chameleon_one_shot.tokens.numbers import is_symbol
 Ids = NDArray[np.int64]
 
 UNKNOWN = 0
-"""The entry of all names that were not met in training."""
+"""The id of all names that are not in the training data."""
 
 _FARTHEST = 4.0
-"""Numbers farther from the mean, in standard deviations, are taken to be so far: beyond what was
-met in training nothing is known of what they do."""
+"""The largest absolute value of a standardised number.
+
+Larger values are clipped, since their effect was not learnt.
+"""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Vocabulary:
-    """The names that were met in training.
+    """The names in the training data, and the scales of numbers.
 
     Attributes:
-        columns: names of numbers; the first one has id 1.
-        means: of each of them over the training data, 0 for words; shape (len(columns),).
-        deviations: their standard deviations, 1 for words and for what never varied.
-        tokens: names of tokens; the first one has id 1.
+        columns: The names of numbers; the first one has id 1.
+        means: The mean of each number over the training data, 0 for strings, shape (len(columns),).
+        deviations: The standard deviation of each number, 1 for strings and for constant numbers.
+        tokens: The names of tokens; the first one has id 1.
     """
 
     columns: tuple[str, ...]
@@ -42,7 +44,11 @@ class Vocabulary:
 
     @classmethod
     def learnt(cls, examples: Iterable[tuple[TaskTokens, Configs]]) -> Self:
-        """The vocabulary of training data, each task with its configurations, shape (n, knobs)."""
+        """The vocabulary of training data.
+
+        Args:
+            examples: The tokens of each task, with its configurations of shape (n, knobs).
+        """
         met: dict[str, _Spread] = {}
         tokens: dict[str, None] = {}
         for task, configs in examples:
@@ -69,19 +75,21 @@ class Vocabulary:
         return {name: at for at, name in enumerate(self.tokens, 1)}
 
     def token_ids(self, names: Iterable[str]) -> Ids:
-        """Ids of tokens, ``UNKNOWN`` for those that were not met; shape (names,)."""
+        """The ids of tokens' names, shape (names,); ``UNKNOWN`` for unknown names."""
         return np.array([self._tokens.get(name, UNKNOWN) for name in names], np.int64)
 
     def column_ids(self, names: Iterable[str]) -> Ids:
-        """Ids of numbers, ``UNKNOWN`` for those that were not met; shape (names,)."""
+        """The ids of numbers' names, shape (names,); ``UNKNOWN`` for unknown names."""
         return np.array([self._columns.get(name, UNKNOWN) for name in names], np.int64)
 
     def standardised(self, names: Sequence[str], values: Numbers) -> Numbers:
-        """Numbers less their means over their deviations, 0 for what is missing or unknown.
+        """Numbers minus their means, divided by their standard deviations.
+
+        Missing numbers and numbers that are not in the vocabulary become 0.
 
         Args:
-            names: of the columns.
-            values: shape (..., len(names)); NaN is missing.
+            names: The names of the columns.
+            values: The numbers, shape (..., len(names)); NaN if missing.
         """
         ids = self.column_ids(names)
         known = ids != UNKNOWN
@@ -92,13 +100,16 @@ class Vocabulary:
         return scaled.astype(np.float32)
 
     def unknown(self, task: TaskTokens) -> tuple[str, ...]:
-        """Names of a task's knobs, loops and buffers, and of their numbers, that were not met."""
+        """The names of a task's tokens and their numbers that are not in the vocabulary.
+
+        Tokens of the task itself and of the device are left out.
+        """
         parts = task.parts[len(task.fixed) :]
         columns = {name for part in parts for name in part.columns} - self._columns.keys()
         return tuple(sorted(({part.name for part in parts} - self._tokens.keys()) | columns))
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; ``of_json`` is the inverse."""
+        """The attributes as JSON values; ``of_json`` is the inverse."""
         return {
             "columns": list(self.columns),
             "means": self.means.tolist(),
@@ -108,7 +119,7 @@ class Vocabulary:
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """The inverse of ``to_json``."""
+        """The vocabulary that ``to_json`` converted."""
         return cls(
             columns=tuple(value["columns"]),
             means=np.array(value["means"], np.float32),
@@ -119,7 +130,7 @@ class Vocabulary:
 
 @attrs.define
 class _Spread:
-    """Count, sum and sum of squares of a number."""
+    """The count, the sum and the sum of squares of a number."""
 
     count: int = 0
     total: float = 0.0

@@ -1,1 +1,1 @@
-"""Commands about devices."""
+"""Commands that list, test and serve devices."""

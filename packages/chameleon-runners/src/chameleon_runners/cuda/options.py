@@ -20,10 +20,12 @@ class CudaOptions(FleetOptions):
     """Options of the runner ``cuda``. All durations are in seconds."""
 
     devices: tuple[int, ...] | None = option(
-        None, "indices of the GPUs, as TVM counts them; all of them if not given", check=_distinct
+        None, "indices of the GPUs, as TVM counts them; null: all", check=_distinct
     )
-    cache_mib: int = unbound(1024, "inputs kept on a device between candidates, in MiB", at_least=1)
-    cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)
+    cache_mib: int = unbound(
+        1024, "size of the inputs that are kept on a device between candidates, in MiB", at_least=1
+    )
+    cooldown: float = option(0.0, "pause between the repeats of a kernel, in seconds", at_least=0.0)
     kind: str = option("cuda", "TVM's kind of device: cuda, or cpu to try the runner without a GPU")
 
 

@@ -22,8 +22,8 @@ C = TypeVar("C", bound=CandidateRun)
 class BuildPhase(Generic[C]):
     """Gives work to the workers that build the candidates of one stage's builder.
 
-    A worker first opens the stage's builder. One worker computes the reference, all build
-    candidates.
+    Each worker first opens the stage's builder. Then one worker computes the reference, if
+    necessary, and the workers build candidates.
 
     Attributes:
         preparation: The preparation of the stage's builder.

@@ -118,7 +118,13 @@ class CandidateRun:
         return self._measured(seconds=seconds, max_relative_error=self.error)
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:
-        """The measurement of a candidate that failed."""
+        """The measurement of a candidate that failed.
+
+        Args:
+            kind: The kind of failure.
+            message: The message about the failure.
+            error: The largest relative error of the outputs, or None.
+        """
         return self._measured(failure=kind, message=message, max_relative_error=error)
 
     def _measured(self, **outcome: Any) -> Measurement:

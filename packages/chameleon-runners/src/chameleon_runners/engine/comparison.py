@@ -141,7 +141,7 @@ class Comparison(ABC, Generic[C]):
         self._told: tuple[str, int, int] | None = None
 
     def interrupt(self) -> None:
-        """End as soon as possible."""
+        """End the comparison as soon as possible."""
         self._interrupted = True
         self._pool.wake()
 

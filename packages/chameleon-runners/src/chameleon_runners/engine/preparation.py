@@ -38,7 +38,7 @@ class Preparation(ABC):
 
     @cached_property
     def key(self) -> str:
-        """Identity of the builder."""
+        """The identity of the stage's builder."""
         return stage_key(self.stage, self.task, self.variant)
 
     @property

@@ -26,7 +26,7 @@ class StoppedError(Exception):
 
 
 class EndReason(StrEnum):
-    """Why a worker is gone."""
+    """Why a worker ended."""
 
     DIED = "died"
     DEADLINE = "deadline"

@@ -15,14 +15,16 @@ class FleetOptions(TimingOptions):
 
     threads: int = option(
         1,
-        "threads a kernel runs with on a device's processor; GPUs ignore it",
+        "number of threads that a kernel runs with on a device's CPU; GPUs ignore it",
         at_least=1,
         before="build_timeout",
     )
     run_timeout: float = duration(
-        10.0, "longest load, check and timing of one candidate on a device in seconds"
+        10.0, "longest load, check and timing of one candidate on a device, in seconds"
     )
-    run_floor: float = duration(4.0, "the deadline derived from the best time is never below this")
+    run_floor: float = duration(
+        4.0, "least time limit that is derived from the best time, in seconds"
+    )
     connect_timeout: float = duration(
         30.0,
         "longest connection to a device, or self-test of one, in seconds",
@@ -30,36 +32,43 @@ class FleetOptions(TimingOptions):
     )
     recycle_after: int = unbound(
         500,
-        "builds after which a worker is replaced by a fresh one",
+        "number of builds after which a worker is replaced by a new one",
         at_least=1,
         before="cold_bytes",
     )
-    build_ahead: int = unbound(2, "built candidates per device that may wait for one", at_least=1)
+    build_ahead: int = unbound(
+        2, "number of built candidates per device that may wait for a device", at_least=1
+    )
     retries: int = unbound(
-        2, "further tries, elsewhere, of a candidate that a device failed on", at_least=0
+        2,
+        "number of further tries, on other devices, of a candidate that failed on a device",
+        at_least=0,
     )
     set_aside_after: int = unbound(
-        3, "a device that fails so often in a row while others succeed is set aside", at_least=1
+        3,
+        "number of failures in a row, of candidates that succeed on other devices, after "
+        "which a device is set aside",
+        at_least=1,
     )
     probe_after: float = duration(
-        1.0, "pause before a lost device is tried again, doubled each time"
+        1.0, "pause in seconds before a lost device is tried again; it doubles each time"
     )
     patience: float | None = unbound(
         600.0,
-        "how long to wait for a device when none is left; null for ever",
+        "longest wait in seconds while no device works; null: without limit",
         check=validators.optional(validators.ge(0.0)),
     )
     pace_tolerance: float | None = option(
         1.25,
-        "a device whose times differ from the fleet's by more than this factor is "
-        "named; null to compare none",
+        "factor by which a device's times may differ from the fleet's median device before "
+        "a warning; null: no comparison",
         check=validators.optional(validators.gt(1.0)),
     )
     pace_aside: bool = option(
-        True, "whether such a device is set aside as well, since times are compared"
+        True, "also set aside a device beyond `pace_tolerance`, since its times are not comparable"
     )
     turn_seconds: float = duration(
-        0.006, "repeats of a contender's turn in the comparison fill this many seconds"
+        0.006, "seconds that the repeats of a contender's turn in the comparison fill"
     )
 
 

@@ -14,39 +14,45 @@ class LocalOptions(TimingOptions):
 
     threads: int | None = option(
         None,
-        "threads a kernel runs with; all usable cores if not given",
+        "number of threads that a kernel runs with; null: one per usable core",
         at_least=1,
         before="workers",
     )
     ahead: int = unbound(
         1,
-        "a task's first configurations, handed out before others are built",
+        "number of a task's first configurations to finish before the others are built",
         at_least=0,
         before="cold_bytes",
     )
     build_ahead: int = unbound(
-        8, "built kernels a worker holds at most before they are timed", at_least=1
+        8, "largest number of built kernels that wait in a worker to be timed", at_least=1
     )
     recycle_after: int = unbound(
-        500, "builds after which a worker is replaced by a fresh one", at_least=1
+        500, "number of builds after which a worker is replaced by a new one", at_least=1
     )
     recycle_growth_mib: int = unbound(
-        1024, "growth of a worker's memory in MiB after which it is replaced", at_least=1
+        1024, "growth of a worker's memory, in MiB, after which the worker is replaced", at_least=1
     )
     retries: int = unbound(
-        2, "further tries of a candidate whose worker was killed from outside", at_least=0
+        2,
+        "number of further tries of a candidate whose worker was killed by another process",
+        at_least=0,
     )
     leader_margin: float = option(
         0.05,
-        "kernels this close to the best stay in the rounds",
+        "largest relative distance from the best time of kernels that stay in the rounds",
         at_least=0.0,
         before="compare_rounds",
     )
     leader_spread: float = option(
-        0.005, "rounds go on for kernels no three of whose repeats agree this closely", above=0.0
+        0.005,
+        "relative distance within which a kernel's three fastest repeats must be to end its rounds",
+        above=0.0,
     )
-    leaders: int = option(16, "kernels of a batch kept at most to be timed again", at_least=0)
-    leader_rounds: int = option(24, "rounds at most", at_least=1)
+    leaders: int = option(
+        16, "largest number of kernels of a batch that are timed again in rounds", at_least=0
+    )
+    leader_rounds: int = option(24, "largest number of rounds", at_least=1)
 
 
 __all__ = ["LocalOptions"]

@@ -29,29 +29,33 @@ class RayOptions(FleetOptions):
 
     address: str = unbound(
         "auto",
-        "host:port of the cluster; auto for the one that this machine belongs to, "
-        "local to start one here for the run",
+        "host:port of the cluster; auto: the cluster that this machine belongs to; local: a"
+        " new cluster on this machine for the run",
         check=validators.min_len(1),
     )
     gpus_per_device: int | None = option(
-        None, "GPUs of a device; 1, or none if `resources` are given", at_least=0
+        None, "number of GPUs of a device; null: 1, or 0 if `resources` are given", at_least=0
     )
     resources: dict[str, float] = option(
-        dict, "what else a device is, as nodes declare it, such as {npu: 1}", check=_declared
+        dict,
+        "other resources of a device, as nodes declare them, such as {npu: 1}",
+        check=_declared,
     )
     cpus_per_device: float | None = option(
-        None, "CPUs kept free for a device; `threads` if it is the CPU, 0 for a GPU", at_least=0.0
+        None,
+        "number of CPUs reserved for a device; null: 0 for a GPU, else `threads`",
+        at_least=0.0,
     )
     devices: int | None = unbound(
-        None, "devices used at most; all that the cluster has if not given", at_least=1
+        None, "largest number of devices; null: all devices of the cluster", at_least=1
     )
     device: str = option(
         "chameleon_runners.cuda.device:CudaDevice",
-        "module:Class of the device stage; it sees its own device only",
+        "module:Class of the device stage, which sees only its own device",
     )
     device_options: dict[str, Any] = option(dict, "options of the device stage")
     runtime_env: dict[str, Any] = unbound(
-        dict, "Ray's runtime environment, for nodes that lack your modules"
+        dict, "Ray's runtime environment, for nodes without your modules"
     )
 
     @property

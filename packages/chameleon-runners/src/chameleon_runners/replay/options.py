@@ -35,10 +35,11 @@ class ReplayOptions:
 
     noise: Noise = option(
         Noise.NONE,
-        "none: all recorded repeats; repeats: a few drawn from them, as a "
-        "shorter measurement would have seen",
+        "none: use all recorded repeats; repeats: draw a few of them, like a shorter measurement",
     )
-    draws: int = option(3, "repeats drawn for each measurement if there is noise", at_least=1)
+    draws: int = option(
+        3, "number of repeats to draw for each measurement with `noise: repeats`", at_least=1
+    )
     seed: int = option(
         0, "seed of the noise; a configuration always gets the same draws", at_least=0
     )

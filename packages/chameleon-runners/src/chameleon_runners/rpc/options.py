@@ -14,25 +14,29 @@ class RpcOptions(FleetOptions):
 
     tracker: str | None = unbound(None, "host:port of the tracker that the devices belong to")
     key: str | None = option(
-        None, "key of the devices; with `address`, the servers' own key if any"
+        None, "key of the devices; with `address`, the servers' own key, if they have one"
     )
     address: str | tuple[str, ...] = unbound(
         (), "host:port of a server, or a list of them, instead of a tracker"
     )
     devices: int | None = unbound(
-        None, "devices used at most; all that the tracker has if not given", at_least=1
+        None, "largest number of devices; null: all devices of the tracker", at_least=1
     )
-    device_index: int = option(0, "which of a server's devices of the target's kind", at_least=0)
-    priority: int = unbound(1, "requests of a higher priority get the tracker's devices first")
+    device_index: int = option(
+        0, "index of the device among a server's devices of the target's kind", at_least=0
+    )
+    priority: int = unbound(1, "priority of requests; the tracker serves higher ones first")
     session_timeout: float = unbound(
         60.0,
-        "seconds after which a server ends a session, and whatever hangs in it; "
-        "sessions are renewed in time",
+        "seconds after which a server ends a session, with any kernel that hangs; sessions "
+        "are renewed in time",
         at_least=1.0,
     )
     idle_timeout: float = duration(10.0, "seconds without work after which a device is given back")
-    cache_mib: int = unbound(1024, "inputs kept on a device between candidates, in MiB", at_least=1)
-    cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)
+    cache_mib: int = unbound(
+        1024, "size of the inputs that are kept on a device between candidates, in MiB", at_least=1
+    )
+    cooldown: float = option(0.0, "pause between the repeats of a kernel, in seconds", at_least=0.0)
 
     @property
     def addresses(self) -> tuple[str, ...]:

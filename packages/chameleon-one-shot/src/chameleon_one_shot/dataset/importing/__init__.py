@@ -1,1 +1,1 @@
-"""Imports of what others have measured; only data are read, no code is run."""
+"""Imports measurements of other tools. Only data are read; no code is run."""

@@ -1,7 +1,7 @@
-"""Reads databases of TVM's MetaSchedule (``JSONDatabase``): JSON alone, nothing is replayed.
+"""Reads databases of TVM's MetaSchedule (``JSONDatabase``) as JSON, without running any code.
 
-A database is two files of one JSON value a line. A workload gives its hash, and the names of the
-blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
+A database has two files with one JSON value per line. A workload has its hash and its module, a
+graph of nodes from ``tvm.ir.save_json``, which gives the names of its blocks. A record is
 ``[workload, [[instructions, decisions], seconds, target, argument types]]``
 (``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
 """
@@ -28,13 +28,13 @@ from chameleon_core.task import Task
 from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
 
 OPERATOR = "metaschedule"
-"""``Task.operator`` of a workload of which nothing but its hash and its buffers is known."""
+"""The ``Task.operator`` of workloads, of which only the hash, blocks and buffers are known."""
 
 _FAILED = 1e9
-"""Seconds from which on a time stands for a failure, as MetaSchedule writes it."""
+"""The seconds from which on a time means a failure, as MetaSchedule writes it."""
 
 _BLOCKS = frozenset({"tir.Block", "tir.SBlock", "s_tir.SBlock"})
-"""The types of nodes of blocks, by version of TVM."""
+"""The node types of blocks in several versions of TVM."""
 
 _KNOBS = {
     "SamplePerfectTile": "tile",
@@ -42,7 +42,7 @@ _KNOBS = {
     "SampleCategorical": "choice",
     "SampleComputeLocation": "compute_at",
 }
-"""Instructions that decide something, and what their knobs are called."""
+"""Instructions that make a decision, and the names of their knobs."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,15 +67,15 @@ def files_of(folder: Path) -> tuple[Path, Path] | None:
 
 
 def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[DatasetTask]:
-    """Every record of a database; each workload on each target is a task.
+    """All records of a database; each workload on each target is a task.
 
     Args:
-        workloads: the file with a hash and a module in each line.
-        records: the file with the records.
-        source: what the data set calls the database.
+        workloads: The file with a hash and a module per line.
+        records: The file with the records.
+        source: The name of the database in the data set.
 
     Raises:
-        DatasetError: a file cannot be read, or a line is no record.
+        DatasetError: A file cannot be read, or a line is no workload or record.
     """
     modules = []
     for number, value in enumerate(_lines(workloads), 1):
@@ -144,7 +144,7 @@ def _record(value: Sequence[Any]) -> _Record:
 
 
 def _structure(instructions: Sequence[Sequence[Any]]) -> list[Any]:
-    """Instructions without what is written there of the decisions taken."""
+    """Instructions without the attributes that depend on decisions."""
     return [[name, inputs, outputs] for name, inputs, _, outputs in instructions]
 
 
@@ -153,7 +153,7 @@ def _digest(value: Any) -> str:
 
 
 def _blocks(encoded: Any) -> list[str]:
-    """Names of a module's blocks in the order of the program; none if it is no graph."""
+    """The names of a module's blocks in the order of the program; empty if they cannot be read."""
     try:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]

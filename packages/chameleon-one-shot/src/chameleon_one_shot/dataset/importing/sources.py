@@ -1,4 +1,4 @@
-"""Finds out what a source is, and adds what it holds to a data set."""
+"""Finds the format of a source, and adds its measurements to a data set."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonica
 
 @attrs.frozen(kw_only=True)
 class Added:
-    """The gain from a source.
+    """The candidates that a source added to a data set.
 
     Attributes:
-        source: as it was named.
-        tasks: with candidates that were not there before.
-        candidates: that were not there before.
-        known: candidates that were.
+        source: The source, as the user named it.
+        tasks: The number of tasks with new candidates.
+        candidates: The number of new candidates.
+        known: The number of candidates that the data set already had.
     """
 
     source: str
@@ -43,15 +43,16 @@ class Added:
 
 
 def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Added]:
-    """Add what sources hold to a data set, each as a part of its own.
+    """Add the measurements of sources to a data set. Each source becomes one part (file).
 
     Args:
-        folder: the data set's; made if it is missing.
-        sources: run folders, data sets, recorded tables, folders of MetaSchedule databases.
-        registry: knows targets, and the stages that replay tables.
+        folder: The folder of the data set; it is created if it is missing.
+        sources: Run folders, data sets, recorded tables, or folders with MetaSchedule databases.
+        registry: The registry of plugins, for targets and for the stages that replay tables.
 
     Raises:
-        ChameleonError: a source is none of these or cannot be read; those before it are added.
+        ChameleonError: A source has none of these formats, or cannot be read. Earlier sources in
+            the list were added.
     """
     create(folder)
     known: dict[tuple[str, str, int, str, str], set[str]] = {}
@@ -81,11 +82,11 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
 
 
 def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
-    """Everything that a source holds.
+    """All measurements of a source.
 
     Raises:
-        DatasetError: it is nothing that can be read.
-        ChameleonError: it is, but damaged.
+        DatasetError: The source has an unknown format.
+        ChameleonError: The source is damaged.
     """
     name = source.absolute().name
     if (source / MANIFEST).is_file():
@@ -117,7 +118,7 @@ def _of_run(folder: Path, registry: Registry) -> list[DatasetTask]:
 
 
 def _device(target: str, registry: Registry) -> dict[str, Any]:
-    """The description of a recorded target; nothing if no resolver reads it here."""
+    """The description of a target's device; empty if no target resolver knows the target."""
     for name in registry.names("targets"):
         resolver: TargetResolver = registry.create("targets", name)
         try:
@@ -130,16 +131,16 @@ def _device(target: str, registry: Registry) -> dict[str, Any]:
 
 
 def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[DatasetTask]:
-    """Every configuration of a recorded table.
+    """All configurations of a recorded table.
 
     Args:
-        file: a Kernel Tuner cache or a T4 file, plain or gzip.
-        registry: knows the stages that replay tables.
-        source: what the data set calls the table.
+        file: A Kernel Tuner cache or a T4 file, also compressed with gzip.
+        registry: The registry of plugins, for the stages that replay tables.
+        source: The name of the table in the data set.
 
     Raises:
-        ConfigError: it is no such file.
-        DatasetError: its space cannot be listed.
+        ConfigError: The file has another format.
+        DatasetError: The table is too large.
     """
     document = {
         "model": {"table": {"paths": str(file.absolute())}},
