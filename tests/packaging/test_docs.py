@@ -49,13 +49,12 @@ def test_the_pipelines_of_readme_and_examples_validate(root, tmp_path):
 def test_the_mistake_shown_in_readme_is_reported_so(root, tmp_path, monkeypatch, capsys):
     (error,) = (text for text in blocks(root / "README.md", "text") if "did you mean" in text)
     (shown,) = blocks(root / "README.md", "yaml")
-    lines = shown.splitlines()[:5]
-    (tmp_path / "pipeline.yaml").write_text("\n".join([*lines, "explorer:", "    chians: 64"]))
+    assert "scheduler: gradient" in shown
+    (tmp_path / "pipeline.yaml").write_text(shown.replace("scheduler: gra", "scheduler: gar"))
     monkeypatch.chdir(tmp_path)
     assert run(["validate", "pipeline.yaml"]) == ExitCode.USAGE
     printed = capsys.readouterr().err.splitlines()[0]
-    pattern = re.compile(r":\d+:\d+:")
-    assert pattern.sub(":", printed) == pattern.sub(":", error.strip())
+    assert printed == error.strip()
 
 
 def test_the_python_of_readme_imports_what_there_is(root):
