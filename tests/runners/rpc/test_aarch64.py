@@ -144,7 +144,7 @@ def test_a_template_computes_the_numbers_of_the_reference(board, spec, algorithm
 
 
 def test_llvm_reads_the_emulated_processor(board):
-    """A name that LLVM does not know refuses nothing: a function of two lines was run."""
+    """A name that LLVM does not know refuses nothing: a tiny test function was run."""
     expected = "neoverse-v1" if "neoverse-v1" in board.target else "generic"
     assert board.described["cpu"] == expected
     assert board.described["triple"].startswith("aarch64")

@@ -244,7 +244,7 @@ class Prior:
         records = sum(len(quality) for _, quality in lessons)
         if records < self._options.records and not self._options.tasks:
             log.warning(
-                "earlier runs hold too little that applies to this task to learn from",
+                "earlier runs have too few measurements that apply to this task",
                 task=self._context.task.name,
                 measurements=records,
                 needed=self._options.records,

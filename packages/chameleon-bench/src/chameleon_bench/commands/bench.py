@@ -28,10 +28,12 @@ from chameleon_bench.suites.suite import Cell, Suite
 @click.argument("suite", type=click.Path(path_type=Path))
 @set_option("seeds=3 or data=FOLDER")
 @click.option("--fresh", is_flag=True, help="Move the cells of earlier runs aside.")
-@click.option("--retry", is_flag=True, help="Run cells again that failed.")
-@click.option("--report-only", is_flag=True, help="Run nothing; report what has ended.")
-@click.option("--dry-run", is_flag=True, help="Say which cells there are, and stop.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes for replayed cells.")
+@click.option("--retry", is_flag=True, help="Run failed cells again.")
+@click.option("--report-only", is_flag=True, help="Run nothing; report the results so far.")
+@click.option("--dry-run", is_flag=True, help="List the cells, and run nothing.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Number of processes for replayed cells."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @output_option("The suite's folder")
 def command(  # noqa: PLR0917 - click passes them by name

@@ -200,7 +200,7 @@ _TO = click.option(
     "folder",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="The data set; made if it is missing.",
+    help="The data set; it is created if it is missing.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))

@@ -23,11 +23,11 @@ _ALTERNATIVES = ("xgboost", "lightgbm", "flat-network", "first-guesses")
     type=click.Choice(_ALTERNATIVES),
     help="A model to compare it with; all by default. May be given again.",
 )
-@click.option("--alone", is_flag=True, help="Compare it with nothing.")
+@click.option("--alone", is_flag=True, help="Do not compare it with other models.")
 @click.option(
     "--seed", default=0, show_default=True, help="The seed of the models to compare with."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
+@click.option("--threads", type=click.IntRange(min=1), help="Number of threads.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(  # noqa: PLR0917 - click passes them by name
     model: Path,

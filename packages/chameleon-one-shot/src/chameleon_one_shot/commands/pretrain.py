@@ -37,20 +37,24 @@ from chameleon_one_shot.predictor.options import KINDS, Architecture, TrainingOp
     default=0.15,
     show_default=True,
     type=click.FloatRange(0.01, 0.9),
-    help="Share, likewise, that ends the training.",
+    help="Share of the candidates, in whole groups, that decides when the training ends.",
 )
 @click.option(
     "--kind", type=click.Choice(KINDS), help="Boosted trees, or networks of attention.  [trees]"
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Steps of a network's training at most.")
 @click.option(
-    "--members", type=click.IntRange(min=1), help="Boosters or networks whose mean predicts."
+    "--steps", type=click.IntRange(min=1), help="Largest number of training steps of a network."
+)
+@click.option(
+    "--members",
+    type=click.IntRange(min=1),
+    help="Number of boosters or networks; their mean is the prediction.",
 )
 @click.option("--width", type=click.IntRange(min=4), help="Width of a network's token.")
-@click.option("--layers", type=click.IntRange(min=1), help="Layers of attention.")
+@click.option("--layers", type=click.IntRange(min=1), help="Number of attention layers.")
 @click.option("--ranking", type=click.FloatRange(min=0.0), help="Weight of the ranking loss.")
 @click.option("--seed", default=0, show_default=True, help="The seed of all random choices.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
+@click.option("--threads", type=click.IntRange(min=1), help="Number of threads.")
 @click.option("--device", default="cpu", show_default=True, help="The device that torch trains on.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(  # noqa: PLR0917 - click passes them by name

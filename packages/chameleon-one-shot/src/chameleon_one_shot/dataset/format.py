@@ -216,7 +216,7 @@ def read_part(file: Path) -> list[DatasetTask]:
         return [_task(table, first, last) for first, last in _runs(table)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DatasetError(
-            f"{file} holds what no data set does: {error}", hint="Take it out of the folder."
+            f"{file} has invalid values: {error}", hint="Take it out of the folder."
         ) from error
 
 

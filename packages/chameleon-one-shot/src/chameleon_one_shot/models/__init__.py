@@ -62,7 +62,7 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
     if not targets:
         what = " ".join([str(device.get("kind", "")), str(device.get("mcpu", ""))]).strip()
         raise NoModelError(
-            f"no included model is for this target ({what or 'of which nothing is known'})",
+            f"no included model is for this target ({what or 'which is unknown'})",
             hint=_MAKE,
         )
     features = frozenset(map(str, device.get("features", ())))

@@ -28,7 +28,7 @@ from chameleon_runners.rpc.tracker import Queue, ServerState, call, queues
     default=5.0,
     show_default=True,
     type=click.FloatRange(min=0.1),
-    help="Seconds that the tracker has to answer in.",
+    help="Longest wait for the tracker's answer, in seconds.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(  # noqa: PLR0917 - click gives them by name
@@ -43,7 +43,7 @@ def command(  # noqa: PLR0917 - click gives them by name
         known = ", ".join(shown["others"]) or "none"
         raise TargetError(
             f"the tracker at {tracker} has no device" + (f" of the key {key!r}" if key else ""),
-            hint=f"Keys that it has: {known}.",
+            hint=f"Its keys: {known}.",
         )
     if test:
         _test(shown, tracker, target)

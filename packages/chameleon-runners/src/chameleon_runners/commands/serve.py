@@ -21,15 +21,19 @@ _TEND_SECONDS = 0.3
     default=9190,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="The tracker's port; the servers' follow it. 0 for free ones.",
+    help="Port of the tracker; the servers use the next ports. 0: any free ports.",
 )
-@click.option("--key", default="local", show_default=True, help="The name of the devices.")
+@click.option("--key", default="local", show_default=True, help="The key of the devices.")
 @click.option(
-    "--servers", default=1, show_default=True, type=click.IntRange(min=1), help="How many."
+    "--servers", default=1, show_default=True, type=click.IntRange(min=1), help="Number of servers."
 )
 @click.option("--announce", default="", help="Address that clients are told if --host is 0.0.0.0.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of a server's kernels.")
-@click.option("--json", "as_json", is_flag=True, help="Print what is served as one JSON object.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Number of threads of a server's kernels."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the addresses and the runner section as JSON."
+)
 def command(  # noqa: PLR0917 - click gives them by name
     host: str, port: int, key: str, servers: int, announce: str, threads: int | None, as_json: bool
 ) -> None:

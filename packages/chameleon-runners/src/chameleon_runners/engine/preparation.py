@@ -106,7 +106,7 @@ class JobPreparation(Preparation):
         if self._failed_opens >= max(_OPEN_ATTEMPTS, patience):
             raise PluginError(
                 f"the stage {self.stage.factory!r} does not start: {event.reason}",
-                hint="make the stage by hand in a fresh Python to see why",
+                hint="create the stage in a new Python process to see why",
             )
 
     def _not_computed(self, event: WorkerEvent) -> None:

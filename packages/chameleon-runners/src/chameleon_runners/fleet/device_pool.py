@@ -104,7 +104,7 @@ def _refuse(devices: Sequence[DeviceState]) -> None:
             raise_stage_error(device.ref.device.factory, device.refusal)
     hints = [s.refusal["hint"] for s in devices if s.refusal is not None]
     raise TargetError(
-        f"no device can run what is built: {_reasons(devices)}",
+        f"no device can run the built kernels: {_reasons(devices)}",
         hint=next((hint for hint in hints if hint), "set the pipeline's target to the device's"),
     )
 

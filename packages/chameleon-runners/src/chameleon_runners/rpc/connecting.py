@@ -72,7 +72,7 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
     given_up.set()
     if not errors:
         raise DeviceLostError(
-            f"{name} accepts connections and says nothing for {deadline:.0f} s",
+            f"{name} accepts connections but does not answer for {deadline:.0f} s",
             hint="It is busy with someone else's session, or its listening thread died: see "
             "`chameleon devices`, or restart the server. Behind a proxy: it is not registered "
             f"there with the key {key!r}.",
@@ -95,7 +95,7 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
         )
     if _WAITED_FOR in text:
         return DeviceLostError(
-            f"someone waits already at the proxy {name} for a server of the key {key!r}",
+            f"another client already waits at the proxy {name} for a server with the key {key!r}",
             hint="See that the server runs, and start it again with --through-proxy if not. A "
             "proxy has one client of a key wait at a time: give each server a key of its own.",
         )

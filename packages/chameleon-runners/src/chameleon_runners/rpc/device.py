@@ -88,7 +88,8 @@ class RpcDevice(Device):
                 raise
             # The tracker's keys are for one session each: the server was started again since.
             raise DeviceLostError(
-                f"the server at {address} has forgotten that it was granted", hint=error.hint
+                f"the server at {address} no longer accepts the key that its tracker granted",
+                hint=error.hint,
             ) from error
         try:
             facts = session.prepare(

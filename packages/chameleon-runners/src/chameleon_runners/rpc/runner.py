@@ -59,7 +59,7 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
         return TrackerDevices(options)
     if not options.addresses:
         raise ConfigError(
-            "the runner 'rpc' is told neither a tracker nor an address",
+            "the runner 'rpc' has neither a tracker nor an address",
             hint="Give `tracker: host:port` and `key:`, or `address: host:port`; "
             "`chameleon serve` starts one and prints these lines.",
         )

@@ -139,14 +139,13 @@ class RpcSession:
             raise
         except Exception as error:
             raise TargetError(
-                f"{self.name} cannot run a function of two lines built for {target}: "
-                f"{brief(error)}",
+                f"{self.name} cannot run a tiny test function built for {target}: {brief(error)}",
                 hint="See that the target describes the device, and that both sides have the "
                 "same version of apache-tvm (and a compiler there, if none is here).",
             ) from error
         if not is_right(output):
             raise DeviceLostError(
-                f"{self.name} computes wrongly: its self-test gave other numbers",
+                f"{self.name} computes wrong numbers in its self-test",
                 hint="Look at its memory, clocks and driver.",
             )
 
@@ -183,7 +182,7 @@ class RpcSession:
             back = tvm.runtime.tensor(sent, device=self._session.cpu(0)).numpy()
             seconds = time.perf_counter() - started
         if not np.array_equal(sent, back):
-            raise DeviceLostError(f"{self.name} gave other numbers back than it was sent")
+            raise DeviceLostError(f"{self.name} returned other numbers than it was sent")
         return seconds
 
     @contextlib.contextmanager
@@ -232,7 +231,7 @@ class RpcSession:
         has = int(self._session.get_function("runtime.NumThreads")())
         if has < threads:
             raise TargetError(
-                f"{self.name} runs kernels with {has} threads, and {threads} are asked for",
+                f"{self.name} runs kernels with {has} threads, but {threads} are required",
                 hint=f"Start the server with TVM_NUM_THREADS={threads} (`chameleon serve "
                 f"--threads {threads}`), or lower the runner's `threads`.",
             )

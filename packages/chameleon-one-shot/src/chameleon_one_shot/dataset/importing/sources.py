@@ -105,7 +105,9 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
     elif source.is_file():
         return tasks_of_table(source, registry=registry, source=name)
     raise DatasetError(
-        f"{source} is nothing that can be imported" if source.exists() else f"no {source} is there",
+        f"{source} has no format that can be imported"
+        if source.exists()
+        else f"{source} does not exist",
         hint="Name run folders, data sets, Kernel Tuner caches or T4 files, or folders with "
         "*workload.json and *tuning_record.json of a MetaSchedule database.",
     )
