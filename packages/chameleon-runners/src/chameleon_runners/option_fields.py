@@ -42,7 +42,7 @@ def unbound(default: Any, words: str, **more: Any) -> Any:
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
-    """Define a positive number of seconds on which no measurement depends.
+    """Define an option, a positive number of seconds, on which no measurement depends.
 
     Args:
         default: The default value in seconds.

@@ -205,7 +205,7 @@ class _PlanReader(DocumentReader):
 
 
 def _item(value: Any, mark: Mark) -> Item:
-    """A value as if it were written at a place of the file."""
+    """A node for a value that is not in the file, with a place for error messages."""
     if isinstance(value, Mapping):
         inner: Any = {key: _item(child, mark) for key, child in value.items()}
     elif isinstance(value, list):

@@ -1,7 +1,7 @@
 """Models with which a predictor is compared, trained on the same data.
 
-All models get the same features and targets, and the same tasks decide when their training ends. No
-model sees the tasks by which it is judged.
+All models get the same features and targets, and the same tasks for early stopping. No model sees
+the tasks by which it is judged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Alternative(ABC):
 
         Args:
             training: The tasks to learn from.
-            stopping: Tasks that end the training when their ranking no longer improves.
+            stopping: The tasks for early stopping: training ends if their ranking no longer
+                improves.
             seed: The seed of the training.
         """
 

@@ -76,8 +76,8 @@ class Evaluation:
 def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """The examples that may judge a model, and the examples that it was trained on.
 
-    Examples that ended the training are in neither list. Neither are examples that are only similar
-    to a task of the training.
+    Examples for early stopping are in neither list. Neither are examples that are only similar to a
+    task of the training.
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}

@@ -34,7 +34,7 @@ class Provenance:
         versions: The versions of the distributions that took part, by name.
         targets: The kinds of targets in the training data, with their features.
         training: The identities of the tasks that the model was trained on.
-        stopping: The identities of the tasks that ended the training.
+        stopping: The identities of the tasks for early stopping.
         held_out: The identities of the tasks that took no part in the training.
         candidates: The number of candidates of the tasks in ``training``.
         results: The results of the training and of the evaluation.

@@ -84,7 +84,7 @@ def train(
 
     Args:
         examples: The examples to learn from.
-        held_out: The examples that end the training.
+        held_out: The examples for early stopping.
         vocabulary: The vocabulary of the examples.
         scale: The scale of the targets.
         options: The options of the training.

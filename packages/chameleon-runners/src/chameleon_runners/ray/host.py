@@ -32,11 +32,12 @@ _WATCH_SECONDS = 0.25
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """The result of a command. ``reply`` and ``end`` are None for a worker that was given up.
+    """The result of a command.
 
     Attributes:
         reply: The worker's answer, or None.
-        end: How the worker ended, or None.
+        end: How the worker ended, or None. Both ``reply`` and ``end`` are None if the runner has
+            given the worker up.
         log: The end of the worker's output.
         seconds: The duration of the work on the node, without starts and transfers.
         parcel: The result as bytes, if the command made one: a packed folder with an exported
