@@ -74,8 +74,8 @@ _TUNED, _IN_PLACE, _FIRST = "tuned", "delivered, in place", "first guess"
 
 
 _IN_ANOTHER_TYPE = (
-    " An operator that is delivered in another type has one row all the same: its times alone are "
-    "in the network's own type, its time in place is that of what was delivered."
+    " An operator that is delivered in another dtype has one row, too. Its times alone are in "
+    "the network's own dtype, and its time in place is that of the delivered kernels."
 )
 
 
@@ -108,8 +108,8 @@ def _before_and_after(record: RunRecord) -> Plot | None:
     return Plot(
         key="before_and_after",
         title="Each operator before and after",
-        about="One inference, all occurrences of an operator together. The first guess is the "
-        "first configuration that was measured."
+        about="The time of all occurrences of an operator in one inference. The first guess is "
+        "the first configuration that was measured."
         + (_BASELINES if {"untuned", "vendor"} & set(contenders) else "")
         + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in contending) else "")
         + note,
@@ -219,8 +219,8 @@ def _progress(record: RunRecord) -> list[Plot]:
         Plot(
             key=f"network_by_{over}",
             title=f"All operators together, over {across}",
-            about="The sum of all operators' best times, as often as each occurs, from the batch "
-            "on after which all of them have one.",
+            about="The sum of all operators' best times; each counts as often as it occurs. The "
+            "line begins at the batch after which all operators have a time.",
             columns=table,
             traces=[
                 {
@@ -281,8 +281,8 @@ def _spending(record: RunRecord) -> Plot | None:
     return Plot(
         key="spending",
         title="Search, model, measuring",
-        about="Wall-clock: search is explorer, sampler and synthesizer; model is learning from "
-        "what was measured; measuring is waiting for builds and runs.",
+        about="Wall-clock seconds. Search is explorer, sampler and synthesizer. Model is learning "
+        "from measurements. Measuring is waiting for builds and runs.",
         columns=table,
         **stacked_seconds(tuple(parts), "operator"),
         height=110 + 32 * len(spent),

@@ -54,9 +54,9 @@ def _best(task: TaskRecord, table: Mapping[str, Column], *, over: str) -> Plot:
     return Plot(
         key=f"best_by_{over}",
         title=f"Best so far, over {over}s",
-        about="Wall-clock of the run, all operators and stages included."
+        about="Wall-clock seconds of the run, with all operators and stages."
         if seconds
-        else "The least time of any configuration measured until then.",
+        else "The lowest time of all configurations measured so far.",
         columns=table,
         traces=[
             {
@@ -84,9 +84,9 @@ def _importance(task: TaskRecord) -> Plot | None:
     return Plot(
         key="knobs",
         title="Importance of knobs",
-        about="The share of the variance of log time that a knob explains by itself, among what "
-        "was measured: one-way analysis of variance, 1 - mean square within its values / mean "
-        "square in all (epsilon squared). Shares need not add up to 100 %, since knobs act "
+        about="The share of the variance of log time that a knob explains by itself, over all "
+        "measurements: one-way analysis of variance, 1 - mean square within its values / total "
+        "mean square (epsilon squared). Shares need not add up to 100 %, since knobs act "
         "together and a search does not visit their values evenly.",
         columns={"knob": list(shares), "share of variance": list(shares.values())},
         traces=[
@@ -128,9 +128,10 @@ def _predicted(task: TaskRecord) -> Plot | None:
     return Plot(
         key="predicted",
         title="Predicted against measured",
-        about="A point for each configuration that a trained cost model had scored when it was "
-        "proposed: the score (the model's own scale, higher is better, which may move as the "
-        "model learns) and the time that was measured. " + _agreement(measured, rows),
+        about="Each point is a configuration that a trained cost model had scored when it was "
+        "proposed. It shows the score and the measured time. Higher scores are better; their "
+        "scale is the model's own and may change as the model learns. "
+        + _agreement(measured, rows),
         columns=columns,
         traces=[
             points("predicted score", "seconds", list(columns), color="--c3", size=6, opacity=0.75)
@@ -310,9 +311,9 @@ def _candidates(
     return Plot(
         key="candidates",
         title="Candidates tried",
-        about="Each point is one configuration that was measured; its colour says what proposed "
-        f"it. Times are on a logarithmic scale; triangles are slower than {_SLOW:g} times the "
-        "best, and crosses above them have failed. The plot shows knobs if you point at one.",
+        about="Each point is a measured configuration. Its colour shows which stage proposed it. "
+        f"Triangles took more than {_SLOW:g} times as long as the best, and crosses above them "
+        "failed. The scale is logarithmic. Point at a point to see its knobs.",
         columns=table,
         hidden=_DRAWN | _PLACES,
         traces=traces,
@@ -383,10 +384,10 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
     return Plot(
         key="map",
         title="A map of the space",
-        about="Configurations that are alike are near each other. The axes are the first two "
-        f"principal components of the knobs' indices. They keep {rows:.0%} of the variance of "
-        "this operator's measured configurations. A run does not keep candidates that it "
-        "explored and never measured.",
+        about="Similar configurations are near each other. The axes are the first two principal "
+        f"components of the knobs' indices. They keep {rows:.0%} of the variance of this "
+        "operator's measured configurations. A run does not keep candidates that it never "
+        "measured.",
         columns=table,
         hidden=_DRAWN,
         traces=traces,

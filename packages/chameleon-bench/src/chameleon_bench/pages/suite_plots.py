@@ -138,8 +138,8 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
     return Plot(
         key="quality_at_budgets",
         title="Quality at the budgets that were run",
-        about="After so many measurements, and at the end of the search: the median over seeds, "
-        "with its 95 % bootstrap interval.",
+        about="The quality after the given number of measurements, and at the end of the search: "
+        "the median over seeds, with its 95 % bootstrap interval.",
         columns=columns,
         hidden=hidden,
         traces=[
@@ -192,7 +192,7 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
     return Plot(
         key="seconds",
         title="Seconds by activity",
-        about="Medians over seeds; building and running are summed over workers.",
+        about="Medians over seeds. Seconds of building and running are summed over workers.",
         columns=columns,
         **stacked_seconds(tuple(PARTS), "pipeline"),
         subject=task,
