@@ -133,7 +133,7 @@ def _search(task: TaskRecord, folder: Path) -> _Search:
 
 
 def _origins(record: RunRecord) -> Table | None:
-    """The origins of configurations; None if the run's version did not record them."""
+    """The origins of configurations; None if the run's Chameleon version did not record them."""
     if not any(task.operator.origins for task in record.tasks):
         return None
     rows = [

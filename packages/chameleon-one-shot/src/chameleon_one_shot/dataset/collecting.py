@@ -208,7 +208,11 @@ class Collector:
         return measured
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
-        """Write the measurements of a run as a part, unless the part exists already."""
+        """Write the measurements of a run as a part (file), unless the part is complete already.
+
+        Returns:
+            The number of measurements.
+        """
         if not (folder / RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"

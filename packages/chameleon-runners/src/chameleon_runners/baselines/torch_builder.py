@@ -73,7 +73,7 @@ class TorchKernel(Kernel):
         return tuple(seconds)
 
     def _copy(self) -> Tensors:
-        """The arguments, with new copies of those that must be out of the caches."""
+        """New copies of the arguments that must not be in the caches, with the other arguments."""
         fresh = self._make_arguments()
         pairs = enumerate(zip(fresh, self._copies[0], strict=True))
         return tuple(new if index in self._cold else first for index, (new, first) in pairs)

@@ -90,15 +90,15 @@ class Work:
 
 @attrs.define(kw_only=True, eq=False)
 class Worker:
-    """A worker, which handles one command at a time, and the pool's notes about it.
+    """A worker, which handles one command at a time, with its state as the pool knows it.
 
     Attributes:
-        work: The current work, or None.
-        end: How the worker ended, or None.
-        opened: The identity of the stage's builder that it has made, or None.
-        built: The number of builds that it got.
-        garbage: The slots of kernels to free with its next command.
-        printed: The end of its output during its last work, if known.
+        work: The worker's current work, or None.
+        end: How the worker ended, or None while it is alive.
+        opened: The identity of the stage's builder that the worker has made, or None.
+        built: The number of builds that the worker has been given.
+        garbage: The slots of kernels that the worker frees with its next command.
+        printed: The end of the worker's output during its last work; empty if unknown.
     """
 
     work: Work | None = None

@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 5.0
 
 
 class RpcDevice(Device):
-    """One device of a tracker's key, or the device at one address.
+    """A remote device that a tracker lends by its key, or that has a fixed address.
 
     A session with the device's server stays open while there is work, and is renewed before the
     server ends it. After some time without work the session is closed, so that other clients can

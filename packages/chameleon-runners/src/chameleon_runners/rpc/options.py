@@ -40,7 +40,7 @@ class RpcOptions(FleetOptions):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of servers that the options list."""
+        """The addresses of servers in the option ``address``, as a tuple."""
         return (self.address,) if isinstance(self.address, str) else tuple(self.address)
 
 
