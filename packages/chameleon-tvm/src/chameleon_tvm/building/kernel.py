@@ -257,7 +257,7 @@ def require_device(target: str) -> None:
     if not tvm.runtime.device(kind).exist:
         raise TargetError(
             f"the target is for {kind}, and TVM finds no such device in this machine",
-            hint="Measure on one that has it: `runner: cuda` says what is missing here, "
+            hint="Measure on a machine that has one: `runner: cuda` says what this machine lacks, "
             "`runner: {name: rpc, ...}` reaches other machines.",
         )
 
