@@ -144,7 +144,7 @@ class ModuleKernel(Kernel):
     def _evaluate(self, number: int, count: int, flushed: int) -> tuple[float, ...]:
         """Seconds of ``count`` repeats, timed by TVM's evaluator on the kernel's device.
 
-        The evaluator loops in C++ and runs the kernel once without timing it before it starts.
+        The evaluator loops in C++. It first runs the kernel once without timing it.
         """
         key = number, count, flushed
         if key not in self._evaluators:
