@@ -30,8 +30,8 @@ def _shape(text: str) -> dict[str, str]:
 class AttentionSpec(TypedSpec):
     """``softmax(scale * query key^T + mask) value`` for every head (Vaswani et al. 2017, 3.2).
 
-    If keys and values have fewer heads than queries, neighbouring heads of queries share one of
-    their heads (grouped queries, Ainslie et al. 2023). If the mask hides all keys from a query, the
+    If keys and values have fewer heads than queries, neighbouring query heads share a key and value
+    head (grouped queries, Ainslie et al. 2023). If the mask hides all keys from a query, the
     output for this query is zero. Scores, their softmax, their sums and the mask are float32,
     whatever the dtype of queries, keys and values.
 
