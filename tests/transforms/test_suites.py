@@ -66,7 +66,7 @@ class Nothing(Odd):
 @pytest.mark.parametrize(
     ("transform", "check", "words"),
     [
-        (Odd, "variants", "two variants have one label"),
+        (Odd, "variants", "two variants have the same label"),
         (Narrowing, "variants", "has another shape"),
         (Partial, "agreement", "something else"),
         (Nothing, "variants", "it transforms none of"),
@@ -107,7 +107,7 @@ class Counting(Constant):
 @pytest.mark.parametrize(
     ("score", "check", "words"),
     [
-        (Constant, "score", "two networks have one score"),
+        (Constant, "score", "two networks have the same score"),
         (Undefined, "score", "cannot score a small network"),
         (Spoiling, "data", "it changes the images"),
         (Counting, "score", "depends on what was scored before"),

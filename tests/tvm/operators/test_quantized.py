@@ -30,7 +30,7 @@ def conv(**changes):
         (lambda: conv(output_dtype="int8"), "output_dtype 'int8' is not supported"),
         (lambda: conv(dtype="float32", output_dtype="uint8"), "is for int8 operators"),
         (lambda: conv(bias=True), "always adds an int32 bias"),
-        (lambda: DenseSpec(input=[1, 65794], units=1, dtype="int8"), "could pass 32 bits"),
+        (lambda: DenseSpec(input=[1, 65794], units=1, dtype="int8"), "could overflow 32 bits"),
         (lambda: conv(input=[1, 7311, 6, 6]), "sums of 65799 products"),
         (lambda: conv(dtype="bfloat16", output_dtype="uint8"), "is for int8 operators"),
         (lambda: conv(output_dtype="float16"), "is for float16 operators, and dtype is 'int8'"),

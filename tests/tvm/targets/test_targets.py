@@ -75,7 +75,7 @@ def test_a_tag_is_spelt_out():
         ('{"mcpu": "znver4"}', "kind"),
         ('{"kind": "llvm", "colour": 1}', "native"),
         ('{"kind": "llvm", "mcup": "znver4"}', "'mcpu'"),
-        ('{"kind": "llvm", "mcpu": 4}', "a text"),
+        ('{"kind": "llvm", "mcpu": 4}', "a string"),
         ('{"kind": "native"}', "target: native"),
     ],
 )

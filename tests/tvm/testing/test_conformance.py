@@ -135,7 +135,7 @@ def test_a_third_party_s_conform(install):
         (Wrong, "operator 'double', without a schedule: outputs differ by"),
         (Unsettled, "its inputs differ from process to process"),
         (Careless, "its reference changes its inputs"),
-        (Misplaced, "a constant is none of its inputs"),
+        (Misplaced, "one of its constants is not an input"),
     ],
 )
 def test_an_operator_that_breaks_its_contract_is_told_so(install, operator, message):

@@ -88,8 +88,8 @@ def minibatch(
             break
     if count < 2:  # noqa: PLR2004
         raise ConfigError(
-            f"the data has {count} sample{'s' if not count else ''}, and one has no statistics of "
-            "a batch",
+            f"the data has {count} sample{'s' if not count else ''}, and batch statistics "
+            "need at least two",
             hint="Give at least two samples.",
         )
     images, labels = map(torch.cat, zip(*pairs, strict=True))

@@ -45,9 +45,9 @@ class Transformation(Section):
         records: Folders of earlier runs whose measurements are used.
     """
 
-    candidates: int = option(1000, "networks that are judged", at_least=1)
+    candidates: int = option(1000, "number of networks to judge", at_least=1)
     transforms: tuple[Any, ...] = option(
-        _TRANSFORMS, "what may be done to a convolution", _some, stages="transforms"
+        _TRANSFORMS, "transforms that may be applied to a convolution", _some, stages="transforms"
     )
     sequence: int = option(2, "transforms of one convolution, at most", at_least=1, at_most=4)
     widths: tuple[int, ...] = option(
@@ -57,11 +57,11 @@ class Transformation(Section):
         validators.deep_iterable(validators.ge(1)),
     )
     scores: tuple[Any, ...] = option(
-        ("parameters",), "judge without training; the first decides", _some, stages="network_scores"
+        ("parameters",), "scores before training; the first decides", _some, stages="network_scores"
     )
     tolerance: float = option(
         0.0,
-        "how far below its bound a network's score may be, relative to it",
+        "how far below its bound a score may be, relative to the original's",
         validators.lt(1.0),
         at_least=0.0,
     )
@@ -84,4 +84,4 @@ class Transformation(Section):
 
     def __attrs_post_init__(self) -> None:
         if 1 not in self.widths:
-            raise ValueError("'widths' must have 1 among them, the network as it is")
+            raise ValueError("'widths' must include 1, which keeps the network's channels")

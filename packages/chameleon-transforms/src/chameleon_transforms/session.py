@@ -214,7 +214,7 @@ class Session:
         )
 
 
-_HINT = "Transforms are of networks: {builtin: resnet18}, or {torch: 'net.py:make'}."
+_HINT = "Transforms need a network: {builtin: resnet18}, or {torch: 'net.py:make'}."
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -270,14 +270,14 @@ def user_network(source: str) -> SourceNetwork:
         raise
     except Exception as error:  # the user's code
         raise ConfigError(
-            f"{source} gives no module and example inputs: {type(error).__name__}: {error}",
+            f"{source} did not return a module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",
         ) from error
     arrays = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     image = 4
     if len(arrays) != 1 or not isinstance(arrays[0], Tensor) or arrays[0].dim() != image:
         raise ConfigError(
-            f"{source} takes something else than one batch of images",
-            hint="Transforms are of networks with one input of shape (n, channels, rows, columns).",
+            f"the network of {source} does not take exactly one batch of images",
+            hint="Transforms need a network with one input of shape (n, channels, rows, columns).",
         )
     return SourceNetwork(module=evaluated(module), images=arrays[0], trained=True)

@@ -59,9 +59,9 @@ class TransformSuite(StageSuite):
             where = f"{self.where} of the convolution '{name}'"
             with trial(where):
                 variants, again = (list(self.make().variants(program)) for _ in range(2))
-            assert variants == again, f"{where}: it makes other variants the next time"
+            assert variants == again, f"{where}: it makes different variants the next time"
             labels = [label for label, _ in variants]
-            assert len(set(labels)) == len(labels), f"{where}: two variants have one label"
+            assert len(set(labels)) == len(labels), f"{where}: two variants have the same label"
             for label, changed in variants:
                 assert isinstance(changed, Program), (
                     f"{where}: {label} is {type(changed).__name__} and no Program"
@@ -113,7 +113,7 @@ class NetworkScoreSuite(StageSuite):
         assert all(
             math.isclose(old, other, rel_tol=1e-5) for old, other in zip(once, again, strict=True)
         ), f"{where}: a network's score depends on what was scored before"
-        assert once[0] != once[1], f"{where}: two networks have one score, {once[0]:.4g}"
+        assert once[0] != once[1], f"{where}: two networks have the same score, {once[0]:.4g}"
 
     def test_data(self) -> None:
         """Scoring leaves images, labels and weights unchanged."""

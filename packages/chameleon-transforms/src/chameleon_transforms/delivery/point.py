@@ -256,6 +256,6 @@ def constructor(module: nn.Module, name: str) -> str:
     if not same:
         raise ConfigError(
             f"the code of module {name!r}, a {type(module).__name__}, cannot be written",
-            hint="Make the network of modules of torch.nn whose text says how they are made.",
+            hint="Use modules of torch.nn whose printed form is the code that makes them.",
         )
     return text

@@ -1,8 +1,8 @@
 """Carries the weights of the original over to the layers that replace its convolutions.
 
-If a domain is shortened, the channels with the largest weights are kept. Products of smaller
-matrices are truncated singular value decompositions, which are the best approximations (Eckart and
-Young 1936).
+If a group of channels becomes smaller, the channels with the largest weights are kept. Products of
+smaller matrices are truncated singular value decompositions, which are the best approximations
+(Eckart and Young 1936).
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
         reasons = "; ".join(f"{name}: {why}" for name, why in unchanged.items())
         raise ConfigError(
             f"the network has no convolution that can be transformed{reasons and ': ' + reasons}",
-            hint="Transforms are of two-dimensional convolutions; tune it with `chameleon run`.",
+            hint="Transforms need 2-D convolutions; tune the network with `chameleon run`.",
         )
     for name, why in unchanged.items():
         log.info("convolution_stays_as_it_is", layer=name, because=why)
@@ -109,7 +109,7 @@ def checked_scores(outputs: Any) -> Tensor:
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
         raise ConfigError(
             "the network does not return one tensor of shape (samples, classes)",
-            hint="Scores are of classifiers; wrap the network so that it returns its scores.",
+            hint="Scores need a classifier; wrap the network so that it returns its scores.",
         )
     return outputs
 

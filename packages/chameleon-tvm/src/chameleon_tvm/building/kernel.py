@@ -144,7 +144,7 @@ class ModuleKernel(Kernel):
     def _evaluate(self, number: int, count: int, flushed: int) -> tuple[float, ...]:
         """Seconds of ``count`` repeats, timed by TVM's evaluator on the kernel's device.
 
-        The evaluator loops in C++ and runs the kernel once without timing it before it starts.
+        The evaluator loops in C++. It first runs the kernel once without timing it.
         """
         key = number, count, flushed
         if key not in self._evaluators:
@@ -257,7 +257,7 @@ def require_device(target: str) -> None:
     if not tvm.runtime.device(kind).exist:
         raise TargetError(
             f"the target is for {kind}, and TVM finds no such device in this machine",
-            hint="Measure on one that has it: `runner: cuda` says what is missing here, "
+            hint="Measure on a machine that has one: `runner: cuda` says what this machine lacks, "
             "`runner: {name: rpc, ...}` reaches other machines.",
         )
 

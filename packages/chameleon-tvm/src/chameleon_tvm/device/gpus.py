@@ -92,7 +92,7 @@ def capability(arch: str) -> tuple[int, int]:
         known = ", ".join(f"sm_{major}{minor}" for major, minor in _MULTIPROCESSORS)
         raise TargetError(
             f"{arch!r} is not a CUDA architecture whose limits are known",
-            hint=f"Known ones are {known}.",
+            hint=f"Known architectures are {known}.",
         )
     return version
 

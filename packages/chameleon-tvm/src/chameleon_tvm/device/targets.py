@@ -105,7 +105,7 @@ def _check_options(value: dict[str, Any]) -> None:
             )
         if known.get(name) == "str" and not isinstance(option, str):
             raise TargetError(
-                f"target option {name!r} needs a text, not {option!r}",
+                f"target option {name!r} needs a string, not {option!r}",
                 hint='Such as {"kind": "llvm", "mcpu": "znver4"}.',
             )
 

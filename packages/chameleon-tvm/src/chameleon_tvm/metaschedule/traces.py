@@ -37,9 +37,9 @@ def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
 
 
 class _Fresh:
-    """Takes the place of a base schedule: returns one schedule with an empty trace, and keeps it.
+    """A stand-in for a base schedule, which starts with an empty trace.
 
-    Its method ``copy`` returns the same object each time.
+    Its method ``copy`` returns the same schedule each time, so that the caller can read it later.
     """
 
     def __init__(self, base: Schedule) -> None:

@@ -30,8 +30,8 @@ def _shape(text: str) -> dict[str, str]:
 class AttentionSpec(TypedSpec):
     """``softmax(scale * query key^T + mask) value`` for every head (Vaswani et al. 2017, 3.2).
 
-    If keys and values have fewer heads than queries, neighbouring heads of queries share one of
-    their heads (grouped queries, Ainslie et al. 2023). If the mask hides all keys from a query, the
+    If keys and values have fewer heads than queries, neighbouring query heads share a key and value
+    head (grouped queries, Ainslie et al. 2023). If the mask hides all keys from a query, the
     output for this query is zero. Scores, their softmax, their sums and the mask are float32,
     whatever the dtype of queries, keys and values.
 
@@ -64,7 +64,7 @@ class AttentionSpec(TypedSpec):
     mask: tuple[int, ...] = attrs.field(
         default=(),
         converter=tuple,
-        metadata=helped("shape of what is added to the products, broadcast; empty for nothing"),
+        metadata=helped("shape of a mask that is broadcast and added to products; empty for none"),
     )
     query_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
     key_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(KEY_LAYOUTS)))
@@ -122,7 +122,7 @@ class AttentionSpec(TypedSpec):
     def _check_mask(self) -> None:
         if self.mask and self.causal:
             raise self.fail(
-                "causal attention has a mask besides",
+                "causal attention cannot have a mask as well",
                 "Hide later keys in the mask, and leave causal out.",
             )
         whole = self.scores

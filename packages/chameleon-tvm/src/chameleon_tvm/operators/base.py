@@ -65,9 +65,9 @@ class Operator(ABC):
 
     @property
     def tolerance(self) -> float:
-        """Bound of an output's error, |difference| over largest |expected|; by default float32's.
+        """Largest error that outputs may have; by default float32's tolerance.
 
-        This is the ``tolerance`` with which a worker compares outputs with the reference.
+        The error is the largest |difference| from the reference, over the largest |expected|.
         """
         return tolerance_of(FLOAT32)
 

@@ -58,7 +58,7 @@ class ConvolutionSpec(FusedSpec):
         converter=_numbers, metadata=helped("filter size, one number or one for each axis")
     )
     stride: PerAxis = attrs.field(
-        default=1, converter=_numbers, metadata=helped("steps along each axis")
+        default=1, converter=_numbers, metadata=helped("stride along each axis")
     )
     padding: PerAxis = attrs.field(
         default=0,
@@ -141,9 +141,7 @@ class ConvolutionSpec(FusedSpec):
     def _check_layout(self, layout: str, channels: int, what: str) -> None:
         """Refuse a layout that the input or the output cannot have."""
         if spatial_rank(layout) != self.rank:
-            raise self.fail(
-                f"{layout} is no layout of {self.rank} spatial axes", f"Known ones: {LAYOUT_HINT}"
-            )
+            raise self.fail(f"{layout} is no layout of {self.rank} spatial axes", LAYOUT_HINT)
         block = channel_block(layout)
         if block and channels % block:
             raise self.fail(

@@ -132,7 +132,7 @@ def erf(x: Expr) -> Expr:
 def _odd_quotient(
     x: Expr, limit: float, numerator: Sequence[float], denominator: Sequence[float]
 ) -> Expr:
-    """``x * N(x^2) / D(x^2)`` up to a limit of |x|; beyond it the value at the limit."""
+    """``x * N(x^2) / D(x^2)`` with polynomials N and D; beyond ``limit``, its value there."""
 
     def of_inside(inside: Expr) -> Expr:
         return _named(

@@ -54,7 +54,7 @@ class Epilogue:
 
     @property
     def tolerance(self) -> float:
-        """Bound of an output's error: largest |difference| over largest |expected|."""
+        """Largest error that the output may have: |difference| over largest |expected|."""
         return tolerance_of(self.spec.output_dtype)
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:

@@ -32,7 +32,7 @@ class PrimFuncOperator(Operator):
             problem = " ".join(str(error).split())[-300:]
             raise ConfigError(
                 f"the function of task {self.task.name!r} cannot be read: {problem}",
-                hint="It is damaged, or of another version of TVM: make the task anew.",
+                hint="It is damaged, or from another version of TVM: make the task again.",
             ) from error
 
     def prim_func(self) -> tvm.tirx.PrimFunc:

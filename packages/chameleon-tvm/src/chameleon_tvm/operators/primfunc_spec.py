@@ -18,7 +18,7 @@ class PrimFuncSpec(OperatorSpec):
 
     source: str = attrs.field(
         metadata={
-            **helped("'path.py:function' or 'package.module:function' that gives a PrimFunc"),
+            **helped("'path.py:function' or 'package.module:function' that returns a PrimFunc"),
             "source": True,
         }
     )
@@ -28,7 +28,7 @@ class PrimFuncSpec(OperatorSpec):
     reference: str = attrs.field(
         default="",
         metadata={
-            **helped("a function of NumPy arrays, named as in source; TVM's own if missing"),
+            **helped("a function of NumPy arrays, named as in source; source itself if missing"),
             "source": True,
         },
     )

@@ -70,7 +70,7 @@ class QuantizedProduct:
 
 
 def example(reduced: int) -> QuantizedProduct:
-    """Numbers for measurements, with which uint8 outputs cover their whole range.
+    """Scale and zero points for measurements, with which uint8 outputs cover their whole range.
 
     Args:
         reduced: Number of products that each output adds up.

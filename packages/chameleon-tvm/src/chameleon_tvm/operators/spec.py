@@ -155,8 +155,8 @@ class TypedSpec(OperatorSpec):
         metadata={
             "output": True,
             **helped(
-                f"the output's dtype, if it is not the usual: {FLOAT32} of operators in "
-                f"{BFLOAT16} and {FLOAT16}, {UINT8} of those in {INT8}"
+                f"the output's dtype, if not the default: {FLOAT32} for operators in "
+                f"{BFLOAT16} and {FLOAT16}, {UINT8} for those in {INT8}"
             ),
         },
     )
@@ -204,7 +204,7 @@ class FusedSpec(TypedSpec):
         metadata={
             "epilogue": True,
             **helped(
-                f"after bias and residual: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}"
+                f"activation of the sum: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}"
             ),
         },
     )
@@ -214,7 +214,7 @@ class FusedSpec(TypedSpec):
         if self.activation not in ACTIVATIONS and slope_of(self.activation) is None:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",
-                f"Known ones here: {', '.join(ACTIVATIONS)}, {leaky_relu(0.1)}.",
+                f"Supported activations: {', '.join(ACTIVATIONS)}, {leaky_relu(0.1)}.",
             )
         if self.quantized and self.bias:
             raise self.fail(
@@ -306,7 +306,7 @@ def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
     """
     if count * largest > LARGEST_SUM:
         raise spec.fail(
-            f"sums of {count} products of 8-bit integers could pass 32 bits",
+            f"sums of {count} products of 8-bit integers could overflow 32 bits",
             f"Give dtype: float32, or sum up at most {LARGEST_SUM // largest} products.",
         )
 

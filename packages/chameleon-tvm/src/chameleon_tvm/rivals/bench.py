@@ -37,7 +37,7 @@ class MetaSchedule(Rival):
         if task.location:
             raise ConfigError(
                 f"MetaSchedule cannot tune {task.name!r}, which is a recorded table",
-                hint="use it in suites whose tasks are operators or models",
+                hint="use MetaSchedule in suites whose tasks are operators or models",
             )
         answer = tune_with_metaschedule(
             task,

@@ -10,7 +10,7 @@ from chameleon_core.plugins.options import option
 class MetaScheduleOptions:
     """Options of the rival ``metaschedule``."""
 
-    as_shipped: bool = option(False, "leave its import of 20 seconds in every builder as it is")
+    as_shipped: bool = option(False, "keep the import of 20 seconds in each of its builders")
     threads: int | None = option(
         None, "threads of kernels and builders; every core by default", at_least=1
     )

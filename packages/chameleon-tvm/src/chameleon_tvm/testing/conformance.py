@@ -40,9 +40,9 @@ def check_operator(task: Task) -> None:
     copies = [array.copy() for array in inputs]
     expected = operator.reference(inputs)
     assert _same(inputs, copies), f"{where}: its reference changes its inputs"
-    assert _same(expected, other.reference(inputs)), f"{where}: its reference is not settled"
+    assert _same(expected, other.reference(inputs)), f"{where}: its reference varies"
     places = range(len(inputs))
-    assert operator.constants <= set(places), f"{where}: a constant is none of its inputs"
+    assert operator.constants <= set(places), f"{where}: one of its constants is not an input"
     assert operator.flop > 0, f"{where}: it has no floating-point operations"
     _check_outputs(UnscheduledBuilder(task, threads=1), [()], f"{where}, without a schedule")
 

@@ -67,7 +67,7 @@ def meaning(error: Exception, name: str) -> Exception:
             hint="Install the same version of apache-tvm on both sides.",
         )
     if _EXPIRED.search(text):
-        return TimeoutError(f"{name} ended the session, which had lasted too long")
+        return TimeoutError(f"{name} ended the session because it lasted too long")
     if _MEMORY.search(text):
         return MemoryError(f"out of memory on {name}: {telling_line(error)}")
     # What the server itself reports came over a connection that holds.

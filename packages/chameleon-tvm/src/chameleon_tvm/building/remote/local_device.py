@@ -93,14 +93,14 @@ class LocalDevice:
                     raise
                 except Exception as error:
                     raise TargetError(
-                        f"{self.name} cannot load a function of two lines: {error}",
+                        f"{self.name} cannot load a tiny test function: {error}",
                         hint="See that the driver is recent enough for the CUDA toolkit that "
                         "compiles here, and that the target is the device's.",
                     ) from error
         (output,) = self._trial.outputs()
         if not is_right(output):
             raise DeviceLostError(
-                f"{self.name} computes wrongly: its self-test gave other numbers",
+                f"{self.name} computes wrong numbers in its self-test",
                 hint="Look at its memory, clocks and driver.",
             )
 

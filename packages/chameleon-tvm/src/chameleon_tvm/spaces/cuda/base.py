@@ -112,7 +112,7 @@ def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) ->
         f"{name} of {most}" for name, most in limits.items() if not check(lowered, {name: most})
     ]
     raise InvalidConfigurationError(
-        f"TVM's GPU check refuses it: it exceeds {' and '.join(broken)}"
+        f"TVM's GPU check refuses the schedule, which exceeds {' and '.join(broken)}"
     )
 
 

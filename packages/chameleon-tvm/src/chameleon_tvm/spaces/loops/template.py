@@ -33,7 +33,7 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
-    """The schedule that a configuration of a task of kind ``loops`` means."""
+    """Decode a configuration of a task of kind ``loops`` to a schedule."""
     return _plan(LoopTemplate(task, TemplateOptions()).space().decode(config))
 
 

@@ -1,4 +1,4 @@
-"""Estimated cycles of loop nests, to rank first guesses. They are rough, but rank well."""
+"""Estimated cycles of loop nests, to rank first guesses. The estimates are rough, but rank well."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ class SketchPlan:
             if len(trial.sample(16, np.random.default_rng(self._options.seed), tries=8)):
                 pruning.append(constraint)
             else:
-                log.info("pruning left out", reason=constraint.reason)
+                log.info("a pruning constraint is left out", reason=constraint.reason)
         return pruning
 
 

@@ -45,8 +45,8 @@ def schedule(
     for decision, got in replaced:
         wanted = _plain(decision.of(config))
         raise InvalidConfigurationError(
-            f"{decision.name} = {wanted} is impossible beside the other choices, and TVM "
-            f"takes {got} instead: choose that, or other tiles and locations"
+            f"{decision.name} = {wanted} is impossible with the other choices, and TVM "
+            f"takes {got} instead: choose {got}, or other tiles and locations"
         )
     return finished(applied)
 
@@ -83,7 +83,7 @@ def _applied(
         trace.apply_to_schedule(schedule, remove_postproc=False)
     except TVM_ERRORS as error:
         raise InvalidConfigurationError(
-            f"sketch {number} cannot be scheduled so: {telling_line(error)}"
+            f"sketch {number} cannot be scheduled with these decisions: {telling_line(error)}"
         ) from error
     # TVM replaces an impossible decision by another one in silence: read them back.
     values = schedule.trace.decisions.values()

@@ -196,7 +196,7 @@ def _guessed_cost(
 
 
 def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None:
-    """The features of both algorithms; those of the other algorithm are zero."""
+    """Features of both algorithms. A configuration has zeros for the other algorithm."""
     left, right = direct.features_block, winograd.features_block
     if left is None or right is None:
         return None

@@ -425,7 +425,7 @@ class AttentionLoops:
         return emit.local([register for *_, register in tile], emit.sequence(statements))
 
     def _written(self, row: Row) -> Stmt:
-        """Write the sums of all blocks, divided by the sums of the exponentials."""
+        """Write the outputs: the sums of all blocks, divided by the sums of the exponentials."""
 
         def query(q: Expr) -> Stmt:
             scale = emit.load(row.scales, [q])

@@ -1,4 +1,4 @@
-"""The base class of register-tiled design spaces, which use estimates for first guesses."""
+"""The base class of design spaces of templates, which use estimates for first guesses."""
 
 from __future__ import annotations
 

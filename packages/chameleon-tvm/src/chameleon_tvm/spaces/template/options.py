@@ -55,8 +55,8 @@ class TemplateOptions:
             _distinct,
         ],
         metadata={
-            "help": "of convolutions, to choose from: direct, winograd2, winograd4; "
-            "of dense layers: bfloat16_weights, float16_weights"
+            "help": "algorithms to choose from; convolutions: direct, winograd2, winograd4; "
+            "dense layers: bfloat16_weights, float16_weights"
         },
     )
     max_error: float | None = attrs.field(

@@ -1,4 +1,7 @@
-"""Knobs, constraints, features and first guesses of planar convolutions, as arrays."""
+"""Knobs, constraints, features and first guesses of planar convolutions.
+
+They are computed with arrays over many configurations.
+"""
 
 from __future__ import annotations
 

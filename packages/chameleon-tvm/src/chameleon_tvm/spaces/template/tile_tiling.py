@@ -1,4 +1,4 @@
-"""Convolutions by tile products, and the design space of their loops, as arrays.
+"""Convolutions by tile products (such as AMX), and the design space of their loops.
 
 A tile of data is up to 16 neighbouring outputs of a row. Each row of the tile reads the padded
 input where it lies, at a distance of the convolution's stride. Nothing is rearranged (no im2col,

@@ -1,4 +1,7 @@
-"""Knobs, constraints, features and first guesses of register-tiled templates, as arrays."""
+"""Knobs, constraints, features and first guesses of register-tiled templates.
+
+They are computed with arrays over many configurations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Knobs, constraints, features and first guesses of Winograd's convolution, as arrays."""
+"""Knobs, constraints, features and first guesses of Winograd's convolution.
+
+They are computed with arrays over many configurations.
+"""
 
 from __future__ import annotations
 
