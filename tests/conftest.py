@@ -9,9 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
-from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, Registry, hookimpl
+from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.plugins.registry import default_registry
 from synthetic import record_of, registering, synthetic_document, synthetic_registry
 
@@ -97,26 +96,6 @@ def install(monkeypatch):
 
     yield put
     default_registry.cache_clear()
-
-
-class _StopAfter:
-    """Asks a run to stop after so many measurements."""
-
-    def __init__(self, count):
-        self.left = count
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.left -= 1
-        if self.left == 0:
-            self.interruption.request()
-
-
-@pytest.fixture(scope="session")
-def stop_after():
-    """Makes a listener that asks a run to stop after so many measurements."""
-    return _StopAfter
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What a run folder tells: its state, what its times were taken by, and of its network."""
 
-import contextlib
 import json
 
 import pytest
@@ -8,14 +7,13 @@ from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, PluginError, RunFolderError
 from chameleon_core.loop.context import disturbance_of
 from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.run_view import RunState, RunView, TimeSource
 from chameleon_core.stages import Disturbance
 from hypothesis import given
 from hypothesis import strategies as st
+from stopping import StopAfter, interrupted
 from synthetic import (
     ModelOptions,
     RunnerOptions,
@@ -68,17 +66,6 @@ class Undelivered(Network):
         return {"failure": "the outputs of op0 are wrong"}
 
 
-class Stopping:
-    """Asks a run to stop after its first batch."""
-
-    def __init__(self, interruption):
-        self._interruption = interruption
-
-    @hookimpl
-    def chameleon_batch_measured(self, event):
-        self._interruption.request()
-
-
 @pytest.fixture
 def networked(pipeline, plugin):
     def make(frontend, **more):
@@ -88,10 +75,9 @@ def networked(pipeline, plugin):
     return make
 
 
-def interrupted(resolved):
-    interruption = Interruption()
-    with pytest.raises(RunInterrupted):
-        run_pipeline(resolved, interruption=interruption, listeners=[Stopping(interruption)])
+def stopped(resolved):
+    """The folder of a run that was stopped after its first batch."""
+    interrupted(resolved, StopAfter(batches=1))
     return resolved.output
 
 
@@ -120,8 +106,8 @@ def test_a_run_is_running_until_its_process_lets_go(pipeline):
     assert standing(folder).ended
 
 
-def test_one_that_was_asked_to_stop_is_interrupted(pipeline):
-    assert standing(interrupted(pipeline())).state is RunState.INTERRUPTED
+def test_one_that_was_asked_to_stop_is_stopped(pipeline):
+    assert standing(stopped(pipeline())).state is RunState.INTERRUPTED
 
 
 def test_one_that_an_error_ended_has_failed_until_it_goes_on(pipeline, plugin, monkeypatch):
@@ -132,7 +118,7 @@ def test_one_that_an_error_ended_has_failed_until_it_goes_on(pipeline, plugin, m
     assert status.state is RunState.FAILED
     assert "no way on" in status.because
     monkeypatch.setattr(Raising, "mended", True)
-    assert standing(interrupted(broken)).state is RunState.INTERRUPTED
+    assert standing(stopped(broken)).state is RunState.INTERRUPTED
     run_pipeline(broken)
     assert standing(broken.output).state is RunState.FINISHED
 
@@ -165,7 +151,7 @@ def test_times_are_from_the_comparison_where_there_was_one(pipeline, capsys):
 @pytest.mark.parametrize("whole", [True, False])
 def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
     resolved = pipeline(baselines=[])
-    folder = run_pipeline(resolved).folder if whole else interrupted(resolved)
+    folder = run_pipeline(resolved).folder if whole else stopped(resolved)
     with RunView(folder) as run:
         operator = run.operators[0]
         assert operator.time.source is TimeSource.SEARCH
@@ -202,7 +188,7 @@ def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
 
 
 def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
-    folder = interrupted(networked(Network))
+    folder = stopped(networked(Network))
     result = summary(folder)
     assert (result.measured, result.operators) == (1, 2)
     said = told(capsys, "status", folder)
@@ -242,11 +228,9 @@ class SharedRunners:
     chameleon_runners = registering(record_of(SharedRunner, RunnerOptions, name="shared"))
 
 
-def test_a_result_says_it_over_all_processes_of_the_run(pipeline, stop_after):
+def test_a_result_says_it_over_all_processes_of_the_run(pipeline):
     resolved = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
-    stop = stop_after(1)
-    with contextlib.suppress(RunInterrupted):
-        run_pipeline(resolved, listeners=[stop], interruption=stop.interruption)
+    interrupted(resolved, StopAfter(1))
     result = run_pipeline(resolved)
     assert result.disturbance == SHARED + SHARED
     stored = json.loads((result.folder / "best.json").read_text())
