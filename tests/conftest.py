@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -83,6 +84,17 @@ def plugin():
         return type("Odd", (), {f"chameleon_{kind}": hook})()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def fakes():
+    """The module of stages that pipelines can name, which do nothing."""
+    file = Path(__file__).parent / "core" / "pipeline" / "fakes.py"
+    spec = importlib.util.spec_from_file_location("chameleon_test_fakes", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # attrs resolves annotations through it
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted
 from synthetic import (
-    ModelOptions,
     RunnerOptions,
     SyntheticExplorer,
     SyntheticFrontend,
@@ -66,13 +65,8 @@ class Undelivered(Network):
         return {"failure": "the outputs of op0 are wrong"}
 
 
-@pytest.fixture
-def networked(pipeline, plugin):
-    def make(frontend, **more):
-        model = {"odd": {"operators": [[5, 5], [4]]}}
-        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
-
-    return make
+TWO = ((5, 5), (4,))
+"""Two operators."""
 
 
 def stopped(resolved):
@@ -163,8 +157,8 @@ def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
     assert "from the search" in told(capsys, "best", folder)
 
 
-def test_a_network_s_time_is_from_the_comparison(networked, capsys):
-    folder = run_pipeline(networked(Network)).folder
+def test_a_network_s_time_is_from_the_comparison(modelled, capsys):
+    folder = run_pipeline(modelled(Network, TWO)).folder
     result = summary(folder)
     assert (result.seconds, result.source) == (0.008, TimeSource.COMPARISON)
     said = "network: 8.00 ms, from the comparison at the end (torch 16.0 ms, untuned 1.80 s)\n"
@@ -176,8 +170,8 @@ def test_a_network_s_time_is_from_the_comparison(networked, capsys):
         assert network["result"]["rivals"] == {"torch": 0.016}
 
 
-def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
-    folder = run_pipeline(networked(Untimed, baselines=[])).folder
+def test_before_it_was_timed_it_is_the_sum_of_its_operators(modelled, capsys):
+    folder = run_pipeline(modelled(Untimed, TWO, baselines=[])).folder
     result = summary(folder)
     with RunView(folder) as run:
         operators = [operator.result for operator in run.operators]
@@ -187,8 +181,8 @@ def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
     assert "delivered, but not timed; its 2 operators take" in told(capsys, "status", folder)
 
 
-def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
-    folder = stopped(networked(Network))
+def test_while_operators_wait_the_sum_says_how_many_it_has(modelled, capsys):
+    folder = stopped(modelled(Network, TWO))
     result = summary(folder)
     assert (result.measured, result.operators) == (1, 2)
     said = told(capsys, "status", folder)
@@ -196,8 +190,8 @@ def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
     assert "as the search measured it" in said
 
 
-def test_a_network_that_was_not_delivered_says_why(networked, capsys):
-    folder = run_pipeline(networked(Undelivered)).folder
+def test_a_network_that_was_not_delivered_says_why(modelled, capsys):
+    folder = run_pipeline(modelled(Undelivered, TWO)).folder
     assert standing(folder).because == "the outputs of op0 are wrong"
     said = told(capsys, "status", folder)
     assert ": failed, " in said
