@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -9,9 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
-from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, Registry, hookimpl
+from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.plugins.registry import default_registry
 from synthetic import record_of, registering, synthetic_document, synthetic_registry
 
@@ -86,6 +86,17 @@ def plugin():
     return make
 
 
+@pytest.fixture(scope="session")
+def fakes():
+    """The module of stages that pipelines can name, which do nothing."""
+    file = Path(__file__).parent / "core" / "pipeline" / "fakes.py"
+    spec = importlib.util.spec_from_file_location("chameleon_test_fakes", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # attrs resolves annotations through it
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def install(monkeypatch):
     """Puts a registry in the place of what is installed."""
@@ -97,26 +108,6 @@ def install(monkeypatch):
 
     yield put
     default_registry.cache_clear()
-
-
-class _StopAfter:
-    """Asks a run to stop after so many measurements."""
-
-    def __init__(self, count):
-        self.left = count
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.left -= 1
-        if self.left == 0:
-            self.interruption.request()
-
-
-@pytest.fixture(scope="session")
-def stop_after():
-    """Makes a listener that asks a run to stop after so many measurements."""
-    return _StopAfter
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """``chameleon space``: what there is to choose, before anything is measured."""
 
 import json
+from functools import partial
 
 import pytest
-from chameleon_cli.main import run
 from chameleon_cli.space import count_in_words
 from chameleon_core.errors import ExitCode
 from ruamel.yaml import YAML
@@ -11,19 +11,12 @@ from synthetic import synthetic_document, synthetic_registry
 
 
 @pytest.fixture
-def space(tmp_path, install, capsys):
+def space(tmp_path, install, command):
     """Runs the command on a pipeline of synthetic stages."""
     install(synthetic_registry())
     file = tmp_path / "pipeline.yaml"
     YAML().dump(synthetic_document(tmp_path / "run"), file)
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run(["space", str(file), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return partial(command, "space", file)
 
 
 def test_json_has_every_operator_with_every_value(space):

@@ -1,12 +1,10 @@
 """Every run looks into its record databases first, and adds to them."""
 
-import contextlib
 from typing import ClassVar
 
 import attrs
 import pytest
 from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind
 from chameleon_core.pipeline.load import from_dict
@@ -14,6 +12,7 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.stages import RecordDatabase, Runner
 from chameleon_records import hooks
 from chameleon_records.opening import opened
+from stopping import StopAfter, interrupted
 from structlog.testing import capture_logs
 from synthetic import (
     ModelOptions,
@@ -37,12 +36,6 @@ def stored(folder):
             }
             for task in store.tasks()
         }
-
-
-def interrupted(document, stop):
-    pipeline = from_dict(document, registry=synthetic_registry(hooks))
-    with contextlib.suppress(RunInterrupted):
-        run_pipeline(pipeline, listeners=[stop], interruption=stop.interruption)
 
 
 @pytest.mark.parametrize("name", ["db.sqlite", "folder"])
@@ -115,7 +108,7 @@ def test_recorded_tables_share_nothing(run, place):
     assert not opened(place).keys()
 
 
-def test_a_resumed_run_depends_on_no_database(run, place, stop_after, tmp_path):
+def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
     run("one", records=place, seed=1)
     more = {"budget": {"measurements": 40, "batch_size": 4}, "seed": 2, "records": place}
     run("whole", **more)
@@ -125,16 +118,16 @@ def test_a_resumed_run_depends_on_no_database(run, place, stop_after, tmp_path):
     document = synthetic_document(
         tmp_path / "resumed", operators=[[50, 50]], **{**more, "records": other}
     )
-    interrupted(document, stop_after(7))
+    interrupted(from_dict(document, registry=synthetic_registry(hooks)), StopAfter(7))
     (tmp_path / "other.sqlite").unlink()
     alone = from_dict({**document, "records": "none"}, registry=synthetic_registry(hooks))
     assert run_pipeline(alone).operators[0].measurements == 40
     assert stored(tmp_path / "resumed") == stored(tmp_path / "whole")
 
 
-def test_an_interrupted_run_has_added_what_it_measured(place, stop_after, tmp_path):
+def test_an_interrupted_run_has_added_what_it_measured(place, tmp_path):
     document = synthetic_document(tmp_path / "run", operators=[[50, 50]], records=place)
-    interrupted(document, stop_after(6))
+    interrupted(from_dict(document, registry=synthetic_registry(hooks)), StopAfter(6))
     ((_, records),) = contents(opened(place)).items()
     assert len(records) >= 6
 

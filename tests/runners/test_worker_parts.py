@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_runners.engine.deadlines import Deadlines
@@ -12,6 +13,8 @@ from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode
 from chameleon_runners.worker.stages import Builders
 from hypothesis import given
 from hypothesis import strategies as st
+
+from .conftest import TASK, fault_space
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -153,20 +156,9 @@ def test_options_out_of_range_are_refused(wrong: dict[str, float]):
 
 
 def opening(number=0, **more):
-    task = {
-        "name": "t",
-        "operator": "fault",
-        "arguments": {"n": number},
-        "target": "x",
-        "flop": 1.0,
-    }
-    return {
-        "factory": "chameleon_runners.testing.faults:FaultSpace",
-        "options": {},
-        "task": task,
-        "threads": 1,
-        **more,
-    }
+    task = attrs.evolve(TASK, arguments={"n": number})
+    space = attrs.asdict(fault_space())
+    return {**space, "task": task.to_json(), "threads": 1, **more}
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from chameleon_bench.cells.execute import Execution, move_aside, results
 from chameleon_bench.cells.running import NOTES, CellResult, Recorder, begin, run_cell
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import hookimpl
+from stopping import StopAfter, interrupted
 from synthetic import synthetic_registry
 
 SUITE = """\
@@ -99,23 +98,10 @@ def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
 
 def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_path):
     (cell, _) = load(live(tmp_path), "seeds=1").cells()
-    interruption = Interruption()
-
-    class StopsInTheThirdRound:
-        count = 0
-
-        @hookimpl
-        def chameleon_measured(self):
-            self.count += 1
-            if self.count == 10:
-                interruption.request()
-
     pipeline = from_dict(cell.document, registry=synthetic_registry())
     begin(cell)
-    with Recorder(cell.folder / NOTES) as recorder, pytest.raises(RunInterrupted):
-        run_pipeline(
-            pipeline, listeners=[recorder, StopsInTheThirdRound()], interruption=interruption
-        )
+    with Recorder(cell.folder / NOTES) as recorder:
+        interrupted(pipeline, StopAfter(10), recorder)
     assert 0 < len(measured(tmp_path)) < 24
     result = run_cell(cell, registry=synthetic_registry(), interruption=Interruption())
     (first,) = result.trajectories

@@ -13,14 +13,13 @@ from chameleon_bench.pages.run_page import write_report
 from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_core.errors import RunFolderError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import LISTINGS, RECORDS, listing_folder, read_store
 from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
+from stopping import StopAfter, interrupted
 from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner
 
 VOID = {"meta", "link", "br"}
@@ -104,23 +103,8 @@ class Failing(SyntheticFrontend):
         }
 
 
-class Stopping:
-    """Asks a run to stop after some batches."""
-
-    def __init__(self, batches):
-        self.interruption, self._left = Interruption(), batches
-
-    @hookimpl
-    def chameleon_batch_measured(self, event):
-        self._left -= 1
-        if not self._left:
-            self.interruption.request()
-
-
 def stopped(pipeline, batches):
-    stop = Stopping(batches)
-    with pytest.raises(RunInterrupted):
-        run_pipeline(pipeline, interruption=stop.interruption, listeners=[stop])
+    interrupted(pipeline, StopAfter(batches=batches))
     return pipeline
 
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 from chameleon_core import hooks
 from chameleon_core.errors import PluginError
-from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import read_store
+from stopping import StopAfter, interrupted
 from synthetic import (
     RunnerOptions,
     SyntheticExplorer,
@@ -122,12 +122,10 @@ def test_a_search_that_fails_ends_the_run_and_keeps_what_was_measured(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 5, 13, 30])
-def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, stop_after, count):
+def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, count):
     calm, stopped = folder_of(tmp_path, "calm"), folder_of(tmp_path, "stopped")
     run_pipeline(pipeline_of(calm))
-    stop = stop_after(count)
-    with pytest.raises(RunInterrupted):
-        run_pipeline(pipeline_of(stopped), listeners=[stop], interruption=stop.interruption)
+    interrupted(pipeline_of(stopped), StopAfter(count))
     lines = (stopped / "log").read_text().splitlines()
     assert sum(len(result) for result in everything(stopped).values()) == len(lines) >= count
     run_pipeline(pipeline_of(stopped))

@@ -4,12 +4,13 @@ import contextlib
 import itertools
 
 import pytest
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.round.in_flight import WallClockShares, tasks_at_once
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stopping import StopAfter
 from structlog.testing import capture_logs
 
 from .virtual import VirtualFleet, pipeline_of, run
@@ -192,21 +193,6 @@ def test_a_scheduler_that_knows_of_no_flights_is_asked_again(tmp_path, monkeypat
 # -- stopping and going on ------------------------------------------------------------------------
 
 
-class StopAfter:
-    """Asks the run to stop after so many measurements; None for never."""
-
-    def __init__(self, count):
-        self.count = count or -1
-        self.interruption = Interruption()
-
-    @hookimpl
-    def chameleon_measured(self, event):
-        self.count -= 1
-        if self.count == 0:
-            self.interruption.request()
-            self.interruption.soft()  # not in a thread of its own: the clock is virtual
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     stops=st.lists(st.integers(1, 30), min_size=1, max_size=3),
@@ -227,7 +213,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path_factory, stops, at_
     before: set = set()
     with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
         for count in [*stops, None]:
-            stop = StopAfter(count)
+            stop = StopAfter(count, here=True)
             more = {"listeners": [stop], "interruption": stop.interruption}
             with contextlib.suppress(RunInterrupted):
                 run(patch, pipeline, search_seconds=0.03, **more)

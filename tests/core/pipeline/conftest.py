@@ -1,7 +1,5 @@
 """A registry of fake plugins, and a way to load a text as ``pipeline.yaml``."""
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,23 +9,6 @@ from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import Registry
-
-
-def _fakes() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "chameleon_test_fakes", Path(__file__).parent / "fakes.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # attrs resolves annotations through it
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def fakes() -> ModuleType:
-    return _fakes()
 
 
 @pytest.fixture

@@ -35,10 +35,10 @@ def outcome():
 
 @pytest.fixture
 def modelled(pipeline, plugin):
-    """Makes pipelines with a frontend that a test brings, and one operator."""
+    """Makes pipelines with a frontend that a test brings, and one operator or others."""
 
-    def make(frontend, **more):
-        model = {"odd": {"operators": [[3]]}}
+    def make(frontend, operators=((3,),), **more):
+        model = {"odd": {"operators": list(map(list, operators))}}
         return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
 
     return make

@@ -12,9 +12,8 @@ from chameleon_core.errors import RunFolderError
 from chameleon_core.event_bus import EventBus, hook_of, listener
 from chameleon_core.events import Event, RunFinished
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import Registry, hookimpl
+from chameleon_core.plugins import hookimpl
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.registry import default_registry
 from chameleon_core.store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import synthetic_registry
@@ -56,31 +55,17 @@ def test_every_event_has_its_hook():
     assert [hook_of(event) for event in get_args(Event)] == hooks
 
 
-@pytest.fixture
-def installed(monkeypatch):
-    """Makes plugins the installed ones."""
-
-    def install(*plugins):
-        registry = synthetic_registry(*plugins)
-        default_registry.cache_clear()
-        monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
-        return registry
-
-    yield install
-    default_registry.cache_clear()
-
-
-def test_installed_plugins_are_told_once(pipeline, installed):
+def test_installed_plugins_are_told_once(pipeline, install):
     recorder, events = recording()
-    plugins = installed(recorder).manager.get_plugins()
+    plugins = install(synthetic_registry(recorder)).manager.get_plugins()
     with capture_logs() as logs:
         run_pipeline(pipeline(), listeners=plugins)
     assert [type(event).__name__ for event in events].count("RunFinished") == 1
     assert not logs
 
 
-def test_without_what_writes_pages_a_run_is_silent_about_it(pipeline, installed):
-    installed()
+def test_without_what_writes_pages_a_run_is_silent_about_it(pipeline, install):
+    install(synthetic_registry())
     with capture_logs() as logs:
         result = run_pipeline(pipeline())
     assert not logs

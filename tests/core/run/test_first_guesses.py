@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
+from stopping import StopAfter, interrupted
 from structlog.testing import capture_logs
 from synthetic import SyntheticSpace, synthetic_failure
 
@@ -122,13 +122,11 @@ def test_the_wall_clock_ends_the_guesses_too(network, log_lines):
 @pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])
 @pytest.mark.parametrize("count", [1, 3, 7, 14])
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-    network, outcome, *, stop_after, tmp_path, scheduler, count
+    network, outcome, *, tmp_path, scheduler, count
 ):
     whole = run_pipeline(network(Half, scheduler=scheduler, output=tmp_path / "whole"))
     cut = network(Half, scheduler=scheduler, output=tmp_path / "cut")
-    stopping = stop_after(count)
-    with pytest.raises(RunInterrupted):
-        run_pipeline(cut, listeners=[stopping], interruption=stopping.interruption)
+    interrupted(cut, StopAfter(count))
     with capture_logs() as logs:
         continued = run_pipeline(cut)
     assert outcome(continued) == outcome(whole)

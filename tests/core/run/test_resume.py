@@ -14,6 +14,7 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stopping import StopAfter, interrupted
 from synthetic import run_synthetic, synthetic_document, synthetic_registry
 
 
@@ -38,10 +39,10 @@ def undisturbed(tmp_path_factory):
 
 @settings(max_examples=15, deadline=None)
 @given(stops=st.lists(st.integers(1, 15), min_size=1, max_size=4))
-def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stop_after, stops):
+def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stops):
     folder = tmp_path_factory.mktemp("resumed")
     for count in stops:
-        stop = stop_after(count)
+        stop = StopAfter(count)
         with contextlib.suppress(RunInterrupted):
             run_pipeline(synthetic(folder), listeners=[stop], interruption=stop.interruption)
     result = run_pipeline(synthetic(folder))
@@ -53,22 +54,19 @@ def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stop_after, s
     assert max(Counter(lines).values()) == 1
 
 
-def test_a_stop_between_tuning_and_comparing_is_resumed(tmp_path, stop_after, undisturbed):
-    stop = stop_after(40)
-    with pytest.raises(RunInterrupted, match="saved") as caught:
-        run_pipeline(synthetic(tmp_path), listeners=[stop], interruption=stop.interruption)
-    assert "same command" in caught.value.hint
-    assert caught.value.exit_code == 130
+def test_a_stop_between_tuning_and_comparing_is_resumed(tmp_path, undisturbed):
+    error = interrupted(synthetic(tmp_path), StopAfter(40))
+    assert "saved" in str(error)
+    assert "same command" in error.hint
+    assert error.exit_code == 130
     result = run_pipeline(synthetic(tmp_path))
     assert [(o.name, o.config, o.tuned_seconds) for o in result.operators] == undisturbed[1]
 
 
-def test_seconds_add_up_over_processes(tmp_path, stop_after):
+def test_seconds_add_up_over_processes(tmp_path):
     before = 0.0
     for _ in range(3):
-        stop = stop_after(5)
-        with pytest.raises(RunInterrupted):
-            run_pipeline(synthetic(tmp_path), listeners=[stop], interruption=stop.interruption)
+        interrupted(synthetic(tmp_path), StopAfter(5))
         with read_store(tmp_path / "run") as store:
             seconds = store.fact("seconds")
             assert seconds > before

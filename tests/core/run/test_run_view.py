@@ -1,6 +1,5 @@
 """What a run folder tells: its state, what its times were taken by, and of its network."""
 
-import contextlib
 import json
 
 import pytest
@@ -8,16 +7,14 @@ from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode, PluginError, RunFolderError
 from chameleon_core.loop.context import disturbance_of
 from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.run_view import RunState, RunView, TimeSource
 from chameleon_core.stages import Disturbance
 from hypothesis import given
 from hypothesis import strategies as st
+from stopping import StopAfter, interrupted
 from synthetic import (
-    ModelOptions,
     RunnerOptions,
     SyntheticExplorer,
     SyntheticFrontend,
@@ -68,30 +65,13 @@ class Undelivered(Network):
         return {"failure": "the outputs of op0 are wrong"}
 
 
-class Stopping:
-    """Asks a run to stop after its first batch."""
-
-    def __init__(self, interruption):
-        self._interruption = interruption
-
-    @hookimpl
-    def chameleon_batch_measured(self, event):
-        self._interruption.request()
+TWO = ((5, 5), (4,))
+"""Two operators."""
 
 
-@pytest.fixture
-def networked(pipeline, plugin):
-    def make(frontend, **more):
-        model = {"odd": {"operators": [[5, 5], [4]]}}
-        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
-
-    return make
-
-
-def interrupted(resolved):
-    interruption = Interruption()
-    with pytest.raises(RunInterrupted):
-        run_pipeline(resolved, interruption=interruption, listeners=[Stopping(interruption)])
+def stopped(resolved):
+    """The folder of a run that was stopped after its first batch."""
+    interrupted(resolved, StopAfter(batches=1))
     return resolved.output
 
 
@@ -120,8 +100,8 @@ def test_a_run_is_running_until_its_process_lets_go(pipeline):
     assert standing(folder).ended
 
 
-def test_one_that_was_asked_to_stop_is_interrupted(pipeline):
-    assert standing(interrupted(pipeline())).state is RunState.INTERRUPTED
+def test_one_that_was_asked_to_stop_is_stopped(pipeline):
+    assert standing(stopped(pipeline())).state is RunState.INTERRUPTED
 
 
 def test_one_that_an_error_ended_has_failed_until_it_goes_on(pipeline, plugin, monkeypatch):
@@ -132,7 +112,7 @@ def test_one_that_an_error_ended_has_failed_until_it_goes_on(pipeline, plugin, m
     assert status.state is RunState.FAILED
     assert "no way on" in status.because
     monkeypatch.setattr(Raising, "mended", True)
-    assert standing(interrupted(broken)).state is RunState.INTERRUPTED
+    assert standing(stopped(broken)).state is RunState.INTERRUPTED
     run_pipeline(broken)
     assert standing(broken.output).state is RunState.FINISHED
 
@@ -165,7 +145,7 @@ def test_times_are_from_the_comparison_where_there_was_one(pipeline, capsys):
 @pytest.mark.parametrize("whole", [True, False])
 def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
     resolved = pipeline(baselines=[])
-    folder = run_pipeline(resolved).folder if whole else interrupted(resolved)
+    folder = run_pipeline(resolved).folder if whole else stopped(resolved)
     with RunView(folder) as run:
         operator = run.operators[0]
         assert operator.time.source is TimeSource.SEARCH
@@ -177,8 +157,8 @@ def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
     assert "from the search" in told(capsys, "best", folder)
 
 
-def test_a_network_s_time_is_from_the_comparison(networked, capsys):
-    folder = run_pipeline(networked(Network)).folder
+def test_a_network_s_time_is_from_the_comparison(modelled, capsys):
+    folder = run_pipeline(modelled(Network, TWO)).folder
     result = summary(folder)
     assert (result.seconds, result.source) == (0.008, TimeSource.COMPARISON)
     said = "network: 8.00 ms, from the comparison at the end (torch 16.0 ms, untuned 1.80 s)\n"
@@ -190,8 +170,8 @@ def test_a_network_s_time_is_from_the_comparison(networked, capsys):
         assert network["result"]["rivals"] == {"torch": 0.016}
 
 
-def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
-    folder = run_pipeline(networked(Untimed, baselines=[])).folder
+def test_before_it_was_timed_it_is_the_sum_of_its_operators(modelled, capsys):
+    folder = run_pipeline(modelled(Untimed, TWO, baselines=[])).folder
     result = summary(folder)
     with RunView(folder) as run:
         operators = [operator.result for operator in run.operators]
@@ -201,8 +181,8 @@ def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
     assert "delivered, but not timed; its 2 operators take" in told(capsys, "status", folder)
 
 
-def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
-    folder = interrupted(networked(Network))
+def test_while_operators_wait_the_sum_says_how_many_it_has(modelled, capsys):
+    folder = stopped(modelled(Network, TWO))
     result = summary(folder)
     assert (result.measured, result.operators) == (1, 2)
     said = told(capsys, "status", folder)
@@ -210,8 +190,8 @@ def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
     assert "as the search measured it" in said
 
 
-def test_a_network_that_was_not_delivered_says_why(networked, capsys):
-    folder = run_pipeline(networked(Undelivered)).folder
+def test_a_network_that_was_not_delivered_says_why(modelled, capsys):
+    folder = run_pipeline(modelled(Undelivered, TWO)).folder
     assert standing(folder).because == "the outputs of op0 are wrong"
     said = told(capsys, "status", folder)
     assert ": failed, " in said
@@ -242,11 +222,9 @@ class SharedRunners:
     chameleon_runners = registering(record_of(SharedRunner, RunnerOptions, name="shared"))
 
 
-def test_a_result_says_it_over_all_processes_of_the_run(pipeline, stop_after):
+def test_a_result_says_it_over_all_processes_of_the_run(pipeline):
     resolved = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
-    stop = stop_after(1)
-    with contextlib.suppress(RunInterrupted):
-        run_pipeline(resolved, listeners=[stop], interruption=stop.interruption)
+    interrupted(resolved, StopAfter(1))
     result = run_pipeline(resolved)
     assert result.disturbance == SHARED + SHARED
     stored = json.loads((result.folder / "best.json").read_text())

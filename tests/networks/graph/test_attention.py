@@ -177,6 +177,16 @@ def run(module: Any, chains: list[Any], target: str, inputs: tuple[Any, ...]) ->
     return np.asarray(outputs[0] if isinstance(outputs, list | tuple) else outputs)
 
 
+def check_outputs(
+    network: Any, module: Any, target: str, inputs: tuple[Any, ...], *, tolerance: float = 1e-5
+) -> None:
+    """A module computes what the network of torch does."""
+    with torch.no_grad():
+        want = network(*inputs).numpy()
+    got = run(module, chains_of(module), target, inputs)
+    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
 def attentions(chains: list[Any]) -> list[Any]:
     return [chain for chain in chains if chain.spec.kind == "attention"]
 
@@ -194,9 +204,7 @@ def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
     # A boolean mask becomes a number where it is an input of the network.
     rest = set(left_over(module, chains)) - ({"where"} if case == "boolean mask" else set())
     assert not rest & REPLACED
-    with torch.no_grad():
-        want = network(*inputs).numpy()
-    assert np.abs(run(module, chains, target, inputs) - want).max() <= 1e-5 * np.abs(want).max()
+    check_outputs(network, module, target, inputs)
 
 
 class Convolved(torch.nn.Module):
@@ -227,9 +235,7 @@ def test_a_convolution_behind_it_takes_nothing_of_it_away(layout: str, target: s
     assert len(set(members)) == len(members), "a variable is computed by one kernel"
     functions = fused_functions(module, chains, target)
     assert not any("matmul" in str(function) for function, _ in functions)
-    with torch.no_grad():
-        want = network(*inputs).numpy()
-    assert np.abs(run(module, chains, target, inputs) - want).max() <= 1e-5 * np.abs(want).max()
+    check_outputs(network, module, target, inputs)
 
 
 def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target: str):
@@ -243,11 +249,7 @@ def test_a_row_without_a_visible_key_is_zeros_as_in_torch(target: str):
     mask = seen(1, 1, TOKENS, TOKENS)
     mask[..., 3, :] = False
     network = Projected(fused)
-    module = imported(network, (states(), mask))
-    with torch.no_grad():
-        want = network(states(), mask).numpy()
-    got = run(module, chains_of(module), target, (states(), mask))
-    np.testing.assert_allclose(got, want, atol=1e-5)
+    check_outputs(network, imported(network, (states(), mask)), target, (states(), mask))
 
 
 def test_what_is_read_elsewhere_is_not_taken_away(target: str):
@@ -259,8 +261,7 @@ def test_what_is_read_elsewhere_is_not_taken_away(target: str):
     x = torch.randn(2, 3, 8, 8)
     module = imported(Weights(), (x,))
     assert not attentions(chains_of(module))
-    got = run(module, chains_of(module), target, (x,))
-    np.testing.assert_allclose(got, Weights()(x).numpy(), rtol=1e-4)
+    check_outputs(Weights(), module, target, (x,), tolerance=1e-4)
 
 
 def test_a_softmax_of_something_else_is_none():
@@ -274,13 +275,9 @@ def test_a_softmax_of_something_else_is_none():
 def test_an_attention_layer_of_torch_reads_one_packed_array(target: str):
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 48, batch_first=True)
     module = imported(layer, (states(),))
-    chains = chains_of(module)
-    [chain] = attentions(chains)
+    [chain] = attentions(chains_of(module))
     assert chain.spec.packed
-    with torch.no_grad():
-        want = layer(states()).numpy()
-    got = run(module, chains, target, (states(),))
-    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+    check_outputs(layer, module, target, (states(),))
 
 
 def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
@@ -340,11 +337,7 @@ def test_networks_of_a_library(name: str, kind: str):
 @pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
 def test_networks_of_a_library_compute_the_same(name: str, kind: str, target: str):
     network, inputs = network_of(name, kind)
-    module = imported(network, inputs)
-    with torch.no_grad():
-        want = network(*inputs).numpy()
-    got = run(module, chains_of(module), target, inputs)
-    assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+    check_outputs(network, imported(network, inputs), target, inputs, tolerance=1e-4)
 
 
 def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
@@ -356,10 +349,9 @@ def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (states(),), str(file), dynamo=True, verbose=False)
-        want = network(states()).numpy()
     module = prepared(onnx_graph(str(file), {}).module, "NCHW")
     chains = chains_of(module)
     [chain] = attentions(chains)
     assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"
     assert not set(left_over(module, chains)) & REPLACED
-    np.testing.assert_allclose(run(module, chains, target, (states(),)), want, atol=1e-5)
+    check_outputs(network, module, target, (states(),))

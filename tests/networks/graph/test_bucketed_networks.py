@@ -148,6 +148,12 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
         np.testing.assert_allclose(output, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
+def _bucketed(file: Path, shapes: dict[str, Any]) -> BucketedFrontend:
+    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    assert isinstance(network, BucketedFrontend)
+    return network
+
+
 def _mean(folder: Path) -> BucketedFrontend:
     """A product and a mean along an axis, which padding changes."""
     text = """(float[1, n, 8] x) => (float[1, 8] y) {
@@ -156,10 +162,7 @@ def _mean(folder: Path) -> BucketedFrontend:
     }"""
     weights = np.random.default_rng(0).standard_normal((8, 8), np.float32)
     file = onnx_file(folder / "mean.onnx", text, opsets='"" : 17', w=weights)
-    shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
-    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
-    assert isinstance(network, BucketedFrontend)
-    return network
+    return _bucketed(file, {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)})
 
 
 def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
@@ -170,10 +173,7 @@ def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     }"""
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3), np.float32)
     file = onnx_file(folder / "convolved.onnx", text, w=weights)
-    shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
-    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
-    assert isinstance(network, BucketedFrontend)
-    return network
+    return _bucketed(file, {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)})
 
 
 WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outputs are off by"

@@ -109,7 +109,7 @@ def test_a_guess_that_gives_no_program_makes_room_for_the_next():
     assert kernels.winners[key].config == (1,)
     last = Kernels({key: _winner("a", 0)}, None, "here")  # type: ignore[arg-type]
     assert last._program(key, builder) is None
-    assert last.keys == []
+    assert last.winners == {}
     measured = Kernels({key: _winner("a", 0, seconds=1.0)}, None, "here")  # type: ignore[arg-type]
     with pytest.raises(InvalidConfigurationError, match="no such program"):
         measured._program(key, builder)

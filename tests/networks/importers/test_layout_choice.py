@@ -1,6 +1,5 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -148,19 +147,17 @@ def test_estimates_decide_if_nothing_is_measured():
         assert choice.summary == f"{layout}, by estimates of 4 of 4 convolutions"
 
 
-def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path: Path):
-    path = tmp_path / "net.py"
+def _torch_network(path: Path, layers: str, shape: tuple[int, ...]) -> TorchNetwork:
+    """Layers one after the other, written to a file."""
     path.write_text(
-        textwrap.dedent("""
-            import torch
-
-            def net():
-                layers = [torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.Conv2d(8, 4, 1)]
-                return torch.nn.Sequential(*layers), (torch.zeros(1, 8, 12, 12),)
-        """),
-        encoding="utf-8",
+        f"import torch\ndef net(): return torch.nn.Sequential(*{layers}), (torch.zeros({shape}),)\n"
     )
-    network = TorchNetwork(TorchOptions(source=f"{path}:net"))
+    return TorchNetwork(TorchOptions(source=f"{path}:net"))
+
+
+def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path: Path):
+    layers = "[torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.Conv2d(8, 4, 1)]"
+    network = _torch_network(tmp_path / "net.py", layers, (1, 8, 12, 12))
     moved = {
         layout: moved_elements(*prepared_networks.prepared_network(network, layout))
         for layout in ("NHWC", "NCHW")
@@ -220,17 +217,8 @@ def test_a_network_that_cannot_be_converted_stays_as_it_is(
         return real(module, layout)
 
     monkeypatch.setattr(prepared_networks, "prepared", refusing)
-    path = tmp_path / "net.py"
-    path.write_text(
-        textwrap.dedent("""
-            import torch
-
-            def net():
-                return torch.nn.Conv2d(4, 8, 3), (torch.zeros(1, 4, 8, 8),)
-        """),
-        encoding="utf-8",
-    )
-    frontend = NetworkFrontend(TorchNetwork(TorchOptions(source=f"{path}:net")))
+    network = _torch_network(tmp_path / "net.py", "[torch.nn.Conv2d(4, 8, 3)]", (1, 4, 8, 8))
+    frontend = NetworkFrontend(network)
     settled = frontend.decide(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))
     assert settled is not None
     assert settled["summary"] == "NCHW, since TVM cannot convert it"

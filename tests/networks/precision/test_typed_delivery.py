@@ -26,13 +26,19 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 @pytest.fixture(scope="module")
 def settled(tiny: Any, trials: Any) -> dict[str, Any]:
     """What a frontend of the network settles on in int8; calibration takes a second."""
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(Precision(type="int8"))
+    frontend = _asked(tiny, Precision(type="int8"))
     decisions: dict[str, Any] = frontend.decide(trials)
     return decisions
 
 
 Deliver = Callable[..., tuple[dict[str, Any], Path]]
+
+
+def _asked(tiny: Any, precision: Precision) -> NetworkFrontend:
+    """A frontend of the network that a pipeline asks for a precision."""
+    frontend = NetworkFrontend(type(tiny)(tiny.options))
+    frontend.compute_in(precision)
+    return frontend
 
 
 @pytest.fixture
@@ -93,8 +99,7 @@ def test_each_step_says_what_it_has_taken(
 def test_tasks_can_be_named_before_anything_is_settled(
     tiny: Any, target: str, settled: dict[str, Any]
 ) -> None:
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(Precision(type="int8"))
+    frontend = _asked(tiny, Precision(type="int8"))
     before = {task.key for task in frontend.tasks(target)}
     frontend.restore(settled)
     assert before == {task.key for task in frontend.tasks(target)}
@@ -133,8 +138,7 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
 ) -> None:
     rounding = STORAGE[kind].rounding
     precision = Precision(type=kind, max_error=0.1)
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(precision)
+    frontend = _asked(tiny, precision)
     decisions = frontend.decide(trials)
     assert decisions is not None
     assert decisions["types"]["types"] == [kind]
@@ -157,8 +161,7 @@ def test_types_are_mixed_in_one_network(
     tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
 ) -> None:
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(precision)
+    frontend = _asked(tiny, precision)
     decisions = frontend.decide(trials)
     assert decisions is not None
     assert decisions["types"]["types"] == ["bfloat16", "int8"]
@@ -278,12 +281,10 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
     tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(Precision(type="float16"))
+    frontend = _asked(tiny, Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):
         frontend.decide(trials)
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(Precision(search=("float16", "int8"), max_error=0.1))
+    frontend = _asked(tiny, Precision(search=("float16", "int8"), max_error=0.1))
     decisions = frontend.decide(trials)
     assert decisions is not None
     assert decisions["types"]["types"] == ["int8"]
@@ -293,8 +294,7 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
 def test_targets_and_networks_without_reduced_precision_are_refused(
     tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(Precision(type="int8"))
+    frontend = _asked(tiny, Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
         frontend.decide(type(trials)(cuda))

@@ -13,6 +13,7 @@ from chameleon_one_shot.dataset.plan import read_plan
 from chameleon_one_shot.dataset.sampling import HeldOut
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
 from chameleon_one_shot.dataset.tasks import DatasetError, canonical
+from stopping import StopAfter
 
 
 @pytest.fixture
@@ -78,10 +79,9 @@ def test_a_finished_collection_is_only_read(collect, tmp_path, log_lines):
 
 
 @pytest.mark.parametrize("count", [1, 13, 20, 33])
-def test_an_interrupted_collection_continues(collect, stop_after, tmp_path, log_lines, count):
-    stop = stop_after(count)
+def test_an_interrupted_collection_continues(collect, tmp_path, log_lines, count):
     with pytest.raises(RunInterrupted):
-        collect(stop=stop)
+        collect(stop=StopAfter(count))
     some = contents(tmp_path / "data")
     assert count <= len(some) < 60
     collect()

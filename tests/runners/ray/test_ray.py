@@ -1,7 +1,6 @@
 """The runner ``ray`` on a cluster of this machine: the same verdicts, lost actors, clear words."""
 
 import contextlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions
 from chameleon_runners.testing.faults import FAULTS, Fault, config
 from chameleon_system.processes.stamps import TOKEN
 
-from ..conftest import QUICK, TASK, by_config, eventually, fault_space, job  # noqa: TID252 - tests are no package
+from ..conftest import QUICK, TASK, by_config, eventually, fault_space, folders, job  # noqa: TID252 - tests are no package
 from ..faults.conftest import EXPECTED  # noqa: TID252
 
 ray = pytest.importorskip("ray")
@@ -39,24 +38,14 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def _carriers() -> set[int]:
-    """Worker processes of any runner, and what they started."""
+def _workers() -> set[int]:
+    """Processes that workers of runners on this test's cluster are or started."""
     table = set()
-    for process in psutil.process_iter():
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error, OSError):
             if process.status() != psutil.STATUS_ZOMBIE and TOKEN in process.environ():
                 table.add(process.pid)
     return table
-
-
-def _folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("chameleon-runner-*"))
-
-
-def _own(pids: set[int]) -> set[int]:
-    """Those of them that Ray's processes of this test started, or that nobody has any more."""
-    root = psutil.Process()
-    return pids & {child.pid for child in root.children(recursive=True)}
 
 
 def _options(**options: object) -> RayOptions:
@@ -67,8 +56,6 @@ def _options(**options: object) -> RayOptions:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    before = _folders()
-
     def runner(**options: object) -> RayRunner:
         more = options.pop("device_options", {})
         return RayRunner(
@@ -80,10 +67,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         )
 
     yield runner
-    assert eventually(lambda: not _own(_carriers()), 5.0)
-    stamp = f"chameleon-runner-{psutil.Process().pid}-"
-    left = {folder.name for folder in _folders() - before}
-    assert not {name for name in left if name.startswith(stamp)}
+    assert eventually(lambda: not _workers(), 5.0)
+    assert folders() == []
 
 
 def _good(count: int) -> list[tuple[int, int]]:

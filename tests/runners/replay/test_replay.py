@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Contender, MeasureJob, StageRef
@@ -15,6 +13,7 @@ from chameleon_runners.replay.options import Noise, ReplayOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
 from chameleon_runners.replay.runner import ReplayRunner
 from chameleon_testing.conformance import check_runner
+from stopping import StopAfter, interrupted
 
 from .conftest import pipeline, tasks_of
 
@@ -130,22 +129,7 @@ def test_the_wall_clock_budget_is_read_from_the_simulated_clock(tiny, tmp_path):
 
 
 def test_an_interrupted_batch_is_kept(tiny, tmp_path):
-    interruption = Interruption()
-
-    class StopAtThree:
-        seen = 0
-
-        @hookimpl
-        def chameleon_measured(self, event):
-            self.seen += 1
-            if self.seen == 3:
-                interruption.request()
-                interruption.soft()
-
-    with pytest.raises(RunInterrupted):
-        run_pipeline(
-            pipeline(tiny, tmp_path / "run"), listeners=[StopAtThree()], interruption=interruption
-        )
+    interrupted(pipeline(tiny, tmp_path / "run"), StopAfter(3, here=True))
     assert len(_records(tmp_path / "run")) == 3
     assert run_pipeline(pipeline(tiny, tmp_path / "run")).operators[0].measurements == 10
 

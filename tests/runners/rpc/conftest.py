@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +10,8 @@ from chameleon_core.task import Task
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.supervision import Serving, ServingPlan, ports_of
 from chameleon_runners.rpc.tracker import queues
+
+from ..conftest import eventually  # noqa: TID252 - tests are no package
 
 KEY = "tested"
 
@@ -37,16 +38,18 @@ def task(native: str) -> Task:
     return Task(name="behaviours", operator="behaviour", arguments={}, target=native, flop=1.0)
 
 
+def free_servers(serving: Serving) -> int:
+    return sum(queue.free for queue in queues(serving.address, timeout=5.0))
+
+
 def settle(serving: Serving, seconds: float = 30.0) -> None:
     """Wait until all servers are free again."""
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
+
+    def all_are_free() -> bool:
         serving.tend()
-        free = sum(queue.free for queue in queues(serving.address, timeout=5.0))
-        if free == len(serving.servers):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the servers do not come back")
+        return free_servers(serving) == len(serving.servers)
+
+    assert eventually(all_are_free, seconds), "the servers do not come back"
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.plugins.registry import default_registry
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
-from chameleon_runners.rpc.tracker import queues
 from chameleon_tvm.building.remote.testing import (
     Behaviour,
     BehaviourBuilder,
@@ -18,7 +17,8 @@ from chameleon_tvm.building.remote.testing import (
     config,
 )
 
-from .conftest import KEY, free_port, settle
+from ..conftest import eventually  # noqa: TID252 - tests are no package
+from .conftest import KEY, free_port, free_servers, settle
 
 EXPECTED = np.arange(32, dtype=np.float32) + 1.0
 
@@ -54,10 +54,6 @@ def reach(settled):
     for device in devices:
         device.close()
     settle(settled)
-
-
-def free(serving) -> int:
-    return sum(queue.free for queue in queues(serving.address, timeout=5.0))
 
 
 def test_a_kernel_runs_there(reach, native, artifacts):
@@ -133,10 +129,7 @@ def test_a_session_is_renewed_before_the_server_ends_it(reach, native, artifacts
 def test_an_idle_device_is_given_back_and_taken_again(serving, reach, native, artifacts):
     device = reach(idle_timeout=0.2)
     device.connect(native)
-    limit = time.monotonic() + 20.0
-    while free(serving) < 2 and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert free(serving) == 2
+    assert eventually(lambda: free_servers(serving) == 2, 20.0)
     assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
 
 

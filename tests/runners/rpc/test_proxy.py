@@ -18,6 +18,7 @@ from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.tracker import ServerState, call
 from chameleon_tvm.building.remote.testing import Behaviour, config
 
+from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port
 
 BOARD = "board"
@@ -50,10 +51,8 @@ def proxy(start: Start) -> Address:
     address = Address(host="127.0.0.1", port=free_port())
     ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
     start("rpc_proxy", "--host", address.host, *ports)
-    limit = time.monotonic() + 60.0
-    while call(address, timeout=0.2)[0] is ServerState.GONE:
-        assert time.monotonic() < limit, "the proxy does not start"
-        time.sleep(0.1)
+    there = eventually(lambda: call(address, timeout=0.2)[0] is not ServerState.GONE, 60.0)
+    assert there, "the proxy does not start"
     return address
 
 
