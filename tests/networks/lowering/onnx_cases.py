@@ -114,6 +114,14 @@ CASES: dict[str, Callable[[], Model]] = {
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     ),
+    "resize of one axis, half pixels": lambda: one(
+        "Resize",
+        [_r(5)],
+        None,
+        [0.7],
+        opset=13,
+        coordinate_transformation_mode="tf_half_pixel_for_nn",
+    ),
     "resize linear": lambda: one(
         "Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"
     ),

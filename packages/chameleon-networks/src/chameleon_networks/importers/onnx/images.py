@@ -330,6 +330,8 @@ class _Axis:
         shift = 0.0
         if way == "half_pixel_symmetric":
             shift = size / 2 * (1 - self.out / whole)
+        elif way == "tf_half_pixel_for_nn":
+            shift = 0.5
         elif way == "pytorch_half_pixel" and self.out == 1:
             return np.zeros(1)
         places: NDArray[Any] = (at + 0.5) / scale - 0.5 + shift
