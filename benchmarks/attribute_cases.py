@@ -99,8 +99,8 @@ def drawn_model(case: str) -> tuple[Any, dict[str, Any], list[Any] | None]:
             continue
         for info, value in pairs:
             # Those of a function's outputs are not inferred.
-            kind = info.type.tensor_type.elem_type
-            info.CopyFrom(helper.make_tensor_value_info(info.name, kind, value.shape))
+            number = info.type.tensor_type.elem_type
+            info.CopyFrom(helper.make_tensor_value_info(info.name, number, value.shape))
         return model, inputs, expected
     raise NoNetworkError("no draw is one that the standard takes")
 

@@ -97,6 +97,9 @@ CASES: dict[str, Callable[[], Model]] = {
     "transposed": lambda: one(
         "ConvTranspose", [_r(1, 4, 5, 6)], _r(4, 3, 2, 2), _r(3), strides=[2, 2]
     ),
+    "transposed to less than strides": lambda: one(
+        "ConvTranspose", [_r(1, 3, 4, 2)], _r(3, 2, 3, 2), strides=[2, 3], auto_pad="SAME_UPPER"
+    ),
     "transposed padded": lambda: one(
         "ConvTranspose",
         [_r(1, 4, 5, 6)],

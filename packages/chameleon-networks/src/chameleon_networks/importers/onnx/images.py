@@ -47,8 +47,8 @@ def _transposed(node: Node) -> Any:
     for axis, wanted in enumerate(list(out or ())[-rank:]):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
         total = strides[axis] * (size[axis] - 1) + added[axis] + reach - wanted
-        # What is wanted may be more than there is.
-        added[axis] -= min(0, total)
+        # More may be asked for than there is, but `auto_pad` adds nothing.
+        added[axis] -= 0 if given.get("output_shape") is None else min(0, total)
         half = max(0, total) // 2
         first = half if way == "SAME_UPPER" else max(0, total) - half
         pads[axis], pads[rank + axis] = first, max(0, total) - first
