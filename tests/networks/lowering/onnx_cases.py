@@ -97,6 +97,9 @@ CASES: dict[str, Callable[[], Model]] = {
     "transposed": lambda: one(
         "ConvTranspose", [_r(1, 4, 5, 6)], _r(4, 3, 2, 2), _r(3), strides=[2, 2]
     ),
+    "transposed to less than strides": lambda: one(
+        "ConvTranspose", [_r(1, 3, 4, 2)], _r(3, 2, 3, 2), strides=[2, 3], auto_pad="SAME_UPPER"
+    ),
     "transposed padded": lambda: one(
         "ConvTranspose",
         [_r(1, 4, 5, 6)],
@@ -113,6 +116,14 @@ CASES: dict[str, Callable[[], Model]] = {
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
+    ),
+    "resize of one axis, half pixels": lambda: one(
+        "Resize",
+        [_r(5)],
+        None,
+        [0.7],
+        opset=13,
+        coordinate_transformation_mode="tf_half_pixel_for_nn",
     ),
     "resize linear": lambda: one(
         "Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"

@@ -75,3 +75,10 @@ def test_what_is_refused_names_its_node():
     proto = one("Dropout", [numbers], np.float32(0.5), np.asarray(True)).proto
     with pytest.raises(ConfigError, match=r"node 'the_Dropout' \(Dropout\) .* training mode"):
         imported(proto, {})
+
+
+def test_a_window_larger_than_its_image_is_refused():
+    image = np.ones((1, 2, 4, 4), np.float32)
+    proto = one("AveragePool", [image], kernel_shape=[6, 2]).proto
+    with pytest.raises(ConfigError, match="a window is larger than the image"):
+        imported(proto, {})

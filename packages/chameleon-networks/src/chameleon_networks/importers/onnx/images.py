@@ -47,8 +47,8 @@ def _transposed(node: Node) -> Any:
     for axis, wanted in enumerate(list(out or ())[-rank:]):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
         total = strides[axis] * (size[axis] - 1) + added[axis] + reach - wanted
-        # What is wanted may be more than there is.
-        added[axis] -= min(0, total)
+        # More may be asked for than there is, but `auto_pad` adds nothing.
+        added[axis] -= 0 if given.get("output_shape") is None else min(0, total)
         half = max(0, total) // 2
         first = half if way == "SAME_UPPER" else max(0, total) - half
         pads[axis], pads[rank + axis] = first, max(0, total) - first
@@ -330,6 +330,8 @@ class _Axis:
         shift = 0.0
         if way == "half_pixel_symmetric":
             shift = size / 2 * (1 - self.out / whole)
+        elif way == "tf_half_pixel_for_nn":
+            shift = 0.5
         elif way == "pytorch_half_pixel" and self.out == 1:
             return np.zeros(1)
         places: NDArray[Any] = (at + 0.5) / scale - 0.5 + shift

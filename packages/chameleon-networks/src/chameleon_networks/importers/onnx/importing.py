@@ -331,7 +331,7 @@ class _Importer:
         problem: Exception = Unsupported(_NO_OPERATOR)
         if node.domain in converters.DOMAINS:
             try:
-                return _typed(self._by_converter(node, given), given, schema)
+                return _typed(_possible(self._by_converter(node, given)), given, schema)
             except ValueNeeded:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
@@ -520,6 +520,20 @@ def _dtype(kind: int, what: str) -> str:
         word = onnx.TensorProto.DataType.Name(kind).lower()
         raise ConfigError(f"{what} has the type {word}", hint=WAY_OUT)
     return str(name)
+
+
+def _possible(values: list[Value]) -> list[Value]:
+    """See that no extent is negative, which TVM accepts until it has no code for it.
+
+    Raises:
+        Unsupported: One is.
+    """
+    for value in values:
+        kind: Any = getattr(value, "ty", None)
+        known = isinstance(kind, relax.TensorType) and _is_static(kind)
+        if known and min(map(int, kind.shape), default=0) < 0:
+            raise Unsupported("a window is larger than the image with its padding")
+    return values
 
 
 def _is_static(kind: Any) -> bool:
