@@ -35,6 +35,19 @@ SAMPLES: Cases = {
         ),
         torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]]),
     ),
+    "counts as norms": lambda: of(
+        lambda x: (torch.linalg.vector_norm(x.relu(), 0), F.normalize(x.relu(), 0.0, dim=0)),
+        r(3, 4) - 0.5,
+    ),
+    "samples of volumes": lambda: of(
+        lambda x, y: tuple(
+            F.grid_sample(x, y, mode=mode, padding_mode=padding, align_corners=mode == "nearest")
+            for mode in ("bilinear", "nearest")
+            for padding in ("zeros", "border", "reflection")
+        ),
+        r(1, 2, 3, 4, 5),
+        3 * r(1, 2, 3, 2, 3) - 1.5,
+    ),
     "numbers by places in no axis": lambda: of(torch.take, r(), torch.zeros((), dtype=torch.int64)),
     "a number reduced by an index": lambda: of(
         lambda x, y: x.index_reduce(0, torch.zeros(1, dtype=torch.int64), y, "amin"), r(), r()

@@ -276,6 +276,21 @@ def _apart(difference: Any, p: float) -> Any:
     return size.amax(-1) if math.isinf(p) else size.pow(p).sum(-1).pow(1 / p)
 
 
+def _count_as_norm(
+    x: Any,
+    ord: float = 2,  # noqa: A002
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """``linalg_vector_norm`` of order 0: how many numbers are not zero."""
+    if ord != 0 or x.is_complex():
+        return NotImplemented
+    axes = list(range(x.ndim)) if dim is None else dim
+    return (x != 0).to(dtype or x.dtype).sum(axes, keepdim=keepdim)
+
+
 def _selu(x: Any) -> Any:
     """SELU: Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805
@@ -417,6 +432,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.var_mean.correction: _variance_and_mean,
     _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
     _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
+    _ATEN.linalg_vector_norm.default: _count_as_norm,
     _ATEN.selu.default: _selu,
     _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),

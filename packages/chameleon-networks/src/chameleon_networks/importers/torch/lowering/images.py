@@ -90,12 +90,13 @@ def _weights(
 
 
 def _grid_sample(call: Call) -> Any:
-    """``grid_sampler_2d``; torch has the axis of the two coordinates last, TVM after the batch."""
+    """``grid_sampler_2d`` and ``_3d``; torch has the axis of coordinates last, TVM after the batch."""
+    last = len(call.shape) - 1
     made = relax.op.image.grid_sample(
         call.value(0),
-        call.emit(relax.op.permute_dims(call.value(1), [0, 3, 1, 2])),
+        call.emit(relax.op.permute_dims(call.value(1), [0, last, *range(1, last)])),
         method=("bilinear", "nearest", "bicubic")[call.node.args[2]],
-        layout="NCHW",
+        layout="NCHW" if last == 3 else "NCDHW",  # noqa: PLR2004 - axes of an image
         padding_mode=("zeros", "border", "reflection")[call.node.args[3]],
         align_corners=bool(call.node.args[4]),
     )
@@ -185,6 +186,7 @@ CONVERTERS: dict[str, Converter] = {
     "_upsample_bilinear2d_aa.default": partial(_smoothed, "bilinear"),
     "_upsample_bicubic2d_aa.default": partial(_smoothed, "bicubic"),
     "grid_sampler_2d.default": _grid_sample,
+    "grid_sampler_3d.default": _grid_sample,
     **{f"avg_pool{axes}d.default": partial(_average, axes) for axes in (1, 2, 3)},
     "max_pool2d_with_indices.default": partial(_largest, "_max_pool2d_with_indices"),
     "max_pool3d_with_indices.default": partial(_largest, "_max_pool3d_with_indices"),
