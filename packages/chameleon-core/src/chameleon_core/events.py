@@ -183,7 +183,7 @@ class BestImproved:
 
 @attrs.frozen(kw_only=True)
 class TaskFinished:
-    """A task gets no further batch.
+    """The search of a task has ended: the task gets no more batches.
 
     Attributes:
         task: the task's progress at its end.

@@ -18,11 +18,13 @@ _TRIES = 8
 
 
 class Climb:
-    """The state of one hill climb of the local search.
+    """The state of a climber, which makes one hill climb after another.
 
     Attributes:
-        at: The configuration that the climb has reached, shape (knobs,). None between two climbs.
-        starts: The configurations that the climb proposed as starting points, shape (n, knobs).
+        at: The configuration that the current climb has reached, shape (knobs,). None before the
+            starting points of the next climb are measured.
+        starts: The configurations proposed as starting points of the latest climb, shape (n,
+            knobs). The climb begins at the fastest of them.
     """
 
     def __init__(self, starts: Configs) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class Transform(ABC):
-    """A transformation of a convolution's loop nests; made as ``Class(options)``.
+    """A transformation of a convolution's loop nests. Plugins derive their transforms from it.
+
+    Chameleon creates a transform by calling its class with the options as the only argument.
 
     Attributes:
         options: The transform's options from the pipeline.
@@ -68,7 +70,10 @@ class Judged(ABC):
 
 
 class NetworkScore(ABC):
-    """Predicts without training how well a network may learn; made as ``Class(options)``."""
+    """Predicts, without training, how accurate a network can become.
+
+    Chameleon creates a score by calling its class with the options as the only argument.
+    """
 
     proportional: bool = False
     """Whether the score counts parts of a network, such as weights, so that a cheaper network has a

@@ -55,7 +55,7 @@ def design_space(
             once for every combination of its knobs.
         first: configurations to measure first, each a mapping from knob name to value.
         fix: the value of each knob that must not vary, by the knob's name.
-        more: further knobs as keyword arguments, with values as in ``knobs``.
+        more: knobs as keyword arguments, with values as in ``knobs``.
 
     Returns:
         The design space.

@@ -31,7 +31,7 @@ class Trial:
         message: the description of the failure; empty if the configuration succeeded.
         origin: the stage that proposed the configuration, an ``Origin``; None if no record names
             the stage.
-        other: further numbers that the measured program reported, by name.
+        other: numbers other than the time that the user's program reported, by name.
     """
 
     configuration: Mapping[str, Any]

@@ -209,7 +209,7 @@ def minimize(
             exception, the configuration counts as failed.
         space: a design space, such as ``design_space`` returns.
         budget: the largest number of evaluations. Evaluations that ``store`` already holds count.
-        tuner: further arguments of ``Tuner``, such as ``explorer``, ``seed``, ``store`` or
+        tuner: keyword arguments of ``Tuner``, such as ``explorer``, ``seed``, ``store`` or
             ``callbacks``.
 
     Returns:

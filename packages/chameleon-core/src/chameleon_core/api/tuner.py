@@ -314,8 +314,8 @@ class Tuner:
                 number above 0 (seconds, or another quantity to minimize), a list of repeats, or a
                 failure. A failure is None, infinity, NaN, an exception, or a string. The string may
                 begin with the kind of failure, as in ``"out_of_memory: 9 GiB"``.
-            other: further quantities by name, with one number or None for each configuration. The
-                tuner stores them for Pareto fronts; the search ignores them.
+            other: quantities other than ``seconds`` by name, each with one number or None for every
+                configuration. The tuner stores them for Pareto fronts; the search ignores them.
 
         Raises:
             ConfigError: the batch is not the last one or was reported before, the number of entries

@@ -107,7 +107,7 @@ class EventHooks:
 
     @hookspec
     def chameleon_task_finished(self, event: records.TaskFinished) -> None:
-        """A task has ended, and gets no further batch.
+        """The search of a task has ended: the task gets no more batches.
 
         Example:
             @hookimpl

@@ -28,8 +28,8 @@ class PluginRecord:
         operators: for a space provider, the kinds of operators (``Task.operator``) that no other
             provider knows. A provider that chooses among providers, such as ``auto``, leaves such
             an operator to the provider that names it.
-        precisions: for a frontend, the dtypes other than float32 in which it can have a network
-            computed, as in a pipeline's ``precision`` (``Frontend.compute_in``).
+        precisions: for a frontend, the dtypes other than float32 that it accepts in the section
+            ``precision`` of a pipeline (``Frontend.compute_in``).
         place_option: for a record database, the option that a pipeline sets by writing only a path
             or URL. Empty if the pipeline must name the database.
         detect: for a frontend, ``"module:function"`` that ``chameleon init`` calls with a
@@ -108,7 +108,7 @@ class OperatorRecord:
 
 @attrs.frozen(kw_only=True)
 class TemplateRecord:
-    """One hand-written schedule of operators whose choices are knobs, as a plugin registers it.
+    """One template, a hand-written schedule whose open choices are knobs, as a plugin registers it.
 
     Attributes:
         name: the name of the template in a pipeline file.
@@ -142,8 +142,8 @@ class InstructionRecord:
         architecture: the architecture of processors with this instruction, by Linux's name
             (``x86_64``, ``aarch64``), or a kind of target (``cuda``). Empty if every CPU has the
             instruction.
-        features: the features that a CPU must have, by LLVM's names; for a GPU, the first
-            architecture with the instruction.
+        features: the CPU features that the instruction needs, by LLVM's names, such as ``avx512f``;
+            for a GPU, the first architecture with the instruction.
         api_version: the version of the contracts (``API_VERSION``) that the instruction was written
             for.
     """
@@ -199,7 +199,9 @@ class Section:
     """
 
     def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional
-        """The faults of this section for a model, such as a dtype that the frontend lacks.
+        """Check that this section suits the pipeline's model, and return the faults.
+
+        An example of a fault is a dtype that the frontend does not support.
 
         Args:
             node: the section as the user wrote it, a ``pipeline.nodes.Node``.
@@ -212,7 +214,10 @@ class Section:
 
     @classmethod
     def binding(cls, section: Any) -> Any:
-        """The part of a section that measurements depend on, as JSON; an empty value for no part.
+        """The part of a section that measurements depend on, as JSON values.
+
+        This part must stay the same in a run folder. It is empty if no measurement depends on the
+        section.
 
         Args:
             section: the section in a pipeline's ``document``; None if the document has no such

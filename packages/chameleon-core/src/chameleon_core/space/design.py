@@ -176,7 +176,9 @@ class Constraint:
 
 @attrs.frozen(kw_only=True)
 class FeatureBlock:
-    """Analytical features of configurations, in addition to the features of their knobs.
+    """Numbers that a space computes from configurations, for cost models (analytical features).
+
+    Cost models learn from these numbers, and from the features of knobs (``Knob.feature_table``).
 
     Attributes:
         names: the name of each column.
@@ -247,7 +249,7 @@ class DesignSpace:
     Args:
         knobs: the knobs in order, with unique names.
         constraints: conditions that every legal configuration meets.
-        features: analytical features, in addition to the features of the knobs.
+        features: numbers for cost models that the space computes from configurations.
         guessed_cost: the space's own estimate of the cost: a function of the knob values of n
             configurations, which returns positive numbers of shape (n,). Lower is better; the unit
             does not matter. Predictors that learn from many tasks also learn how far to trust the
@@ -256,8 +258,9 @@ class DesignSpace:
             and repeated rows are dropped.
         only: the only configurations that can be legal, shape (m, knobs), as in a recorded table.
             If None, only the constraints decide.
-        resolve: a function that returns the configuration which is really compiled for a given one.
-            None if each configuration is compiled as it is.
+        resolve: a function of one configuration, which returns the configuration that the compiler
+            really compiles for it, or None if there is no program. If ``resolve`` is None, each
+            configuration is compiled as it is.
         variant: options of the space that change its programs, but not its knobs or constraints.
             They are part of the fingerprint.
 
@@ -437,7 +440,10 @@ class DesignSpace:
         return names + (self.features_block.names if self.features_block else ())
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        """Features of n configurations, shape (n, len(feature_names))."""
+        """Numbers that cost models learn from, a row for each configuration.
+
+        The shape is (n, len(feature_names)).
+        """
         configs = np.asarray(configs)
         out = np.empty((len(configs), len(self.feature_names)), dtype=np.float32)
         offset = 0

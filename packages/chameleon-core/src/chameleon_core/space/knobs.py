@@ -45,12 +45,12 @@ class Knob(ABC):
     @property
     @abstractmethod
     def feature_names(self) -> tuple[str, ...]:
-        """The name of each feature column."""
+        """The name of each column of ``feature_table``."""
 
     @property
     @abstractmethod
     def feature_table(self) -> NDArray[np.float32]:
-        """Features of every value, shape (cardinality, features)."""
+        """Numbers that describe each value to cost models, shape (cardinality, features)."""
 
 
 def _scalars(options: Iterable[Scalar]) -> tuple[Scalar, ...]:
@@ -232,9 +232,9 @@ Values = Mapping[str, NDArray[Any]]
 def recorded_features(
     choices: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Features as in ``DesignSpace.features``, from recorded knob values and without the space.
+    """Compute the features of ``DesignSpace.features`` from recorded knob values, without a space.
 
-    A feature is NaN if it is analytical, or if a configuration lacks its knob.
+    A feature is NaN if it is analytical (``FeatureBlock``), or if a configuration lacks its knob.
 
     Args:
         choices: n configurations in the form that ``DesignSpace.decode`` returns. Values may be

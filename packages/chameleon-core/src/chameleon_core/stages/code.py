@@ -98,8 +98,8 @@ class Builder(ABC):
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
         """Texts about one configuration for human readers, such as its schedule and assembly.
 
-        At the end of a run, Chameleon calls this method for each winner, if the record of the space
-        names ``listings``.
+        At the end of a run, Chameleon calls this method for each winner, if the ``PluginRecord`` of
+        the space has ``listings``.
 
         Args:
             config: the knob indices of the configuration.

@@ -1,4 +1,4 @@
-"""How much other programs disturbed a runner's timing, and how far to trust its ranking."""
+"""How much other programs disturbed timing, and how far to trust the order of the timed kernels."""
 
 from __future__ import annotations
 

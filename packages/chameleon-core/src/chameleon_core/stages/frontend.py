@@ -82,8 +82,8 @@ class TargetResolver(ABC):
             target: a canonical target.
 
         Returns:
-            JSON values: ``kind``, a sorted list of features, and numbers with units in their names.
-            Empty if nothing is known. Equal devices must have equal descriptions.
+            JSON values: ``kind``, a sorted list of CPU or GPU features, and numbers with units in
+            their names. Empty if nothing is known. Equal devices must have equal descriptions.
         """
         return {}
 

@@ -25,11 +25,11 @@ class RecordKey:
     Attributes:
         operator: the kind of the operator (``Task.operator``).
         arguments: the arguments of the operator (``Task.arguments``): shapes, layouts, dtypes.
-        target: the canonical target (``Task.target``): the kind of processor and its features.
+        target: the canonical target (``Task.target``): the kind of processor and its CPU features.
         space: the name of the plugin that makes the design space.
         fingerprint: the fingerprint of the design space (``DesignSpace.fingerprint``). Knob indices
-            have the same meaning only if it is equal.
-        conditions: further facts that times depend on, as JSON values. They are
+            mean the same values only in spaces with equal fingerprints.
+        conditions: all other facts that times depend on, as JSON values. They are
             ``Runner.conditions`` (threads, compiler, state of the caches) and the version of the
             space's package.
     """

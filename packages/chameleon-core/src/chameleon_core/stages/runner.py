@@ -175,11 +175,11 @@ class Runner(ABC):
 
     @property
     def lanes(self) -> int:
-        """The number of candidates that are timed at once while a search goes on, on other devices.
+        """The number of devices that can time candidates while a search runs on this machine.
 
-        With 0, a search would disturb the timing, so Chameleon tunes one task after another. With
-        more, it tunes enough tasks at once to keep the lanes busy. Chameleon reads this value after
-        it has entered the runner's context.
+        If it is 0, a search would disturb the timing, so Chameleon tunes one task after another. If
+        it is larger, Chameleon tunes enough tasks at the same time to keep these devices busy.
+        Chameleon reads this value after it has entered the runner's context.
         """
         return 0
 
@@ -278,7 +278,7 @@ class Runner(ABC):
 
 
 class Device(ABC):
-    """A device that one worker process uses alone.
+    """A device to which one worker process has exclusive access.
 
     The worker makes the object from a ``StageRef``, so a crash ends the worker and not the search.
     If a call hangs, Chameleon ends the worker.

@@ -184,7 +184,7 @@ class Candidates:
 
 
 class Visited:
-    """The configurations of one task that are measured or in flight."""
+    """The configurations of one task that were measured, or are being measured."""
 
     def __init__(self, space: DesignSpace) -> None:
         self._space = space

@@ -1,4 +1,4 @@
-"""Prepares imported networks for tuning and compilation, each network and layout once."""
+"""Prepares imported networks for tuning and compilation, and keeps the result for each layout."""
 
 from __future__ import annotations
 

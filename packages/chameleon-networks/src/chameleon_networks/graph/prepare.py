@@ -202,9 +202,10 @@ def _is_matrix(weights: Step) -> bool:
 
 
 def with_real_constants(module: Any) -> Any:
-    """Replace every dequantized constant by its real numbers, except weights of int8 kernels.
+    """Dequantize constants at compile time, except the weights of int8 kernels.
 
-    Factors and summands are then folded in float32, like any other constants.
+    A quantized constant and its dequantization become one float32 constant. Later passes can then
+    fold it like any other constant, for example a factor of a multiplication.
 
     Args:
         module: The module that ``with_encoded_moves`` returned.
@@ -319,10 +320,11 @@ _LAYOUTS = ("NHWC", "NCHW")
 def prepared(module: Any, layout: str) -> Any:
     """Prepare a network for tuning and compilation.
 
-    Batch normalizations, and other scales and shifts of channels, become part of the weights before
-    them. Padding with zeros becomes part of the convolution after it. Transposed convolutions
-    become ordinary ones. Everything that depends only on constants is computed. All images get one
-    layout, so that the layout does not change between convolutions.
+    Batch normalizations, and other scales and shifts of channels, become part of the preceding
+    layer's weights. Padding with zeros becomes part of the following convolution. Transposed
+    convolutions become ordinary convolutions. Operators that read only constants are evaluated. All
+    convolutions read and write feature maps in the same layout, so that no conversions are needed
+    between them.
 
     Args:
         module: An ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
@@ -330,7 +332,7 @@ def prepared(module: Any, layout: str) -> Any:
 
     Raises:
         LayoutError: TVM cannot convert the network to the layout.
-        ConfigError: The shape of an input is open, or the layout is unknown.
+        ConfigError: An input has an axis without a fixed size, or ``layout`` is another string.
     """
     if layout not in _LAYOUTS:
         raise ConfigError(

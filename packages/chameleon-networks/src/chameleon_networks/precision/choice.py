@@ -101,13 +101,16 @@ class TypeChoice:
         ]
 
     def evaluated(self, types: Types) -> tuple[Floats, Floats]:
-        """Errors and seconds of complete assignments.
+        """Compute the network's error and seconds for one or several choices of dtypes.
+
+        Each choice names a dtype for every operator. The seconds include conversions between
+        operators of different dtypes.
 
         Args:
-            types: Array of shape (assignments, operators) of dtype indices.
+            types: Array of shape (choices, operators): the index of each operator's dtype.
 
         Returns:
-            Two arrays of shape (assignments,): errors and seconds.
+            Two arrays of shape (choices,): errors and seconds.
         """
         places = np.arange(types.shape[1])
         errors = self.errors[places, types].sum(axis=1)

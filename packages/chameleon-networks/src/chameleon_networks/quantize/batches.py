@@ -124,17 +124,20 @@ def _random(network: ImportedNetwork) -> Iterator[Sample]:
 
 
 def user_samples(network: ImportedNetwork, source: str, key: str) -> Iterator[Sample]:
-    """Yield the batches of a user's function that fit a network.
+    """Call a user's function, and yield its batches as inputs of a network.
 
-    For a network in buckets of shapes, the function may be called once for each bucket.
+    A network that is compiled for one bucket of shapes gets only the batches of that bucket, padded
+    to its shapes. Otherwise every batch must have the network's input shapes. To serve several
+    buckets, call ``user_samples`` once for each bucket.
 
     Args:
         network: The imported network.
-        source: The function, as for ``batches_of``.
-        key: The option that names the function, for messages.
+        source: The function, as ``path.py:function`` or ``package.module:function``.
+        key: Name of the option that contains ``source``, for error messages.
 
     Raises:
-        ConfigError: The function does not exist.
+        ConfigError: The function does not exist. The iterator raises it if the function fails, if a
+            batch does not fit the network, or if no batch is in the bucket.
     """
     function = named_function(source, key, "Name a function that yields batches of inputs.")
     return _batches_from(network, function, source, key)

@@ -32,8 +32,10 @@ class Example:
 
     Attributes:
         source: The task in the data set.
-        tokens: The tokens of the task.
-        configs: The configurations as indices into the tokens, shape (n, knobs).
+        tokens: The descriptions (tokens) of the task, its device, and each choice of its knobs,
+            which the predictor reads.
+        configs: For each configuration, the index of every knob's choice in ``tokens.knobs``,
+            shape (n, knobs).
         quality: The logarithms of relative throughput, shape (n,). The best has 0, and failures
             have the value of the slowest timed configuration.
         failed: Whether each configuration failed, shape (n,).

@@ -1,4 +1,4 @@
-"""A trained predictor of networks, for all tasks and for one task."""
+"""Predictors that consist of neural networks: one for all tasks, and its form for a single task."""
 
 from __future__ import annotations
 

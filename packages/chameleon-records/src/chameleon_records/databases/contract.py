@@ -1,4 +1,7 @@
-"""The contract of databases for ``chameleon records``, which needs more methods than a run."""
+"""The base class of databases that ``chameleon records`` can list and prune.
+
+A run needs only the methods of ``RecordDatabase``, so a plugin's database need not have the others.
+"""
 
 from __future__ import annotations
 

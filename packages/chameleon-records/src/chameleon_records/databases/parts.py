@@ -85,11 +85,15 @@ def index_of(names: Sequence[str]) -> bytes:
 
 
 def parts_of(content: bytes, place: str) -> list[str]:
-    """Read the names of parts from the content of an index.
+    """Read the index of a folder of records: the names of its files with records, called parts.
+
+    Args:
+        content: the content of the index file.
+        place: the address of the index, for error messages.
 
     Raises:
-        RecordsError: the content is no index, is of a newer version, or has a name that is no
-            part's.
+        RecordsError: the content is no index, is of a newer version, or lists a name that does not
+            have the form of a part's name (``is_part``).
     """
     try:
         value = json.loads(content)

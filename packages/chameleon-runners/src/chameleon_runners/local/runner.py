@@ -34,13 +34,13 @@ from chameleon_runners.worker.protocol import Message
 
 
 class ProcessComparison(Comparison[CandidateRun]):
-    """Compares the contenders of one task, each in the worker that built it.
+    """The final comparison of a task: times several programs, each in a worker process of its own.
 
     Args:
         task: The task.
         contenders: The programs to compare.
-        context: The workers, options and time limits to use. There is one worker per contender, and
-            the caller closes the pool.
+        context: The worker pool, options and time limits. The pool has one worker for each
+            contender. The comparison leaves the pool open; its owner must close it.
     """
 
     _context: LocalContext

@@ -1,8 +1,9 @@
-"""Ends children and all processes that they started, even processes that left the session.
+"""Kills a child process and all its descendants, even those that moved to another session.
 
-A child leads its own session. Its descendants are found by their parents, by the session, and by a
-token in the environment that they inherit. A process that forks twice and starts another session
-still carries the token.
+Each child process starts a session of its own. Its descendants are found in three ways: as children
+of known processes, as members of the session's process group, and by a token. The token is in the
+environment variables, which every descendant inherits. So a process that forked twice and started
+another session is found, too.
 """
 
 from __future__ import annotations

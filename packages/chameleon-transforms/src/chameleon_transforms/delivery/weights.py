@@ -111,16 +111,18 @@ def of_nest(weight: Tensor, nest: Nest) -> Tensor:
 
 
 def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | None) -> bool:
-    """Fill a module with a convolution's weights.
+    """Derive the weights of a convolution's replacement from the convolution's own weights.
 
     Args:
-        module: The module of ``program``, which is changed in place.
-        program: The program that replaces the convolution.
-        weight: Dense weight of shape (O, I, kh, kw), with the program's channels.
-        bias: Bias of shape (O,), or None.
+        module: The torch module of the replacement. Its weights are changed in place.
+        program: The description of the replacement.
+        weight: The convolution's weight, shape (O, I, kh, kw). O and I are the numbers of output
+            and input channels of the replacement. A grouped convolution has explicit zeros between
+            its groups.
+        bias: The convolution's bias, shape (O,), or None.
 
     Returns:
-        Whether the module was filled. If not, it keeps its initial weights.
+        Whether the weights were derived. If False, the module keeps its initial weights.
     """
     weights = factors(weight, program.stages)
     if weights is None:

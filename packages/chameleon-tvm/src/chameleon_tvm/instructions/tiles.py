@@ -103,7 +103,8 @@ class TileProduct(Instruction):
                 once.
             holds: The contents of the register: ``SUMS``, ``DATA`` or ``WEIGHTS``.
             rows: Number of rows in use of a register of data or sums; 0 for all rows.
-            depth: Depth of the product, for instructions with ``shorter``; 0 for the whole depth.
+            depth: Number of products that are added to each sum; 0 for ``self.depth``. Only if
+                ``self.shorter`` is True, it may be smaller than ``self.depth``.
         """
         depth = depth or self.depth
         whole = depth // self.pack if holds == WEIGHTS else self.rows

@@ -206,13 +206,18 @@ class Programs:
         self._at_once = at_once
 
     def joined(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
-        """Append the legal, new configurations among ``more`` to a batch.
+        """Append configurations to a batch, without those that are illegal or already proposed.
+
+        If two configurations result in the same program, only the first one is kept.
 
         Args:
-            batch: the configurations of the batch, which are distinct programs.
-            more: further configurations, which may be illegal or known.
-            most: the largest number of rows to return, or None for no limit. No further programs
-                are made once this number is reached.
+            batch: the configurations of the batch, shape (n, knobs). Each is another program.
+            more: the configurations to append, shape (m, knobs).
+            most: the largest number of rows to return, or None for no limit. If the batch has
+                ``most`` rows, the remaining configurations are not examined.
+
+        Returns:
+            The rows of ``batch``, then the appended rows.
         """
         more = self._new(more)
         if self._space.resolve is None:

@@ -100,7 +100,15 @@ def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
 
 
 def as_cast(node: Any, kind: str) -> Any:
-    """Rewrite a ``CastLike`` node as a ``Cast`` to a dtype, so that it folds if constant."""
+    """Rewrite an ONNX node ``CastLike`` as a node ``Cast``, which has the dtype as an attribute.
+
+    ``CastLike`` takes its dtype from a second input. Without this input, the cast of a constant can
+    be evaluated at compile time.
+
+    Args:
+        node: The node ``CastLike``.
+        kind: Name of the dtype, such as ``float16``.
+    """
     cast = onnx.NodeProto()
     cast.CopyFrom(node)
     cast.op_type = "Cast"

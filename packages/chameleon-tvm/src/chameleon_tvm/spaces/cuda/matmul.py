@@ -32,7 +32,7 @@ def _nest(sizes: tuple[int, int, int, int], operands: tuple[Operand, Operand], f
 
 
 def dense_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of a dense operator; in half precision, the template for tensor cores."""
+    """The template of a dense operator: for tensor cores in half precision, else for CUDA cores."""
     if DenseSpec.of(task).dtype in HALVES:
         return ProductTemplate(task, options)
     return DenseTemplate(task, options)

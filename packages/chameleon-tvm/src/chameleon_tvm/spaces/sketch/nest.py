@@ -86,22 +86,23 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class Nest:
-    """The loops of the anchor block in a sketch.
+    """The loops of a sketch's anchor block, which computes the operator's sums.
 
     Attributes:
         block: Name of the anchor block.
         axes: The unscheduled loops.
         loops: The scheduled loops, outermost first. A fused loop has several parts.
-        threads: For each loop that is bound to a thread axis: by its position in ``loops``, the
-            name of the thread axis.
+        threads: The name of the thread axis of each loop that is bound to one. A key is the loop's
+            position in ``loops``.
         accesses: The buffers that the block reads or writes.
         staged_at: Position of the loop in which outputs are copied from their local buffer; None
             without a local buffer. It is one number for all configurations, or an array of shape
             (n,).
         unroll: Name of the knob that limits automatic unrolling, or None.
         locations: Names of the compute-location knobs of blocks whose outputs the anchor reads.
-        shared_at: For every input that is copied to shared memory, the position of the loop in
-            which it is copied.
+        shared_at: The position of the loop in which an input is copied to shared memory. A key is
+            the input's number among the buffers that the block reads, as a string. Inputs that are
+            not copied have no key.
         max_parallel: The largest extent of the fused parallel loop, or None.
         max_vector: The largest number of lanes of the innermost loop, or None.
     """

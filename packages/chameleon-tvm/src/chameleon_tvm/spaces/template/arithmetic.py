@@ -112,11 +112,15 @@ class Arithmetic:
         return value
 
     def varying(self, value: Expr, zero_point: Expr | None) -> Expr:
-        """Convert an element of a right side that is not constant to the form that is multiplied.
+        """Convert an element of the right-hand matrix to the dtype that the instruction reads.
+
+        This is for products of two matrices that the network computes. A constant right-hand
+        matrix, such as weights, is converted before the kernel runs (``weights``, ``stored``).
 
         Args:
-            value: An element in the dtype of the input.
-            zero_point: Zero point of the right side in float32; None if it has none.
+            value: The element, in the dtype of the input.
+            zero_point: Zero point of the right-hand matrix in float32; None if the matrix has no
+                zero point.
         """
         if not self.quantized:
             same = self.multiplied == self.data.storage_dtype
@@ -156,10 +160,10 @@ class Arithmetic:
 
 @attrs.frozen(kw_only=True)
 class TileArithmetic(Arithmetic):
-    """The dtypes of a template that multiplies tiles.
+    """The dtypes of a template whose inner loop multiplies small matrices (tiles) in registers.
 
     Attributes:
-        product: The instruction that multiplies.
+        product: The instruction that multiplies two tiles.
     """
 
     product: TileProduct

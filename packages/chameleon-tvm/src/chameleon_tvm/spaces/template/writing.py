@@ -55,13 +55,14 @@ def epilogue_of(
     *,
     sums: str = "float32",
 ) -> VectorEpilogue:
-    """The epilogue of an operator's template.
+    """Make the epilogue of a template, which adds bias and residual and applies the activation.
 
     Args:
-        spec: The operator's arguments; None for an operator without an epilogue.
+        spec: The operator's arguments. None if the operator has no bias, residual or activation and
+            is in float32.
         channels: Number of elements of the bias, padding included.
         shape: Shape of the output and of the residual.
-        sums: Dtype of the sums.
+        sums: Dtype in which the kernel adds up products.
     """
     if spec is not None and spec.dtype in HALVES:
         return HalfVectorEpilogue(spec, channels, shape)
