@@ -90,7 +90,7 @@ def _weights(
 
 
 def _grid_sample(call: Call) -> Any:
-    """``grid_sampler_2d`` and ``_3d``; torch has the axis of coordinates last, TVM after the batch."""
+    """``grid_sampler_2d`` and ``_3d``; torch has coordinates on the last axis, TVM on the second."""
     last = len(call.shape) - 1
     made = relax.op.image.grid_sample(
         call.value(0),
