@@ -90,7 +90,7 @@ def _weights(
 
 
 def _grid_sample(call: Call) -> Any:
-    """``grid_sampler_2d`` and ``_3d``; torch has coordinates on the last axis, TVM on the second."""
+    """``grid_sampler_2d`` and ``_3d``; the axis of coordinates moves from the last place."""
     last = len(call.shape) - 1
     made = relax.op.image.grid_sample(
         call.value(0),
