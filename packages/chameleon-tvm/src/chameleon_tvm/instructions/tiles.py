@@ -151,7 +151,9 @@ def in_turn(statements: Sequence[Stmt]) -> Stmt:
 
 
 def added_products(sums: Array, data: Array, weights: Array) -> Array:
-    """The new sums of most tile products, for dtypes that the sums' dtype can multiply.
+    """The new sums of a tile product whose operands are plain numbers of NumPy.
+
+    Bfloat16 operands, which are stored as integers, must be converted first.
 
     Args:
         sums: The sums before the instruction, shape (rows, columns).

@@ -212,7 +212,10 @@ def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
 
 
 def same_places(block: Any) -> bool:
-    """Whether each element is computed from elements of equal index and one-element arrays."""
+    """Whether a block computes each element only from elements of equal index and scalars.
+
+    Arrays of one element count as scalars.
+    """
     [write] = block.writes
     wanted = [axis.min for axis in write.region]
     if has_gaps(block) or computes_with_places(block):
