@@ -176,12 +176,12 @@ def variants(
 
 
 def narrowed(program: Program, inputs: int | None, outputs: int | None) -> Program:
-    """An untransformed convolution with other numbers of channels.
+    """Return a copy of a convolution's program with other numbers of channels.
 
     Args:
-        program: A program of one stage with one nest.
-        inputs: Number of input channels; None to keep it.
-        outputs: Number of output channels; None to keep it.
+        program: A program without transforms: it has one stage with one loop nest.
+        inputs: The new number of input channels. None keeps the present number.
+        outputs: The new number of output channels. None keeps the present number.
     """
     (stage,) = program.stages
     (nest,) = stage.nests

@@ -359,8 +359,8 @@ class SequenceExecutable:
         kernels: The compiled functions that the calls name.
         sequence: The calls.
         loops: The extents of each function's parallel loops, by the function's symbol.
-        layout: The number of the layout in which users pack an operator's weights. 0 if all weights
-            are constants.
+        layout: A number that identifies the layout in which the caller packs an operator's weights
+            before a call. It is 0 if all weights are constants of the library.
     """
 
     kernels: Any

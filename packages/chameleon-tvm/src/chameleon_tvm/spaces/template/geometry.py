@@ -213,11 +213,11 @@ def pack_weights(
 
 
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
-    """The convolution itself, if the taps of a row are better treated as channels; else None.
+    """Return ``geometry`` if the kernel should treat the taps of a row as channels; else None.
 
-    This is so if one instruction multiplies ``depth`` input channels, and ``depth`` does not divide
-    the channels of a tap. A group of channels then continues with the channels of the next tap,
-    which are its neighbours in memory.
+    That is better if one instruction multiplies ``depth`` input channels, and ``depth`` does not
+    divide the number of channels. One group of ``depth`` channels may then begin in one tap and
+    end in the next, which is adjacent in memory.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
     return geometry if neighbours and geometry.ic % depth else None

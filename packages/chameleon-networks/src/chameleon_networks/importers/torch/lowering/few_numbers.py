@@ -1,4 +1,4 @@
-"""Handles torch tensors without elements, and operators along an axis of a scalar."""
+"""Handles torch tensors without elements, and scalars whose operator names an axis."""
 
 from __future__ import annotations
 
