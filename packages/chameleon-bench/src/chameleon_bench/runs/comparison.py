@@ -320,7 +320,7 @@ def shared(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
-    """The time of an operator in one run, with the measurements and seconds of its search."""
+    """The time of an operator in one run, and the measurements and seconds of its search."""
     repeats = operator.repeats
     ends = estimate(repeats).to_json() if repeats else {"low": None, "high": None}
     return {

@@ -107,9 +107,9 @@ CPUINFO = pathlib.Path("/proc/cpuinfo")
 
 
 def check_processor(manifest: Mapping[str, Any]) -> None:
-    """Check that this CPU can run the network of a manifest, for TVM's virtual machine.
+    """Check that this CPU can run the network of a manifest.
 
-    Networks that are C libraries check the CPU themselves.
+    Only networks that TVM's virtual machine runs need this check; C libraries check the CPU.
 
     Raises:
         RuntimeError: The CPU lacks a feature, or the operating system refuses AMX.

@@ -100,7 +100,7 @@ class Precision(Section):
         return unknown_types(node, (FLOAT32, *model.record.precisions), model.name)
 
     def to_json(self) -> Mapping[str, Any] | None:
-        """The section as values of a pipeline file. None for float32 only."""
+        """The section as values of a pipeline file, or None if float32 is the only dtype."""
         if not self.types:
             return None
         written = {name: value for name, value in attrs.asdict(self).items() if value is not None}

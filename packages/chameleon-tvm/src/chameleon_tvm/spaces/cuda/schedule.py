@@ -18,12 +18,12 @@ class Blocks:
 
     Attributes:
         anchor: Name of the block that computes the sums.
-        loops: Names of the anchor's loops in the function's order. Loops that are neither output
-            nor reduction axes of the nest run over its copies.
+        loops: Names of the anchor's loops in the function's order. A loop that is neither an output
+            axis nor a reduction axis of the nest counts copies of the nest (see ``groups``).
         groups: Number of channel groups that the loop ``f`` contains. Each group is a copy of the
             nest.
         inlined: Names of blocks that are computed where their values are read, such as padding.
-        epilogue: Name of the block that makes outputs of sums; None if sums are the outputs.
+        epilogue: Name of the block that turns sums into outputs; None if the sums are the outputs.
     """
 
     anchor: str

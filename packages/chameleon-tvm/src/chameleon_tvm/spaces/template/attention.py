@@ -256,8 +256,9 @@ class AttentionTemplate(Template):
     """Template of attention: scores, softmax and product with values in one function.
 
     It reads its arrays without changing their layouts. The kernel multiplies 16-bit queries and
-    keys directly, if the CPU has an instruction for that. If not, it widens both to float32. The exponentials of the scores stay float32. The array V is widened to float32
-    before the product with these exponentials.
+    keys directly, if the CPU has an instruction for that. If not, it widens both to float32. The
+    exponentials of the scores stay float32. The array V is widened to float32 before the product
+    with these exponentials.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

@@ -1,7 +1,8 @@
 """Convolutions by tile products (such as AMX), and the design space of their loops.
 
-A tile of data is up to 16 neighbouring outputs of a row. Each row of the tile reads the padded
-input where it lies, at a distance of the convolution's stride. Nothing is rearranged (no im2col,
+A tile of data holds the inputs of up to 16 neighbouring outputs of one image row, one tile row for
+each output. The instruction loads tile rows directly from the padded input, one stride apart.
+Nothing is rearranged (no im2col,
 Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
 """
 
