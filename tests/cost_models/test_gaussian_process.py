@@ -1,8 +1,5 @@
 """The Gaussian process: the contract, what it is sure of, and rounds that tell most together."""
 
-import subprocess
-import sys
-
 import attrs
 import numpy as np
 import pytest
@@ -173,12 +170,11 @@ def test_configurations_that_no_feature_tells_apart_are_no_trouble():
     assert np.isfinite(model.predict(space.everything)).all()
 
 
-def test_scipy_is_loaded_when_something_is_fitted():
+def test_scipy_is_loaded_when_something_is_fitted(run_python):
     """`chameleon validate` imports every stage, and computes nothing with it."""
     program = (
         "import sys\n"
         "import chameleon_cost_models.ensemble, chameleon_cost_models.gaussian_process\n"
         "print(*{'scipy.linalg', 'scipy.optimize', 'scipy.special'} & set(sys.modules))"
     )
-    words = [sys.executable, "-c", program]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "\n"
+    assert run_python(program) == "\n"

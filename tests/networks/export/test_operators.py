@@ -1,8 +1,6 @@
 """A delivered operator: whatever its weights are packed as, the kernel computes the reference."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +80,12 @@ print([name for name in sys.modules if name.startswith("chameleon")])
 """
 
 
-def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one: Any):
+def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one: Any, run_python: Any):
     own = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
     data, weights, bias = own.inputs
     for name, array in (("x", data), ("w", weights), ("b", bias)):
         np.save(own.folder / f"{name}.npy", array)
-    process = subprocess.run(
-        [sys.executable, "-c", ALONE],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=own.folder,
-        timeout=120,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.strip() == "[]"
+    assert run_python(ALONE, cwd=own.folder).strip() == "[]"
     assert own.error(np.load(own.folder / "out.npy")) < own.operator.tolerance
     manifest = json.loads((own.folder / "manifest.json").read_text())
     assert [entry["name"] for entry in manifest["inputs"]] == ["data"]

@@ -5,8 +5,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from chameleon_core.stages import Delivery, Frontend
+from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
@@ -29,6 +31,24 @@ def frontend() -> Any:
 def delivery_of(delivery_into: Any, tmp_path: Path) -> Deliveries:
     """A delivery with a random configuration for every task of a network."""
     return lambda source: delivery_into(source, tmp_path / "network")
+
+
+@pytest.fixture
+def doubling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Kernels, Any], bool]], None]:
+    """Doubles the packed weights of the kernels that a test chooses."""
+    honest = Kernels.of
+
+    def double(chosen: Callable[[Kernels, Any], bool]) -> None:
+        def lying(self: Kernels, chain: Any) -> Any:
+            kernel = honest(self, chain)
+            if kernel is None or not chosen(self, chain):
+                return kernel
+            doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
+            return attrs.evolve(kernel, arguments=doubled)
+
+        monkeypatch.setattr(Kernels, "of", lying)
+
+    return double
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """Networks in buckets of shapes end to end: one folder, which dispatches, pads and is verified."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.stages import Delivery, Trials
-from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import deliver_buckets
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.delivery.deliver_buckets import summed
@@ -117,16 +114,9 @@ except ValueError as error:
 """
 
 
-def test_a_fresh_process_needs_tvm_alone(delivered: Made):
+def test_a_fresh_process_needs_tvm_alone(delivered: Made, run_python: Any):
     _, delivery, _ = delivered
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=delivery.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stdout.splitlines() == [
+    assert run_python(SCRIPT, cwd=delivery.folder).splitlines() == [
         "chameleon.network: ids [1, 12], mask [1, 12]: bucket length=12 is run as it is",
         "chameleon.network: ids [1, 7], mask [1, 7]: length 7 is padded to 12",
         "[(1, 12, 32), (1, 8)] [(1, 7, 32), (1, 8)]",
@@ -206,20 +196,11 @@ def test_without_padding_there_is_nothing_to_check(networks: Path):
 
 @pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
-    networks: Path, delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, delivery_into: Any, tmp_path: Path, doubling: Any
 ):
     source = masked(networks, 4, 12, pad=None)
     delivery = delivery_into(source, tmp_path / "network")
-    honest = Kernels.of
-
-    def lying(self: Kernels, chain: Any) -> Any:
-        kernel = honest(self, chain)
-        if kernel is None or chain.spec.input != (12, 16):
-            return kernel
-        doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
-        return attrs.evolve(kernel, arguments=doubled)
-
-    monkeypatch.setattr(Kernels, "of", lying)
+    doubling(lambda _, chain: chain.spec.input == (12, 16))
     result = source.deliver(delivery)
     assert result.failure.startswith("bucket length=12: the network is not delivered")
     assert not delivery.folder.exists()

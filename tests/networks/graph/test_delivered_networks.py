@@ -1,8 +1,6 @@
 """Small networks end to end: compiled with random configurations, verified, loaded elsewhere."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import LayoutResult
 from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import delivery_steps
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
@@ -138,16 +135,15 @@ except ValueError as error:
 """
 
 
-def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path: Path):
+def test_a_fresh_process_needs_numpy_alone(
+    tiny: Any, delivery_of: Any, tmp_path: Path, run_python: Any
+):
     delivery = delivery_of(NetworkFrontend(tiny))
     # With no winner at all everything is compiled by default.
     delivery = attrs.evolve(delivery, winners=())
     assert NetworkFrontend(tiny).deliver(delivery).failure is None
     moved = delivery.folder.rename(tmp_path / "elsewhere")
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=moved, capture_output=True, text=True, check=True
-    )
-    assert process.stdout.splitlines() == [
+    assert run_python(SCRIPT, cwd=moved).splitlines() == [
         "(1, 10)",
         "[]",
         "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
@@ -161,23 +157,12 @@ def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path
         chameleon_networks.load(moved)
 
 
-def test_a_wrong_kernel_is_named_and_nothing_delivered(
-    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny: Any, delivery_of: Any, doubling: Any):
     delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
     guilty = suspects[0].task.name
-    honest = Kernels.of
-
-    def lying(self: Kernels, chain: Any) -> Any:
-        kernel = honest(self, chain)
-        if kernel is None or kernel.task != guilty:
-            return kernel
-        doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
-        return attrs.evolve(kernel, arguments=doubled)
-
-    monkeypatch.setattr(Kernels, "of", lying)
+    doubling(lambda kernels, chain: kernels.task_of(chain).name == guilty)
     result = NetworkFrontend(tiny).deliver(delivery)
     assert f"the kernel of {guilty} is to blame" in result.failure
     assert result.max_relative_error > TOLERANCE

@@ -4,8 +4,6 @@ import contextlib
 import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +63,6 @@ def _chameleon(*words: str | Path) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def _alone(script: str, *words: str) -> list[str]:
-    """Lines that a script prints in a process of its own."""
-    command = [sys.executable, "-c", script, *words]
-    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
-    assert process.returncode == 0, process.stderr
-    return process.stdout.splitlines()
-
-
 def _run(folder: Path, space: Any) -> Path:
     pipeline = {
         "model": {"operators": [DENSE]},
@@ -105,7 +95,7 @@ def _task(run: Path) -> Task:
     return Task(**operator["task"])
 
 
-def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path):
+def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path, run_python: Any):
     folder = tmp_path / "database"
     words = ("export", sketched, "--to", "metaschedule", "-o", folder)
     code, stdout, stderr = _chameleon(*words, "--json")
@@ -119,7 +109,7 @@ def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path):
     for number, array in enumerate([*operator.arrange(inputs), np.zeros((16, 48), "float32")]):
         np.save(folder / f"{number}.npy", array)
     np.save(folder / "want.npy", want)
-    *lines, modules = _alone(APPLY, str(folder), task.target)
+    *lines, modules = run_python(APPLY, folder, task.target).splitlines()
     assert len(lines) == 2, "with and without packed weights"
     for line in lines:
         scheduled, error = line.split()
@@ -158,16 +148,15 @@ def test_what_searched_need_not_be_installed(templated: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("space", ["sketched", "templated"])
 def test_tvm_alone_runs_the_exported_text(
-    space: str, tmp_path: Path, request: pytest.FixtureRequest
+    space: str, tmp_path: Path, request: pytest.FixtureRequest, run_python: Any
 ):
     folder = request.getfixturevalue(space)
     words = ("export", folder, "--to", "tvmscript", "-o", tmp_path / "text")
     code, stdout, stderr = _chameleon(*words)
     assert code == 0, stderr
     assert stdout.splitlines() == [str(tmp_path / "text" / "small.py")]
-    shapes, values, modules = _alone(
-        RUN_TEXT, str(tmp_path / "text"), "small", _task(folder).target
-    )
+    words = (tmp_path / "text", "small", _task(folder).target)
+    shapes, values, modules = run_python(RUN_TEXT, *words).splitlines()
     assert shapes.count("(") == 3
     assert values == "32.0 32.0", "sums of 32 products of ones"
     assert modules == "[]"

@@ -1,7 +1,5 @@
 """A network and its records, applied and compiled by TVM alone."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +57,7 @@ LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet_small"
 
 @pytest.mark.parametrize("network", ["tiny", *LARGER])
 def test_tvm_alone_compiles_the_network(
-    network: str, tiny: OnnxNetwork, target: str, tmp_path: Path
+    network: str, tiny: OnnxNetwork, target: str, tmp_path: Path, run_python: Any
 ):
     imported = tiny if network == "tiny" else BuiltinNetwork(BuiltinOptions(network=network))
     winners = [_winner(task) for task in NetworkFrontend(imported).tasks(target)[-4:]]
@@ -69,10 +67,7 @@ def test_tvm_alone_compiles_the_network(
     [want] = imported.framework(imported.frameworks[0], 1)(inputs)
     np.save(tmp_path / "input.npy", inputs[0])
     np.save(tmp_path / "want.npy", want)
-    command = [sys.executable, "-c", COMPILE, str(tmp_path), target]
-    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
-    assert process.returncode == 0, process.stderr
-    counts, error, modules = process.stdout.splitlines()
+    counts, error, modules = run_python(COMPILE, tmp_path, target).splitlines()
     workloads, scheduled = counts.split()
     assert workloads == scheduled != "0"
     assert float(error) < 1e-4

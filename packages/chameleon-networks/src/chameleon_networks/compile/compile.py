@@ -28,7 +28,7 @@ from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.compile.scans import with_scans
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
 from chameleon_networks.compile.sequence.changes import with_views
-from chameleon_networks.compile.sequence.library import SequenceExecutable, extents_by_symbol
+from chameleon_networks.compile.sequence.library import SequenceExecutable, parallel_extents
 from chameleon_networks.compile.sequence.lookups import with_lookups
 from chameleon_networks.compile.sequence.marks import with_marks, with_useful_marks
 from chameleon_networks.compile.sequence.variants import with_variants
@@ -198,12 +198,16 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
     library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
-    extents = extents_by_symbol(kernels.functions_items())
-    executable = SequenceExecutable(kernels=library, sequence=sequence, loops=extents)
+    compiled_functions = {
+        str(variable.name_hint): function for variable, function in kernels.functions_items()
+    }
+    executable = SequenceExecutable(
+        kernels=library,
+        sequence=sequence,
+        loops={name: parallel_extents(function) for name, function in compiled_functions.items()},
+    )
     unscheduled = frozenset(
-        str(variable.name_hint)
-        for variable, function in kernels.functions_items()
-        if not is_scheduled(function)
+        name for name, function in compiled_functions.items() if not is_scheduled(function)
     )
     return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 

@@ -70,12 +70,14 @@ class Kernels:
     """The winners of a run as kernels of a network's fused operators.
 
     Args:
-        winners: The best configuration of each task, by ``Task.key``.
         space: The design space that the configurations belong to.
         target: The resolved target.
+
+    Attributes:
+        winners: The best configuration of each task that has a kernel, by ``Task.key``.
     """
 
-    _winners: dict[str, Winner] = attrs.field(converter=_copied)
+    winners: dict[str, Winner] = attrs.field(converter=_copied)
     _space: SpaceProvider
     _target: str
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
@@ -83,7 +85,7 @@ class Kernels:
     def task_of(self, chain: FusedOperator) -> Task:
         """The tuning task of a fused operator: the winner's task if there is a winner."""
         tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
-        known = (self._winners.get(task.key) for task in tasks)
+        known = (self.winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
@@ -95,18 +97,18 @@ class Kernels:
         """
         for own in specs_for(chain, self._target):
             task = own.task("chain", self._target)
-            winner = self._winners.get(task.key)
+            winner = self.winners.get(task.key)
             if winner is not None:
                 return winner
             for spec in _with_other_outputs(own):
-                other = self._winners.get(spec.task("chain", self._target).key)
+                other = self.winners.get(spec.task("chain", self._target).key)
                 if other is not None:
                     return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
         return None
 
     def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
         """Add a kernel for each fused operator that has none of its own, as ``like`` finds it."""
-        winners = dict(self._winners)
+        winners = dict(self.winners)
         for chain in chains:
             winner = self.like(chain)
             if winner is not None:
@@ -115,7 +117,7 @@ class Kernels:
 
     def without(self, keys: frozenset[str]) -> Kernels:
         """The same kernels, without those of some tasks."""
-        winners = {key: winner for key, winner in self._winners.items() if key not in keys}
+        winners = {key: winner for key, winner in self.winners.items() if key not in keys}
         return attrs.evolve(self, winners=winners)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
@@ -126,7 +128,7 @@ class Kernels:
         """
         winners = {
             key: attrs.evolve(winner, config=configs.get(key, winner.config))
-            for key, winner in self._winners.items()
+            for key, winner in self.winners.items()
         }
         return attrs.evolve(self, winners=winners)
 
@@ -137,7 +139,7 @@ class Kernels:
             keys: The keys of the tasks (``Task.key``).
             give_up: Whether the tasks get no kernel, even if a guess is left.
         """
-        winners = dict(self._winners)
+        winners = dict(self.winners)
         for key in keys:
             better = None if give_up else _next_guess(winners[key])
             if better is None:
@@ -152,27 +154,17 @@ class Kernels:
         Args:
             winners: Winners by ``Task.key``. They are ignored for tasks that have a kernel already.
         """
-        return attrs.evolve(self, winners={**winners, **self._winners})
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys of the tasks that have a kernel (``Task.key``)."""
-        return list(self._winners)
-
-    @property
-    def winners(self) -> Mapping[str, Winner]:
-        """The winners by ``Task.key``."""
-        return self._winners
+        return attrs.evolve(self, winners={**winners, **self.winners})
 
     @property
     def loops(self) -> TunedLoops:
         """The tuned schedules of functions that are no fused operators."""
-        return TunedLoops.of(self._winners.values())
+        return TunedLoops.of(self.winners.values())
 
     def of(self, chain: FusedOperator) -> OperatorKernel | None:
         """The kernel of a fused operator. None if its task has no winner."""
         task = self.task_of(chain)
-        winner = self._winners.get(task.key)
+        winner = self.winners.get(task.key)
         builder = None if winner is None else self._builder(winner.task)
         if winner is None or builder is None:
             return None
@@ -199,7 +191,7 @@ class Kernels:
 
         If a guess gives no program, the next guess replaces it.
         """
-        while (winner := self._winners.get(key)) is not None:
+        while (winner := self.winners.get(key)) is not None:
             try:
                 return builder.program(winner.config)
             except Exception as error:
@@ -209,10 +201,10 @@ class Kernels:
                     log.warning("guess_not_built", task=winner.task.name, problem=str(error))
                 else:
                     fall_back("guess_not_built", error, task=winner.task.name)
-                self._winners.pop(key)
+                self.winners.pop(key)
                 following = _next_guess(winner)
                 if following is not None:
-                    self._winners[key] = following
+                    self.winners[key] = following
         return None
 
     def _builder(self, task: Task) -> TVMBuilder | None:

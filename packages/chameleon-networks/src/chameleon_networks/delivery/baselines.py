@@ -159,8 +159,10 @@ class Baselines:
         if self.reference.name in self._network.frameworks:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
-        beside = None if reduced is None else self._reduced(reduced)
-        if beside is not None:
+        beside = None
+        if reduced is not None:
+            threads = self._delivery.threads
+            beside = ReducedRivals(self._network, reduced, threads=threads, stack=self._stack)
             processes += beside.opened()
         left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
         seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
@@ -184,10 +186,6 @@ class Baselines:
             rivals_precision={k: kind for k, kind in precisions.items() if kind != FLOAT32},
             left_out=self.left_out | ({} if beside is None else beside.left_out),
         )
-
-    def _reduced(self, request: ReducedRequest) -> ReducedRivals:
-        threads = self._delivery.threads
-        return ReducedRivals(self._network, request, threads=threads, stack=self._stack)
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
         """Start the processes to time in addition to the delivered network and its reference.

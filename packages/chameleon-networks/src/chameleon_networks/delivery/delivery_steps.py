@@ -197,7 +197,7 @@ class DeliverySteps:
     def _written(
         self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels, name: str
     ) -> Path:
-        log.info("compiling_network", kernels=len(kernels.keys), chains=len(chains))
+        log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
         with warnings_once():
             network = compiled(module, chains, kernels, self._delivery.target)
         self._virtual_machine = network.virtual_machine
@@ -303,7 +303,7 @@ class DeliverySteps:
         """Find the tasks whose kernels make a network fail, as a sentence that names them."""
         log.warning("network_fails", problem=verdict.problem)
 
-        keys = blamed(self, self.kernels.keys)
+        keys = blamed(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
         blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
         return f"the network is not delivered: {verdict.problem}; {blame}"

@@ -7,7 +7,7 @@ integers ``q`` and ``zero_point`` have eight bits. So zero, which padding consis
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -99,6 +99,16 @@ class Affine:
         """The real numbers that 8-bit numbers represent."""
         steps = values.astype(np.float32) - np.float32(self.zero_point)
         return np.asarray(steps * np.float32(self.scale), np.float32)
+
+
+def ranges_to_json(ranges: Mapping[str, Affine]) -> dict[str, list[float]]:
+    """Ranges of tensors as JSON values, for ``ranges_from_json``."""
+    return {name: [affine.scale, affine.zero_point] for name, affine in ranges.items()}
+
+
+def ranges_from_json(ranges: Mapping[str, Sequence[Any]]) -> dict[str, Affine]:
+    """The ranges of tensors that ``ranges_to_json`` wrote, by tensor name."""
+    return {name: Affine(scale=scale, zero_point=zero) for name, (scale, zero) in ranges.items()}
 
 
 def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:

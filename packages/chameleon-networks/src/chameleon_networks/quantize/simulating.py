@@ -22,7 +22,12 @@ from numpy.typing import NDArray
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.histograms import Histogram
-from chameleon_networks.quantize.ranges import Affine, candidates
+from chameleon_networks.quantize.ranges import (
+    Affine,
+    candidates,
+    ranges_from_json,
+    ranges_to_json,
+)
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.weights import Means, channel_means
@@ -211,7 +216,7 @@ class Server:
     """Answers requests about one simulated network.
 
     Args:
-        request: A mapping with the network as a ``NetworkRequest``, the ``target``, and the
+        request: A mapping with the network as ``request_of`` describes it, the ``target``, and the
             ``names`` of the network's variables in the parent process.
 
     Raises:
@@ -246,19 +251,15 @@ class Server:
         calibration = self._calibrator.calibration()
         self._ranges = dict(calibration.ranges)
         write_arrays(Path(request["means"]), list(calibration.means.values()))
-        ranges = {name: [grid.scale, grid.zero_point] for name, grid in calibration.ranges.items()}
         return {
-            "ranges": ranges,
+            "ranges": ranges_to_json(calibration.ranges),
             "method": calibration.method,
             "errors": dict(calibration.errors),
             "means": list(calibration.means),
         }
 
     def _recall(self, request: Message) -> Message:
-        self._ranges = {
-            name: Affine(scale=scale, zero_point=zero)
-            for name, (scale, zero) in request["ranges"].items()
-        }
+        self._ranges = ranges_from_json(request["ranges"])
         self._simulated.means = dict(zip(request["names"], _inputs(request), strict=True))
         return {}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,10 @@ from typing import Any
 from chameleon_system.processes.conversation import Message
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
-from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, workers
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, main, workers
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.package import manifest_of, write_package
@@ -65,8 +61,8 @@ def tune(request: Message, scratch: str) -> Message:
         if not progress.expired:
             raise
     executable = relax_integration.compile_relax(database, module, target, params=None)
-    none = Kernels({}, AutoSpace(AutoOptions()), request["target"])
-    manifest = manifest_of(module, (), none, request["target"], threads)
+    kernels = no_kernels(request["target"])
+    manifest = manifest_of(module, (), kernels, request["target"], threads)
     write_package(Path(request["folder"]), executable, manifest)
     return {
         "seconds": time.time() - progress.started,
@@ -96,13 +92,5 @@ def _fused(module: Any, target: Any) -> Any:
         )(module)
 
 
-def main(asked: str, answered: str) -> None:
-    """Tune as the request in one file says, and write the answer to another file."""
-    request = json.loads(Path(asked).read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory(prefix="chameleon-metaschedule-") as folder:
-        answer = tune(request, folder)
-    Path(answered).write_text(json.dumps(answer), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(tune, *sys.argv[1:])

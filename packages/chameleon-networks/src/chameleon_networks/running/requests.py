@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,48 +19,30 @@ from chameleon_networks.importers.sources import network_of
 from chameleon_networks.shapes import converter
 
 
-@attrs.frozen(kw_only=True)
-class NetworkRequest:
-    """A network described by JSON values, from which another process makes the network again.
-
-    Attributes:
-        type: The class of the network's options, as ``module:Class``.
-        options: The values of these options.
-        programs: Files of programs that were exported from the network, by the name of the
-            attribute that holds each program.
-    """
-
-    type: str
-    options: Mapping[str, Any]
-    programs: Mapping[str, str]
-
-    @classmethod
-    def of(cls, network: ImportedNetwork) -> NetworkRequest:
-        """Describe a network of this process for another process."""
-        # Another process has no run folder to recall a layout from.
-        options = attrs.evolve(network.options, layout=network.layout)
-        return cls(
-            type=f"{type(options).__module__}:{type(options).__qualname__}",
-            options=attrs.asdict(options),
-            programs=network.kept_programs(),
-        )
-
-    def network(self) -> ImportedNetwork:
-        """Make the network, from the files in ``programs`` if there are any."""
-        kind: Any = load_factory(self.type)
-        network = network_of(converter().structure(self.options, kind))
-        network.programs = self.programs
-        return network
-
-
 def request_of(network: ImportedNetwork) -> Message:
-    """Make the part of a request that describes a network, for ``requested_network``."""
-    return {"network": attrs.asdict(NetworkRequest.of(network))}
+    """Make the part of a request that describes a network, for ``requested_network``.
+
+    It has the class and the values of the network's options, and the files of programs that were
+    exported from the network, by the name of the attribute that holds each program.
+    """
+    # Another process has no run folder to recall a layout from.
+    options = attrs.evolve(network.options, layout=network.layout)
+    return {
+        "network": {
+            "type": f"{type(options).__module__}:{type(options).__qualname__}",
+            "options": attrs.asdict(options),
+            "programs": network.kept_programs(),
+        }
+    }
 
 
 def requested_network(request: Message) -> ImportedNetwork:
-    """Make the network that ``request_of`` described."""
-    return NetworkRequest(**request["network"]).network()
+    """Make the network that ``request_of`` described, from files of programs if there are any."""
+    described = request["network"]
+    kind: Any = load_factory(described["type"])
+    network = network_of(converter().structure(described["options"], kind))
+    network.programs = described["programs"]
+    return network
 
 
 def serve(answer: Callable[[Message], Message]) -> None:

@@ -12,7 +12,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -175,13 +175,19 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     return answer
 
 
-def main(asked: str, answered: str) -> None:
-    """Tune as the request file says, and write the answer file."""
+def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]], asked: str, answered: str) -> None:
+    """Do what the request in one file says, and write the answer to another file.
+
+    Args:
+        tuned: A function that tunes as a request says, in a folder, and returns the answer.
+        asked: The path of the request.
+        answered: The path of the answer.
+    """
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="chameleon-metaschedule-") as folder:
-        answer = tune(request, folder)
+        answer = tuned(request, folder)
     Path(answered).write_text(json.dumps(answer), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(tune, *sys.argv[1:])

@@ -48,15 +48,6 @@ def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
     return tuple(extents)
 
 
-def extents_by_symbol(functions: Iterable[tuple[Any, Any]]) -> dict[str, tuple[int, ...]]:
-    """The result of ``parallel_extents`` for each function of a module, by name.
-
-    Args:
-        functions: Pairs of a variable and a function, as ``IRModule.functions_items`` yields them.
-    """
-    return {str(variable.name_hint): parallel_extents(function) for variable, function in functions}
-
-
 _FEW = 4096
 """About how many bytes of two constants are compared before all bytes are."""
 
@@ -308,10 +299,8 @@ class _Tables:
         return "ARENA", 0, self._plan.arena[storage] + tensor.offset
 
     def _entry(self, tensor: Tensor) -> str:
-        kind, position, offset = self._place(tensor)
-        return self._described(tensor, f"{kind}, {position}, {offset}, {_reach(tensor)}")
-
-    def _described(self, tensor: Tensor, address: str) -> str:
+        place, position, offset = self._place(tensor)
+        address = f"{place}, {position}, {offset}, {_reach(tensor)}"
         kind: Any = tvm.DataType(tensor.dtype)
         layout = (tensor.shape, tensor.strides)
         if layout not in self._layouts:

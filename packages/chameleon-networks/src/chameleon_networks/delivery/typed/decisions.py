@@ -36,7 +36,7 @@ from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks.quantize.weights import Means
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.verify import Run
@@ -217,13 +217,10 @@ class PrecisionDecisions:
 
     def to_json(self) -> Facts:
         """The decisions as JSON values, for ``restore``, with the seconds of each step."""
-        ranges = None
-        if self._ranges is not None:
-            ranges = {name: [grid.scale, grid.zero_point] for name, grid in self._ranges.items()}
         means = {name: mean.tolist() for name, mean in self._means.items()}
         return {
             "types": list(self.types),
-            "ranges": ranges,
+            "ranges": None if self._ranges is None else ranges_to_json(self._ranges),
             "means": means,
             "told": list(self.notes),
             "seconds": dict(self._seconds),
@@ -234,10 +231,7 @@ class PrecisionDecisions:
         self._types = tuple(decisions["types"])
         self.notes = tuple(decisions["told"])
         if decisions["ranges"] is not None:
-            self._ranges = {
-                name: Affine(scale=scale, zero_point=zero)
-                for name, (scale, zero) in decisions["ranges"].items()
-            }
+            self._ranges = ranges_from_json(decisions["ranges"])
             self._means = {
                 name: np.array(mean, np.float64) for name, mean in decisions["means"].items()
             }

@@ -16,7 +16,7 @@ from chameleon_system.processes.conversation import Message
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.weights import Means
 from chameleon_networks.running.processes import RUN_SECONDS, AskedProcess
@@ -96,10 +96,7 @@ class Simulation(AskedProcess):
         reply = self._ask({"do": "calibrate", "means": str(file)})
         self.means = dict(zip(reply["means"], read_arrays(file), strict=True))
         self.method = reply["method"]
-        self.ranges = {
-            name: Affine(scale=scale, zero_point=zero)
-            for name, (scale, zero) in reply["ranges"].items()
-        }
+        self.ranges = ranges_from_json(reply["ranges"])
         log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=reply["errors"])
         return self.ranges
 
@@ -107,9 +104,8 @@ class Simulation(AskedProcess):
         """Use ranges and means of an earlier calibration."""
         self._known.clear()
         self.ranges, self.means = dict(ranges), dict(means)
-        pairs = {name: [grid.scale, grid.zero_point] for name, grid in ranges.items()}
-        inputs = self._written(list(means.values()))
-        self._ask({"do": "recall", "ranges": pairs, "names": list(means), "inputs": inputs})
+        known = {"ranges": ranges_to_json(ranges), "names": list(means)}
+        self._ask({"do": "recall", **known, "inputs": self._written(list(means.values()))})
 
     def sample(self, samples: Iterable[Sample]) -> None:
         """Add inputs on which errors are measured."""
