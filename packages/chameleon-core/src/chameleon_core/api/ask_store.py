@@ -220,7 +220,8 @@ class Rounds:
         store: stores the rounds and the records of the task.
 
     Attributes:
-        other: for each configuration, further quantities that the user reported, by name.
+        other: for each configuration, quantities other than the time that the user reported, by
+            name.
     """
 
     def __init__(self, run: TaskRun, store: AskStore) -> None:

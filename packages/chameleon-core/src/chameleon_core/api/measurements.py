@@ -53,7 +53,8 @@ class Rows:
         origins: the stage that proposed each configuration, an ``Origin``, or None if no record
             names the stage.
         measured_at: time of each measurement in seconds since 1970.
-        other: for each configuration, further quantities that the user reported, by name.
+        other: for each configuration, quantities other than the time that the user reported, by
+            name.
     """
 
     measurements: Sequence[Measurement]
@@ -83,7 +84,7 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """For each configuration, further quantities that the user reported, by name."""
+    """Read the quantities other than the time that the user reported for each configuration."""
     quantities: dict[tuple[int, ...], dict[str, float]] = {}
     for asked in rounds(store, task_id):
         for name, numbers in asked["other"].items():

@@ -200,8 +200,8 @@ def minimize(
     """Find the configuration for which a function returns the smallest value.
 
     Chameleon calls the function in this process, one configuration after another. If the function
-    hangs or crashes, so does the process. The search ends early if the space has no further
-    configuration, or if a callback returns ``STOP``.
+    hangs or crashes, so does the process. The search ends early if every configuration was tried,
+    or if a callback returns ``STOP``.
 
     Args:
         function: a function of knob values, which it takes by their names. It returns a number

@@ -282,8 +282,8 @@ class Tuner:
             count: the largest number of configurations; ``batch_size`` if None.
 
         Returns:
-            Distinct legal configurations that you have not reported yet. The batch is empty if the
-            space has no further configuration.
+            Distinct legal configurations that you have not reported yet. The batch is empty if
+            every configuration of the space was reported.
 
         Raises:
             ConfigError: you have not reported the last batch, or ``count`` is not a whole number

@@ -41,7 +41,7 @@ def option(
         at_least: the lowest valid value.
         at_most: the highest valid value.
         above: a value that every valid value must exceed.
-        metadata: further metadata, such as ``binds`` or ``duration``.
+        metadata: other metadata of the field, such as ``binds`` or ``duration``.
     """
     limits = (validators.ge, at_least), (validators.gt, above), (validators.le, at_most)
     bounds = (check(limit) for check, limit in limits if limit is not None)

@@ -46,7 +46,7 @@ class TaskState:
         measured: the number of measured configurations, failures included.
         history: the lowest time so far in seconds, after each batch; infinity as long as no
             configuration succeeded.
-        done: whether the task gets no further batch.
+        done: whether the search of the task has ended, so that the task gets no more batches.
         in_flight: whether a batch of the task is being measured. The other attributes do not
             include this batch yet, and the task gets no other batch before its measurements arrive.
         seconds_to_beat: for an alternative (``Task.alternative_of``), the lowest time in seconds of

@@ -136,16 +136,16 @@ may take milliseconds, so it is made only for configurations that are about to b
 
 
 def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The configurations that are really compiled for the given ones, shape (n, knobs).
+    """Replace each configuration by the configuration that the compiler really compiles for it.
 
     Args:
         resolve: a function that returns the compiled configuration for a given one, or None if it
             has no program. If ``resolve`` is None, every configuration stays as it is.
-        configs: legal configurations.
+        configs: legal configurations, shape (n, knobs).
 
     Returns:
-        One row for each configuration. If a configuration has no program, its row is -1, which is
-        not legal.
+        One row for each configuration, shape (n, knobs). If a configuration has no program, all
+        entries of its row are -1, which is not legal.
     """
     if resolve is None:
         return configs
@@ -435,7 +435,7 @@ class DesignSpace:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the feature columns: first those of the knobs, then the analytical ones."""
+        """Names of the columns of ``features``: columns of knobs, then of the ``FeatureBlock``."""
         names = tuple(name for knob in self.knobs for name in knob.feature_names)
         return names + (self.features_block.names if self.features_block else ())
 
@@ -487,9 +487,9 @@ class DesignSpace:
         """Draw distinct legal configurations at random, shape (at most ``count``, knobs).
 
         If every knob always applies, or if the space is small, all legal configurations are equally
-        likely. If some knobs of a large space apply only with certain values of others, the values
-        of each knob are equally likely instead. A value under which few knobs apply is then drawn
-        as often as a value under which many apply.
+        likely. If a large space has knobs that apply only for some values of another knob, the
+        values of each knob are equally likely instead. A value for which few other knobs apply is
+        then drawn as often as a value for which many other knobs apply.
 
         The result has fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection sampling find no more.

@@ -344,7 +344,7 @@ class RivalTrace:
         failed: the number of failed measurements.
         final_seconds: the time of the rival's best kernel in seconds, measured in the same way as
             Chameleon's kernels. None if the rival has no valid kernel.
-        details: further facts as JSON values, which are stored with the trace.
+        details: facts about the rival's run as JSON values, which are stored with the trace.
     """
 
     at_seconds: tuple[float, ...]

@@ -191,7 +191,7 @@ class Visited:
         self._keys: set[int] = set()
 
     def add(self, configs: Configs) -> None:
-        """Add configurations to the visited ones."""
+        """Mark configurations as visited."""
         self._keys.update(self._space.keys(configs).tolist())
 
     def __contains__(self, key: int) -> bool:

@@ -22,8 +22,8 @@ from chameleon_networks.shapes import converter
 def request_of(network: ImportedNetwork) -> Message:
     """Make the part of a request that describes a network, for ``requested_network``.
 
-    It has the class and the values of the network's options, and the files of programs that were
-    exported from the network, by the name of the attribute that holds each program.
+    The part has the class and the values of the network's options. It also has the files of
+    exported programs, by the name of the attribute that holds each program.
     """
     # Another process has no run folder to recall a layout from.
     options = attrs.evolve(network.options, layout=network.layout)
