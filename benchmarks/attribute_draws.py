@@ -634,13 +634,13 @@ def _one_hot(d: Draw) -> Operator:
     return Operator([at, Known(d.one(depth, [depth])), values], {"axis": d.some(d.axis(shape, 1))})
 
 
-def _reduce(d: Draw) -> Operator:
+def _reduce(d: Draw, *whole: str) -> Operator:
     shape = d.shape(0, 4)
     axes = d.some(Known(d.axes(shape), "axes"), 0.8) if shape else None
     if axes is None and d.yes(0.1):
         axes = Known([], "axes")
     given = d.given("keepdims=0:1 noop_with_empty_axes=0:1@0.2")
-    return Operator([d.real(shape, d.number("int32", "int64")), axes], given)
+    return Operator([d.real(shape, d.number(*whole)), axes], given)
 
 
 def _extreme_place(d: Draw) -> Operator:
@@ -1033,7 +1033,11 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Draw], Operator]]] = {
         "Shape": _shaped("start=-3:3 end=-3:3"),
     },
     "reductions": {
-        **dict.fromkeys([f"Reduce{name}" for name in _REDUCED.split()], _reduce),
+        **dict.fromkeys(
+            [f"Reduce{name}" for name in _REDUCED.split()], lambda d: _reduce(d, "int32", "int64")
+        ),
+        # Neither library has logarithms of sums of whole numbers.
+        "ReduceLogSumExp": _reduce,
         **dict.fromkeys(("ArgMax", "ArgMin"), _extreme_place),
         "TopK": _top,
         **dict.fromkeys(("CumSum", "CumProd"), _cumulative),

@@ -100,6 +100,7 @@ CASES: dict[str, Callable[[], Model]] = {
     "transposed to less than strides": lambda: one(
         "ConvTranspose", [_r(1, 3, 4, 2)], _r(3, 2, 3, 2), strides=[2, 3], auto_pad="SAME_UPPER"
     ),
+    "logarithms of whole numbers": lambda: one("ReduceLogSum", [_i(9, 3, 5) + 1], [1]),
     "transposed padded": lambda: one(
         "ConvTranspose",
         [_r(1, 4, 5, 6)],
@@ -285,6 +286,7 @@ FOUND: dict[str, Callable[[], Model]] = {
         "Resize", [_r(1, 1, 3, 4).astype("d")], None, [1, 1, 1.5, 1.5], mode="linear"
     ),
     "mean of whole numbers": lambda: one("ReduceMean", [_i(9, 3, 5) - 6], [1]),
+    "norm of whole numbers": lambda: one("ReduceL2", [_i(9, 3, 5)], [1]),
     "place among least numbers": lambda: one(
         "ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1
     ),

@@ -141,18 +141,27 @@ def _of_one(node: Node) -> Any:
     )
 
 
-def _mean(node: Node) -> Any:
-    """``ReduceMean`` of integers, which is an integer, rounded towards zero."""
-    x = node[0]
+_BY_FRACTIONS: Mapping[str, Callable[..., Any]] = {
+    "ReduceMean": op.mean,
+    "ReduceL2": lambda x, *how: op.sqrt(op.sum(op.square(x), *how)),
+    "ReduceLogSum": lambda x, *how: op.log(op.sum(x, *how)),
+    "ReduceLogSumExp": lambda x, *how: op.log(op.sum(op.exp(x), *how)),
+}
+"""Reductions that give integers for integers, but compute in fractions."""
+
+
+def _by_fractions(node: Node) -> Any:
+    """A reduction of ``_BY_FRACTIONS``; one of integers is rounded towards zero."""
+    x, keep = node[0], bool(node.attributes.get("keepdims", 1))
     if not _is_whole(x):
-        return NotImplemented
+        return _of_one(node) if node.kind in _OF_ONE else NotImplemented
     axes = node.attributes.get("axes") or ([] if node[1] is None else node.integers(1))
+    wide = node.emit(op.astype(x, "float64"))
     if not axes and node.attributes.get("noop_with_empty_axes"):
-        return x
-    wide = op.astype(x, "float64")
-    return op.astype(
-        op.mean(wide, axes or None, bool(node.attributes.get("keepdims", 1))), dtype_of(x)
-    )
+        # Each number alone is a sum over one more axis.
+        axes, keep = [len(shape_of(x))], False
+        wide = node.emit(op.expand_dims(wide, axes))
+    return op.astype(node.emit(_BY_FRACTIONS[node.kind](wide, axes or None, keep)), dtype_of(x))
 
 
 def _scaled_product(node: Node) -> Any:
@@ -265,12 +274,12 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "BitCast": _same_bits,
     "IsInf": _is_infinite,
     **dict.fromkeys(_OF_ONE, _of_one),
+    **dict.fromkeys(_BY_FRACTIONS, _by_fractions),
     "ReduceMax": _extreme,
     "ReduceMin": _extreme,
     "Gemm": _scaled_product,
     "Max": _extreme_of_all,
     "Min": _extreme_of_all,
-    "ReduceMean": _mean,
     "CumProd": _cumulative_product,
     "Det": _determinant,
     "PRelu": _prelu,
