@@ -39,6 +39,19 @@ SAMPLES: Cases = {
         lambda x: (torch.linalg.vector_norm(x.relu(), 0), F.normalize(x.relu(), 0.0, dim=0)),
         r(3, 4) - 0.5,
     ),
+    "reductions of segments": lambda: of(
+        lambda x: tuple(
+            torch.segment_reduce(
+                x, kind, lengths=torch.tensor([[2, 0, 3]] * 2), axis=1, initial=first
+            )
+            for kind in ("sum", "mean", "prod", "max", "min")
+            for first in (None, 0.5)
+        ),
+        r(2, 5, 3),
+    ),
+    "reductions of segments by their ends": lambda: of(
+        lambda x: torch.segment_reduce(x, "max", offsets=torch.tensor([0, 2, 2, 5])), r(5)
+    ),
     "samples of volumes": lambda: of(
         lambda x, y: tuple(
             F.grid_sample(x, y, mode=mode, padding_mode=padding, align_corners=mode == "nearest")

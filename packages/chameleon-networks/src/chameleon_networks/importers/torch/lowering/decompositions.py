@@ -262,6 +262,42 @@ def _scattered(
     return total / (count + 1.0 if include_self else count.clamp(min=1.0))
 
 
+def _reduced_by_segment(
+    x: Any,
+    reduce: str,
+    *,
+    lengths: Any = None,
+    indices: Any = None,
+    offsets: Any = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Any:
+    """``segment_reduce``: reductions of parts of an axis that follow each other."""
+    del indices, unsafe
+    if offsets is None:
+        ends = lengths.cumsum(-1)
+        starts = ends - lengths
+    else:
+        starts, ends = offsets[..., :-1], offsets[..., 1:]
+    places, inner = torch.arange(x.shape[axis]), [1] * (x.ndim - 1 - axis)
+    member = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
+    member = member.reshape(*member.shape, *inner)
+    name = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    first = _NEUTRAL[name] if initial is None else initial
+    parts = torch.where(member, x.unsqueeze(axis), _NEUTRAL[name])
+    if reduce in {"max", "min"}:
+        whole = torch.full_like(parts.narrow(axis + 1, 0, 1), first)
+        return getattr(torch.cat([parts, whole], axis + 1), name)(axis + 1)
+    if reduce == "prod":
+        return parts.prod(axis + 1) * first
+    total = parts.sum(axis + 1) + first
+    if reduce == "sum":
+        return total
+    count = (ends - starts).reshape(*ends.shape, *inner)
+    return torch.where(count > 0, total / count, math.nan if initial is None else initial)
+
+
 def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
     return _apart(one.unsqueeze(-2) - two.unsqueeze(-3), p)
 
@@ -412,6 +448,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.scatter.value_reduce: _scattered_value,
     _ATEN.scatter.reduce: _scattered_source,
     _ATEN.nonzero_static.default: _places_of_numbers,
+    _ATEN.segment_reduce.default: _reduced_by_segment,
     _ATEN.put.default: _put,
     _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
     _ATEN.histc.default: _histogram,
