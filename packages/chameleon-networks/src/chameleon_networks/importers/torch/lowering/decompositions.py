@@ -77,7 +77,7 @@ def with_decompositions(program: Any, table: Mapping[Any, Callable[..., Any]]) -
         )
 
 
-_KEYWORDS: dict[str, Any] = {
+_KEYWORDS: Mapping[str, Any] = {
     name: value
     for name, value in {"joint_loss_index": None, "decompose_custom_triton_ops": False}.items()
     if name in signature(_decompose_exported_program).parameters
