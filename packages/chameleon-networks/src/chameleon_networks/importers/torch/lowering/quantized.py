@@ -87,7 +87,7 @@ def _chosen(call: Call) -> Any:
     zero = call.emit(relax.op.subtract(number(low), steps))
     bounds = (tvm.tirx.const(float(one), "float32") for one in (low, high))
     zero = call.emit(relax.op.astype(call.emit(relax.op.clip(zero, *bounds)), "int64"))
-    return relax.Tuple([scale, zero])
+    return relax.Tuple([call.emit(relax.op.reshape(value, [1])) for value in (scale, zero)])
 
 
 CONVERTERS: dict[str, Converter] = {
