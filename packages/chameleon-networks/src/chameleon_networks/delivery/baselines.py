@@ -40,8 +40,8 @@ UNTUNED = "untuned"
 class Baselines:
     """Runs a network with frameworks and with TVM's default schedules, each in a separate process.
 
-    The process of the reference starts at once, unless its outputs are known. Importing and loading takes it seconds on one core,
-    during which the delivery continues.
+    The process of the reference starts at once, unless its outputs are known. Importing and loading
+    takes it seconds on one core, during which the delivery continues.
 
     Args:
         network: The imported network.

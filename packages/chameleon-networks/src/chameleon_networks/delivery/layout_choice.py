@@ -15,7 +15,7 @@ import attrs
 import structlog
 from chameleon_core.stages import Trials
 from chameleon_core.words import in_seconds
-from chameleon_tvm.device.targets import target_info, tvm_target
+from chameleon_tvm.device.targets import kind_of, target_info
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES, TRANSPOSE_CYCLES
@@ -150,7 +150,7 @@ def choose(
 
 def _cycles(groups: Iterable[Sequence[ConvolutionSpec]], trials: Trials) -> dict[str, float] | None:
     """Estimated cycles of all occurrences of convolutions in each layout, summed over all cores."""
-    if tvm_target(trials.target).kind.name != "llvm":
+    if kind_of(trials.target) != "llvm":
         return None
     info, cycles = target_info(trials.target), {DEFAULT: 0.0, OTHER: 0.0}
     rate = info.flop_per_byte(1.0)

@@ -17,7 +17,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
-from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.device.targets import kind_of
 from chameleon_tvm.operators.specs import OperatorSpec
 
 from chameleon_networks.compile.compile import fused_functions
@@ -94,7 +94,7 @@ class NetworkFrontend(SettledNetwork):
         return self.network.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
-        if not self.network.options.check or tvm_target(target).kind.name != "llvm":
+        if not self.network.options.check or kind_of(target) != "llvm":
             return None
         auto = self.network.options.layout == AUTO
         layouts = (DEFAULT, OTHER) if auto else (self.network.options.layout,)

@@ -1,4 +1,4 @@
-"""What processes found out about a network on this machine, in the user's cache folder.
+"""Facts about a network, kept in the user's cache folder for later runs on this machine.
 
 Reading a network of torch takes longer than compiling it, and so does a framework that only gives
 the answers to compare with. Both follow from the network's source, from versions and from the
@@ -47,9 +47,10 @@ class KeptAnswers:
     """A framework's answers for some inputs.
 
     Attributes:
-        reference: name of the framework.
-        outputs: one list of arrays for each inference.
-        day: when the framework computed them, as ``2026-11-25``; None for now.
+        reference: Name of the framework.
+        outputs: One list of arrays for each inference.
+        day: The day on which an earlier run had the framework compute them, as ``2026-11-25``; None
+            if this run did.
     """
 
     reference: str
@@ -63,7 +64,7 @@ class KeptNetwork:
     Nothing is raised if a file is missing, damaged or cannot be written. It is computed anew then.
 
     Args:
-        origin: what the network follows from besides versions and this machine, as JSON values.
+        origin: The source of the network as JSON values. Versions and the machine are added.
     """
 
     def __init__(self, origin: Any) -> None:
@@ -99,7 +100,7 @@ class KeptNetwork:
         """A framework's answers for inputs, if they are known.
 
         Args:
-            samples: the inputs of each inference.
+            samples: The inputs of each inference.
             threads: that the framework computed with.
         """
         name = _answers_name(samples, threads)

@@ -67,10 +67,10 @@ class NumberRange:
     """An example input without its numbers.
 
     Attributes:
-        dtype: as NumPy names it.
-        shape: of the array.
-        least: the smallest number; 0 if there is none.
-        most: the largest number.
+        dtype: NumPy's name of the dtype.
+        shape: The array's shape.
+        least: The smallest number; 0 if the array is empty.
+        most: The largest number; 0 if the array is empty.
     """
 
     dtype: str
@@ -90,8 +90,8 @@ class ProgramInputs:
     """A program's example inputs, and its precision.
 
     Attributes:
-        half: ``float16`` or ``bfloat16`` if it computes in that, else None.
-        ranges: of the tensors by name, in float32 instead of half precision.
+        half: ``float16`` or ``bfloat16`` if the program computes in that, else None.
+        ranges: The range of each tensor by name, in float32 instead of half precision.
     """
 
     half: str | None
