@@ -1,7 +1,8 @@
 """Chooses the layout of a network's images by the time of a few convolutions.
 
-Convolutions are measured, or estimated if the run must not measure. The permutations that a layout
-needs are always estimated. In a small network, permutations can take longer than the layout saves.
+Convolutions are measured, or estimated if the run must not measure. They are also estimated if the
+estimates are far apart. The permutations that a layout needs are always estimated. In a small
+network, permutations can take longer than the layout saves.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ convolutions' work. At most ``MOST`` convolutions are measured."""
 
 CLEAR, LEAST = 1.3, 2
 """Measuring ends after ``LEAST`` convolutions if one layout takes ``CLEAR`` times as long."""
+
+SURE = 2.0
+"""Nothing is measured if one layout takes ``SURE`` times as long by the estimates alone."""
 
 MARGIN = 0.05
 """How much faster the other layout must be. First guesses do not show smaller differences."""
@@ -103,7 +107,9 @@ def choose(
     work = sum(_work(group) for group in groups)
     measured: list[list[ConvolutionSpec]] = []
     seconds = {DEFAULT: 0.0, OTHER: 0.0}
-    for count, group in enumerate(groups[:MOST]):
+    estimated = _cycles(groups[:MOST], trials)
+    sure = estimated is not None and _ratio(estimated) >= SURE
+    for count, group in enumerate(() if sure else groups[:MOST]):
         # What one more convolution takes is not known before it is measured; the first one is the
         # heaviest, so that the others should take no longer.
         passed = time.perf_counter() - started
@@ -118,7 +124,7 @@ def choose(
         if done >= ENOUGH * work or (len(measured) >= LEAST and _ratio(seconds) >= CLEAR):
             break
     judged = measured or groups[:MOST]
-    guessed = _cycles(judged, trials)
+    guessed = _cycles(measured, trials) if measured else estimated
     if not measured and guessed is None:
         return LayoutChoice(
             layout=DEFAULT,
