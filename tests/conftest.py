@@ -1,9 +1,12 @@
 """What all tests share."""
 
 import importlib.util
+import itertools
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +57,23 @@ def _every_test_has_all_cores() -> Iterator[None]:
     cores = os.sched_getaffinity(0)
     yield
     os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture(scope="session")
+def _cache_folders() -> Iterator[Iterator[str]]:
+    with tempfile.TemporaryDirectory(prefix="chameleon-test-caches-") as folder:
+        yield (str(Path(folder, str(number))) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def _every_test_has_a_cache(
+    _cache_folders: Iterator[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """No test reads networks that another one, or whoever runs it, has kept."""
+    folder = next(_cache_folders)
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    yield
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

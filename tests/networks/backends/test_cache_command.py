@@ -1,4 +1,4 @@
-"""``chameleon cache`` shows what torch.compile's networks take, and removes old ones."""
+"""``chameleon cache`` shows what kept networks take, and removes old ones."""
 
 import json
 import os
@@ -37,6 +37,19 @@ def test_it_removes_what_was_not_used_lately(cache: Path):
     assert [network["name"] for network in lists["removed"]] == ["aa/predicted"]
     assert [network["name"] for network in lists["networks"]] == ["bb/predicted"]
     assert [path.parent.name for path in cache.glob("*/*")] == ["bb"]
+
+
+def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache: Path):
+    read = cache.with_name("networks") / "cc"
+    read.mkdir(parents=True)
+    (read / "graph.json").write_text("{}")
+    lines = CliRunner().invoke(command).output.splitlines()
+    assert lines[2].split()[0] == "cc"
+    assert lines[2].endswith("read")
+    then = time.time() - 2 * 86_400
+    os.utime(read, (then, then))
+    CliRunner().invoke(command, ["--older-than", "24h"])
+    assert not read.exists()
 
 
 def test_an_empty_cache_and_a_wrong_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -16,6 +16,7 @@ class Process(contextlib.AbstractContextManager[Any]):
 
     def __init__(self, name: str, *, problem: str = "") -> None:
         self.name = name
+        self.started = 0
         self.waited = 0
         self.ended = False
         self._problem = problem
@@ -33,9 +34,12 @@ class Process(contextlib.AbstractContextManager[Any]):
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
-    def make(stack: contextlib.ExitStack, process: Process, untuned: Any = None) -> Any:
+    def make(
+        stack: contextlib.ExitStack, process: Process, untuned: Any = None, **more: bool
+    ) -> Any:
         def started(network: Any, name: str, *, threads: int, wait: bool) -> Process:
             assert (name, threads, wait) == ("torch", 2, False)
+            process.started += 1
             return process
 
         monkeypatch.setattr(baselines, "framework_process", started)
@@ -43,7 +47,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         options = SimpleNamespace(compare=False)
         network: Any = SimpleNamespace(frameworks=("torch",), left_out={}, options=options)
         delivery: Any = SimpleNamespace(threads=2)
-        return Baselines(network, delivery, tmp_path, stack)
+        return Baselines(network, delivery, tmp_path, stack, **more)
 
     return make
 
@@ -52,11 +56,21 @@ def test_it_is_waited_for_once_and_ends_with_the_delivery(opened: Any):
     process = Process("torch")
     with contextlib.ExitStack() as stack:
         programs = opened(stack, process)
-        assert process.waited == 0
+        assert (process.started, process.waited) == (1, 0)
         assert programs.reference is process
         assert programs.reference is process
         assert process.waited == 1
         assert not process.ended
+    assert process.ended
+
+
+def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened: Any):
+    process = Process("torch")
+    with contextlib.ExitStack() as stack:
+        programs = opened(stack, process, answers_known=True)
+        assert process.started == 0
+        assert programs.reference is process
+        assert process.started == 1
     assert process.ended
 
 

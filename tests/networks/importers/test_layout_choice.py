@@ -147,6 +147,17 @@ def test_estimates_decide_if_nothing_is_measured():
         assert choice.summary == f"{layout}, by estimates of 4 of 4 convolutions"
 
 
+@pytest.mark.parametrize(
+    ("theirs", "measured", "layout"),
+    [(3.0, 0, "NHWC"), (0.3, 0, "NCHW"), (1.5, 1, "NCHW"), (0.7, 1, "NCHW")],
+)
+def test_estimates_that_are_far_apart_are_not_measured(theirs: float, measured: int, layout: str):
+    trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9}, costs={"NHWC": 1.0, "NCHW": theirs})
+    choice = choose(SPECS, trials)
+    assert (choice.measured, choice.layout) == (measured, layout)
+    assert len(trials.asked) == 2 * measured
+
+
 def _torch_network(path: Path, layers: str, shape: tuple[int, ...]) -> TorchNetwork:
     """Layers one after the other, written to a file."""
     path.write_text(

@@ -34,6 +34,18 @@ def _measure_under_fire(count: int, *, seed: int, pause: float) -> int:
     return done["kills"]
 
 
+def test_workers_start_ahead_only_if_something_is_to_be_measured():
+    work = job([config(Fault.NONE)])
+    for prepared in (True, False):
+        runner = LocalRunner(LocalOptions(**QUICK))
+        if prepared:
+            runner.prepare(work.space)
+        with runner:
+            assert bool(carriers()) is prepared
+            assert [measurement.ok for measurement in runner.measure(work)] == [True]
+        assert carriers() == []
+
+
 def test_killed_workers_cost_no_result():
     assert _measure_under_fire(300, seed=1, pause=1.5) > 0
 

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.local.disturbance import LocalDisturbance, kept_order
@@ -96,6 +97,21 @@ def test_candidates_whose_repeats_agree_need_no_more():
     list(rounds.play(time_again, lambda: False))
     assert len(calm.again) < len(noisy.again)
     assert calm.succeeded().cost == 1.0
+
+
+@pytest.mark.parametrize(("others", "rounds"), [(0, 4), (7, 4), (15, 8), (63, 14)])
+def test_small_batches_have_few_rounds_unless_repeats_differ(others: int, rounds: int):
+    calm, noisy = timed(0, 1.0), timed(1, 1.0)
+    slow = [timed(2 + number, 1.9) for number in range(others)]
+    held, _ = admitted(noisy, calm, *slow[1:])
+
+    def time_again(candidate: CandidateRun) -> None:
+        noise = 0.1 * len(candidate.again) * (candidate is noisy)
+        candidate.take_turn([candidate.repeats[0] + noise])
+
+    list(held.play(time_again, lambda: False))
+    assert len(calm.again) == rounds
+    assert len(noisy.again) == OPTIONS.leader_rounds
 
 
 def test_a_candidate_that_fails_again_leaves():

@@ -270,6 +270,8 @@ def network_remarks(network: NetworkResult) -> list[str]:
     own = network.own_precision
     # Without a framework, the frontend compares with the network that TVM compiles without tuning.
     reference = "TVM without tuning" if network.reference == "untuned" else network.reference
+    if reference and network.reference_day:
+        reference += f", whose answers are of {network.reference_day}"
     verified = [reference and f"compared with {reference}", network.conditioning]
     if own is not None and own.reference:
         verified.append(f"in {own.dtype} {own.max_relative_error:.1e} off {own.reference}")

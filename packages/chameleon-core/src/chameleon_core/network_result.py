@@ -165,6 +165,8 @@ class InferenceResult:
             operators.
         max_relative_error: the error of the network's outputs, or None if nothing was compiled.
         reference: the framework with whose outputs the network's were compared.
+        reference_day: the day on which an earlier run had the framework compute these outputs, as
+            ``2026-11-25``; None if this run did.
         conditioning: a sentence that the reference's own rounding errors are large, or None if they
             are not.
         own_precision: the comparison with a framework in half precision; None if the network is not
@@ -180,6 +182,7 @@ class InferenceResult:
     precisions: tuple[str, ...] = (FLOAT32,)
     max_relative_error: float | None = None
     reference: str | None = None
+    reference_day: str | None = None
     conditioning: str | None = None
     own_precision: OwnPrecision | None = None
 

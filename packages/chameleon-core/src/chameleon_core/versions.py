@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -48,9 +49,8 @@ def installed(distributions: Iterable[str]) -> dict[str, str]:
 
 def imported() -> list[str]:
     """The distributions of all modules that this process has imported so far."""
-    brings = _brings()
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
-    return sorted({owner for name in names for owner in brings.get(name, ())})
+    return sorted({brought.metadata["Name"] for brought, brings in _brings() if brings & names})
 
 
 def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
@@ -73,6 +73,23 @@ def _version(name: str) -> str | None:
 
 
 @functools.cache
-def _brings() -> Mapping[str, list[str]]:
-    # This reads the file lists of all installed distributions, so it is called once per process.
-    return metadata.packages_distributions()
+def _brings() -> Sequence[tuple[metadata.Distribution, frozenset[str]]]:
+    """Every installed distribution, and the names that its modules and packages begin with.
+
+    ``metadata.packages_distributions`` makes a path of every installed file, which takes a second.
+    """
+    return [(each, frozenset(_top_level(each))) for each in metadata.distributions()]
+
+
+def _top_level(distribution: metadata.Distribution) -> Iterator[str]:
+    declared = (distribution.read_text("top_level.txt") or "").split()
+    if declared:
+        yield from declared
+        return
+    files = (line.strip('"') for line in (distribution.read_text("RECORD") or "").splitlines())
+    firsts = {line.partition("/")[::2] for line in files}
+    for name in {
+        first if rest else inspect.getmodulename(first.partition(",")[0]) for first, rest in firsts
+    }:
+        if name and "." not in name:
+            yield name

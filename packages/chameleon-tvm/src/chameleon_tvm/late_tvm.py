@@ -2,6 +2,7 @@
 
 Processes that check a vendor's kernel make operators and compute their references without TVM. This
 module saves them the import.
+Looking at a pipeline makes design spaces of templates without TVM, too.
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ class _Late:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        module = importlib.import_module("chameleon_tvm.quick_tvm")
-        value = getattr(getattr(module, self._name), attribute)
+        value = getattr(self._value(), attribute)
         setattr(self, attribute, value)
         return value
 
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._value()(*arguments, **named)
+
+    def _value(self) -> Any:
+        return getattr(importlib.import_module("chameleon_tvm.quick_tvm"), self._name)
+
 
 if TYPE_CHECKING:
-    from chameleon_tvm.quick_tvm import te, tirx, tvm
+    from chameleon_tvm.quick_tvm import Schedule, Target, TargetKind, codegen, te, tirx, tvm
 else:
-    te, tirx, tvm = map(_Late, ("te", "tirx", "tvm"))
+    Schedule, Target, TargetKind = map(_Late, ("Schedule", "Target", "TargetKind"))
+    codegen, te, tirx, tvm = map(_Late, ("codegen", "te", "tirx", "tvm"))
 
-__all__ = ["te", "tirx", "tvm"]
+__all__ = ["Schedule", "Target", "TargetKind", "codegen", "te", "tirx", "tvm"]

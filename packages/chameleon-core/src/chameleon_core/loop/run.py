@@ -95,7 +95,8 @@ def run_pipeline(
         bus = EventBus([*plugins, *listeners, event_log(folder.events)])
         interruption = interruption or Interruption()
         described = partial(folder.store.set_fact, "runner")
-        space = StageRef.of(pipeline.space)
+        # Workers that measure nothing would only take cores from this process.
+        space = StageRef.of(pipeline.space) if pipeline.budget.measurements != 0 else None
         with (
             started(pipeline.runner, space, interruption, described) as runner,
             shared_records(pipeline, folder.store, runner, fresh=fresh) as records,

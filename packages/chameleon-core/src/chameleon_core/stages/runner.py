@@ -193,6 +193,7 @@ class Runner(ABC):
         """Prepare for a space provider, before the runner's context is entered.
 
         Workers can then import the provider, while the main process makes tasks and design spaces.
+        Not called if a run measures nothing, so that workers need not start at once.
         """
 
     @abstractmethod

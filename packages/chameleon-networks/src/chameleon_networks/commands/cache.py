@@ -1,8 +1,9 @@
-"""``chameleon cache``: shows the networks that ``torch.compile(backend="chameleon")`` stored."""
+"""``chameleon cache``: the networks that Chameleon keeps in the user's cache folder."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ import click
 from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.words import counted
 from chameleon_system.files import user_cache_folder
+
+from chameleon_networks.importers.kept_networks import kept_networks
 
 _DAY = 86_400.0
 _MIB = 1 << 20
@@ -23,16 +26,17 @@ _MIB = 1 << 20
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(older_than: str | None, *, as_json: bool) -> None:
-    """Show the networks that were compiled for torch.compile, or remove old ones."""
+    """Show the networks kept for torch.compile and for later runs, or remove old ones."""
     try:
         limit = None if older_than is None else parse_duration(older_than)
     except ValueError as error:
         raise click.UsageError(f"--older-than: {error}") from error
-    folder = user_cache_folder() / "torch"
-    networks = [_cached(network) for network in sorted(folder.glob("*/*"))]
+    folder = user_cache_folder()
+    compiled, read = sorted((folder / "torch").glob("*/*")), sorted(kept_networks().glob("*"))
+    networks = [_cached(network) for network in compiled] + [_read(network) for network in read]
     removed = [network for network in networks if limit is not None and network.age > limit]
     for network in removed:
-        shutil.rmtree(folder / network.name, ignore_errors=True)
+        shutil.rmtree(folder / network.kind / network.name, ignore_errors=True)
     left = [network for network in networks if network not in removed]
     if as_json:
         lists = {"networks": left, "removed": removed}
@@ -50,18 +54,34 @@ def command(older_than: str | None, *, as_json: bool) -> None:
 class _Cached:
     """A network in the cache. Its ``age`` is in seconds since it was last used."""
 
+    kind: str
     name: str
     bytes: int
     age: float
     state: str
 
 
+def _read(network: Path) -> _Cached:
+    return _Cached(
+        kind=network.parent.name,
+        name=network.name,
+        bytes=sum(stat.st_size for stat in _stats(network)),
+        age=max(0.0, time.time() - network.stat().st_mtime),
+        state="read",
+    )
+
+
+def _stats(network: Path) -> list[os.stat_result]:
+    return [file.stat() for file in network.rglob("*") if file.is_file()]
+
+
 def _cached(network: Path) -> _Cached:
-    stats = [file.stat() for file in network.rglob("*") if file.is_file()]
+    stats = _stats(network)
     used = max((stat.st_atime for stat in stats), default=network.stat().st_mtime)
     refusal, manifest = network / "refused.txt", network / "run" / "network" / "manifest.json"
     refused = "not possible" if refusal.exists() else "unfinished"
     return _Cached(
+        kind="torch",
         name=f"{network.parent.name}/{network.name}",
         bytes=sum(stat.st_size for stat in stats),
         age=max(0.0, time.time() - used),

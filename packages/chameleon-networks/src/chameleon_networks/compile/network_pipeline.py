@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm.building.lowering import PLAIN_LOOPS
+from chameleon_tvm.building.lowering import plain_loops_pipeline
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
 
@@ -24,7 +24,7 @@ def _as_loops(function: Any) -> Any:
 
 def _network_pipeline() -> tuple[Any, Any, Any]:
     """A short pipeline for functions of plain loops, and TVM's default pipeline for all others."""
-    plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
+    plain, host, device = tirx.get_tir_pipeline(plain_loops_pipeline())
     usual, _, _ = tirx.get_tir_pipeline("default")
 
     def both(module: Any, _context: Any) -> Any:

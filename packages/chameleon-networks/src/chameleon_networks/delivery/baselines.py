@@ -40,14 +40,15 @@ UNTUNED = "untuned"
 class Baselines:
     """Runs a network with frameworks and with TVM's default schedules, each in a separate process.
 
-    The process of the reference starts at once. Importing and loading takes it seconds on one core,
-    during which the delivery continues.
+    The process of the reference starts at once, unless its outputs are known. Importing and loading
+    takes it seconds on one core, during which the delivery continues.
 
     Args:
         network: The imported network.
         delivery: The target, and the number of threads that all processes compute with.
         scratch: The folder for the untuned network.
         stack: The exit stack that ends the processes.
+        answers_known: Whether the reference starts only if somebody asks for it.
 
     Attributes:
         left_out: The reason why each framework that was not timed is missing, by name.
@@ -59,15 +60,22 @@ class Baselines:
         delivery: Delivery,
         scratch: Path,
         stack: contextlib.ExitStack,
+        *,
+        answers_known: bool = False,
     ) -> None:
         self._network = network
         self._delivery = delivery
         self._folder = scratch / UNTUNED
         self._stack = stack
         self.left_out = dict(network.left_out) if network.options.compare else {}
-        name, threads = network.frameworks[0], delivery.threads
-        self._first = stack.enter_context(
-            framework_process(network, name, threads=threads, wait=False)
+        if not answers_known:
+            _ = self._first
+
+    @cached_property
+    def _first(self) -> NetworkProcess:
+        name, threads = self._network.frameworks[0], self._delivery.threads
+        return self._stack.enter_context(
+            framework_process(self._network, name, threads=threads, wait=False)
         )
 
     @cached_property

@@ -31,6 +31,7 @@ class CheckReport:
             Only large shares are listed.
         loops: Functions that are worth tuning although they are no matrix products.
         step_seconds: Wall-clock seconds of each step of the check, by name.
+        day: The day on which an earlier run made the report, as ``2026-11-25``; None for this run.
     """
 
     layout: str
@@ -42,6 +43,7 @@ class CheckReport:
     unscheduled: Mapping[str, float] = attrs.field(factory=dict)
     loops: tuple[CostlyFunction, ...] = ()
     step_seconds: Mapping[str, float] = attrs.field(factory=dict)
+    day: str | None = None
 
     @property
     def summary(self) -> str:
@@ -56,6 +58,7 @@ class CheckReport:
             [
                 f"{agrees} in {self.layout}",
                 *([self.conditioning] if self.conditioning else []),
+                *([f"as an earlier run saw on {self.day}"] if self.day else []),
                 *(f"not in {layout}: {problem}" for layout, problem in self.refused.items()),
             ]
         )

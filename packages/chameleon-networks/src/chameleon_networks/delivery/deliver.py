@@ -95,6 +95,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
         seconds, each = time.perf_counter() - started, steps.seconds.until_now()
         result = attrs.evolve(result, delivered_seconds=seconds, delivery_seconds=each)
         log.info("network_delivered", folder=str(delivery.folder))
+        steps.keep()
         ours = stack.enter_context(steps.running(staged))
         result = steps.timed(result, ours)
         compare = settled.network.options.compare
@@ -123,10 +124,11 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
     else:
         verdict = steps.verdict(staged)
     staged, verdict = mended(steps, staged, verdict)
-    reference = steps.baselines.reference.name
+    reference = steps.answers.reference
     result = NetworkResult(
         max_relative_error=verdict.max_relative_error,
         reference=reference,
+        reference_day=steps.answers.day,
         layout=LayoutResult(**settled.choice.to_json()),
         unmeasured=steps.unmeasured(),
     )
@@ -142,7 +144,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         result = attrs.evolve(result, own_precision=own, failure=failure)
         if failure:
             return None, result
-    fields = ("reference", "max_relative_error", "conditioning", "own_precision")
+    fields = ("reference", "reference_day", "max_relative_error", "conditioning", "own_precision")
     verification = {
         "samples": SAMPLES,
         "tolerance": steps.expected.tolerance,

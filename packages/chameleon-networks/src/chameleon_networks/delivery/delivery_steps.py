@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
-from chameleon_core.stages import Delivery
+from chameleon_core.stages import Arrays, Delivery
 from chameleon_tvm.types import STORAGE
 from chameleon_tvm.words import one_line
 
@@ -32,6 +32,7 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.kept_networks import KeptAnswers
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
@@ -111,24 +112,51 @@ class DeliverySteps:
         rng = np.random.default_rng(0)
         self._samples = [settled.network.samples(rng) for _ in range(SAMPLES)]
         self.replaced: dict[str, str] = {}
-        self.baselines = Baselines(settled.network, delivery, self._scratch, stack)
+        kept, threads = settled.network.kept, delivery.threads
+        self._known = None if kept is None else kept.answers(self._samples, threads)
+        self.baselines = Baselines(
+            settled.network, delivery, self._scratch, stack, answers_known=self._known is not None
+        )
 
     @cached_property
-    def expected(self) -> Expected:
-        """The reference's outputs. Waits for the reference's process if it is still starting.
+    def answers(self) -> KeptAnswers:
+        """The reference's outputs. Waits for its process, unless an earlier run kept the outputs.
 
         Raises:
             ChameleonError: There is no reference, or its outputs are not finite.
         """
+        if self._known is not None:
+            log.info("answers_recalled", of=self._known.reference, day=self._known.day)
+            return self._known
         with self.seconds.during("reference"):
             reference = self.baselines.reference
-            answers = [reference.outputs(inputs) for inputs in self._samples]
-        if not all(np.isfinite(array).all() for arrays in answers for array in arrays):
+            outputs = [reference.outputs(inputs) for inputs in self._samples]
+        if not all(np.isfinite(array).all() for arrays in outputs for array in arrays):
             raise ChameleonError(
                 f"{reference.name} computes numbers that are not finite, so that nothing "
                 "can be checked against them",
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
+        return KeptAnswers(reference=reference.name, outputs=outputs)
+
+    def keep(self) -> None:
+        """Keep what later runs on this machine need not read or compute again."""
+        network = self._settled.network
+        if network.kept is None:
+            return
+        network.keep()
+        # What TVM computes without tuning depends on more than the network.
+        if self._known is None and self.answers.reference in network.frameworks:
+            network.kept.keep_answers(self.answers, self._samples, self._delivery.threads)
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The answers that those of a network are compared with.
+
+        Raises:
+            ChameleonError: nothing has the right answers, or they are not finite.
+        """
+        answers = self.answers.outputs
         exact = partial(self.baselines.exact, self._samples)
         rounded = self._settled.network.has_quantized_activations
         return Expected(self._samples, answers, exact, rounded=rounded)
@@ -315,12 +343,16 @@ class DeliverySteps:
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
         """Add the times of the network and its baselines to a result; see ``Baselines.timed``."""
         try:
-            reduced = self._settled.reduced_request(self.baselines.reference.outputs)
+            reduced = self._settled.reduced_request(self._reference_outputs)
         except ChameleonError as error:
             log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
             reduced = None
         return self.baselines.timed(result, ours, self._samples[0], reduced)
+
+    def _reference_outputs(self, inputs: Arrays) -> Arrays:
+        """The reference's outputs; its process starts if it has not yet."""
+        return self.baselines.reference.outputs(inputs)
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
         """Measure the seconds of each kernel. Empty if that fails."""

@@ -1,7 +1,8 @@
 """Chooses the layout of a network's images by the time of a few convolutions.
 
-Convolutions are measured, or estimated if the run must not measure. The permutations that a layout
-needs are always estimated. In a small network, permutations can take longer than the layout saves.
+Convolutions are measured, or estimated if the run must not measure. They are also estimated if the
+estimates are far apart. The permutations that a layout needs are always estimated. In a small
+network, permutations can take longer than the layout saves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import attrs
 import structlog
 from chameleon_core.stages import Trials
 from chameleon_core.words import in_seconds
-from chameleon_tvm.device.targets import target_info, tvm_target
+from chameleon_tvm.device.targets import kind_of, target_info
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES, TRANSPOSE_CYCLES
@@ -38,6 +39,9 @@ convolutions' work. At most ``MOST`` convolutions are measured."""
 
 CLEAR, LEAST = 1.3, 2
 """Measuring ends after ``LEAST`` convolutions if one layout takes ``CLEAR`` times as long."""
+
+SURE = 2.0
+"""Nothing is measured if one layout takes ``SURE`` times as long by the estimates alone."""
 
 MARGIN = 0.05
 """How much faster the other layout must be. First guesses do not show smaller differences."""
@@ -103,7 +107,9 @@ def choose(
     work = sum(_work(group) for group in groups)
     measured: list[list[ConvolutionSpec]] = []
     seconds = {DEFAULT: 0.0, OTHER: 0.0}
-    for count, group in enumerate(groups[:MOST]):
+    estimated = _cycles(groups[:MOST], trials)
+    sure = estimated is not None and _ratio(estimated) >= SURE
+    for count, group in enumerate(() if sure else groups[:MOST]):
         # What one more convolution takes is not known before it is measured; the first one is the
         # heaviest, so that the others should take no longer.
         passed = time.perf_counter() - started
@@ -118,7 +124,7 @@ def choose(
         if done >= ENOUGH * work or (len(measured) >= LEAST and _ratio(seconds) >= CLEAR):
             break
     judged = measured or groups[:MOST]
-    guessed = _cycles(judged, trials)
+    guessed = _cycles(measured, trials) if measured else estimated
     if not measured and guessed is None:
         return LayoutChoice(
             layout=DEFAULT,
@@ -150,7 +156,7 @@ def choose(
 
 def _cycles(groups: Iterable[Sequence[ConvolutionSpec]], trials: Trials) -> dict[str, float] | None:
     """Estimated cycles of all occurrences of convolutions in each layout, summed over all cores."""
-    if tvm_target(trials.target).kind.name != "llvm":
+    if kind_of(trials.target) != "llvm":
         return None
     info, cycles = target_info(trials.target), {DEFAULT: 0.0, OTHER: 0.0}
     rate = info.flop_per_byte(1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +17,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task
-from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.device.targets import kind_of
 from chameleon_tvm.operators.specs import OperatorSpec
 
 from chameleon_networks.compile.compile import fused_functions
@@ -37,6 +39,21 @@ from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
 
 log = structlog.get_logger()
+
+
+def _tried(
+    network: ImportedNetwork, target: str, threads: int, layouts: Sequence[str]
+) -> CheckReport:
+    """The report of ``checking.tried``, made once for a network on this machine."""
+    key = hashlib.blake2b(json.dumps([target, threads, layouts]).encode(), digest_size=16)
+    name, kept = f"check-{key.hexdigest()}", network.kept
+    known = None if kept is None else kept.fact(name)
+    if known is not None:
+        return attrs.evolve(CheckReport.from_json(known[0]), day=known[1])
+    report = tried(network, layouts, target, threads)
+    if kept is not None:
+        kept.keep_fact(name, report.to_json())
+    return report
 
 
 class NetworkFrontend(SettledNetwork):
@@ -77,11 +94,11 @@ class NetworkFrontend(SettledNetwork):
         return self.network.coverage()
 
     def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
-        if not self.network.options.check or tvm_target(target).kind.name != "llvm":
+        if not self.network.options.check or kind_of(target) != "llvm":
             return None
         auto = self.network.options.layout == AUTO
         layouts = (DEFAULT, OTHER) if auto else (self.network.options.layout,)
-        self._tried = partial(tried, self.network, target=target, threads=threads)
+        self._tried = partial(_tried, self.network, target, threads)
         report = self._tried(layouts) if earlier is None else CheckReport.from_json(earlier)
         self._checked, self._loops = report, report.loops
         for layout, problem in report.refused.items():

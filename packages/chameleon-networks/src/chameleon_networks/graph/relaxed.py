@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_system.imports import without
 from chameleon_tvm.quick_tvm import tirx, tvm
+from numpy.typing import NDArray
+
+from tvm_ffi.structural import structural_map  # isort: skip
 
 with without("torch"):
     from tvm import relax
+
+_LARGE = 1024
+"""Bytes of a constant above which it is kept beside a module's text."""
+
+_CONSTANT = "constant:"
+"""Beginning of a name that no importer gives to a variable."""
 
 
 def rewritten(module: Any, mutator: Any) -> Any:
@@ -95,6 +105,47 @@ def extents_of(kind: Any) -> tuple[int, ...]:
     return known
 
 
+def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
+    """A module as text with variables for its large constants, and their values in order.
+
+    TVM itself writes the bytes of constants into the text as letters, which takes far longer.
+    """
+    arrays: list[NDArray[Any]] = []
+    variables: dict[Any, Any] = {}
+
+    def variable(constant: Any) -> Any:
+        if constant not in variables:
+            value = constant.value.numpy()
+            if value.nbytes < _LARGE or value.dtype.kind not in "fiub":
+                return constant
+            variables[constant] = relax.Var(f"{_CONSTANT}{len(arrays)}", constant.ty)
+            arrays.append(value)
+        return variables[constant]
+
+    functions = {
+        name: structural_map(function, (tvm.ir.expr.GenericConst, variable))
+        for name, function in module.functions.items()
+    }
+    return str(tvm.ir.save_json(tvm.IRModule(functions, module.attrs))), arrays
+
+
+def with_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The inverse of ``without_constants``."""
+    constants = [relax.const(array) for array in arrays]
+
+    def constant(variable: Any) -> Any:
+        name = str(variable.name)
+        kept = name.startswith(_CONSTANT)
+        return constants[int(name.removeprefix(_CONSTANT))] if kept else variable
+
+    module = tvm.ir.load_json(text)
+    functions = {
+        name: structural_map(function, (relax.Var, constant))
+        for name, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, module.attrs)
+
+
 __all__ = [
     "bindings_of",
     "emitted",
@@ -105,4 +156,6 @@ __all__ = [
     "rewritten",
     "tvm",
     "users_of",
+    "with_constants",
+    "without_constants",
 ]

@@ -16,6 +16,7 @@ from chameleon_core.network_result import OperatorCoverage
 
 from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.kept_networks import GRAPH, KeptNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey
 from chameleon_networks.shapes import buckets_of
@@ -84,6 +85,17 @@ class ImportedNetwork(ABC):
         return dict(bucket.shapes)
 
     @property
+    def origin(self) -> Any:
+        """The source as JSON values, from which another process reads the same network; or None."""
+        return None
+
+    @cached_property
+    def kept(self) -> KeptNetwork | None:
+        """The files in which this machine keeps the network; None if nothing is to be kept."""
+        origin = self.origin if self.options.check else None
+        return None if origin is None else KeptNetwork([origin, sorted(self.shapes.items())])
+
+    @property
     def half(self) -> str | None:
         """``float16`` or ``bfloat16`` if the network is in half precision, else None.
 
@@ -101,6 +113,11 @@ class ImportedNetwork(ABC):
         """Whether the network rounds computed values, not only weights, to quantized numbers."""
         return self.graph.is_rounded
 
+    def keep(self) -> None:
+        """Keep what took long to read for later processes."""
+        if self.kept is not None and self.kept.fact(GRAPH) is None:
+            self.kept.keep_graph(self.graph)
+
     @abstractmethod
     def input_names(self) -> list[str]:
         """The names of the inputs in the framework, in order."""
@@ -111,7 +128,10 @@ class ImportedNetwork(ABC):
 
     @cached_property
     def graph(self) -> ImportedGraph:
-        """The result of ``read_graph``, read once."""
+        """The result of ``read_graph``, read once, if possible from the user's cache folder."""
+        known = None if self.kept is None else self.kept.graph()
+        if known is not None:
+            return known
         with warnings_once():
             return self.read_graph()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 import numpy as np
 import structlog
 from chameleon_core.arrays import Arrays
@@ -18,7 +19,7 @@ from chameleon_core.network_result import OperatorCoverage
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
 
-from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded
+from chameleon_networks.frameworks.precision import in_float32, in_float64, rounded
 from chameleon_networks.frameworks.running import (
     ONNXRUNTIME,
     ONNXRUNTIME_FLOAT32,
@@ -37,6 +38,7 @@ from chameleon_networks.frameworks.running import (
     torch_network,
 )
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.importers.kept_networks import file_digest
 from chameleon_networks.importers.onnx.models import (
     onnx_graph,
     onnx_inputs,
@@ -52,9 +54,10 @@ from chameleon_networks.importers.options import (
 )
 from chameleon_networks.importers.torch.programs import (
     ExampleProgram,
+    NumberRange,
+    ProgramInputs,
     builtin_program,
     exported,
-    input_tensors,
     keep_program,
     loaded,
     recalled_program,
@@ -62,6 +65,9 @@ from chameleon_networks.importers.torch.programs import (
 from chameleon_networks.source_location import ImportedGraph
 
 log = structlog.get_logger()
+
+_INPUTS = "inputs"
+"""Name of the fact that holds ``ProgramInputs``."""
 
 _OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 """The frameworks that can run a torch network."""
@@ -97,8 +103,22 @@ class ProgramNetwork(ImportedNetwork):
         return self._recalled("program") or self.example.in_shapes(self.shapes)
 
     @cached_property
+    def _inputs(self) -> ProgramInputs:
+        known = None if self.kept is None else self.kept.fact(_INPUTS)
+        return (
+            ProgramInputs.of(self.program)
+            if known is None
+            else cattrs.structure(known[0], ProgramInputs)
+        )
+
+    @property
     def half(self) -> str | None:
-        return half_type(self.program)
+        return self._inputs.half
+
+    def keep(self) -> None:
+        super().keep()
+        if self.kept is not None and self.kept.fact(_INPUTS) is None:
+            self.kept.keep_fact(_INPUTS, attrs.asdict(self._inputs))
 
     @cached_property
     def float_program(self) -> Any:
@@ -137,10 +157,10 @@ class ProgramNetwork(ImportedNetwork):
         return graph
 
     def input_names(self) -> list[str]:
-        return list(input_tensors(self.program))
+        return list(self._inputs.ranges)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        samples = [_like(t.numpy(), rng) for t in input_tensors(self.float_program).values()]
+        samples = [_like(numbers, rng) for numbers in self._inputs.ranges.values()]
         return samples if self.half is None else rounded(samples, self.half)
 
     @property
@@ -194,6 +214,10 @@ class BuiltinNetwork(ProgramNetwork):
 
     options: BuiltinOptions
 
+    @property
+    def origin(self) -> Any:
+        return [self.options.network, self.options.batch, self.options.dtype]
+
     def read_example(self) -> ExampleProgram:
         return builtin_program(self.options.network, self.options.batch, self.options.dtype)
 
@@ -202,6 +226,12 @@ class TorchNetwork(ProgramNetwork):
     """A user's network in PyTorch."""
 
     options: TorchOptions
+
+    @cached_property
+    def origin(self) -> Any:
+        # Whoever calls a function of the user's cannot say what it depends on.
+        saved = Path(self.options.source)
+        return file_digest(saved) if saved.suffix == ".pt2" else None
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source
@@ -238,7 +268,7 @@ class OnnxNetwork(ImportedNetwork):
         return [
             _any_of(kind, shape, rng)
             if self.quantized and kind.name in {UINT8, INT8}
-            else _like(np.zeros(shape, kind), rng)
+            else _like(NumberRange.of(np.zeros(shape, kind)), rng)
             for shape, kind in zip(shapes, kinds, strict=True)
         ]
 
@@ -290,19 +320,20 @@ def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> 
     return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
-def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
     """Random numbers with the shape and dtype of an example array.
 
     Integers lie between 0 and the example's extremes. Floats are normally distributed. If the
     example has different numbers and none is negative, the network may take logarithms or roots.
     Then floats are drawn uniformly between the example's extremes.
     """
-    least, most = example.min(initial=0), example.max(initial=0)
+    least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
-    if not np.issubdtype(example.dtype, np.floating):
-        numbers = rng.integers(int(least), int(most), example.shape, endpoint=True)
-    elif least < 0 or not np.isfinite(most) or most == example.min(initial=most):
+    if not np.issubdtype(kind, np.floating):
+        low, high = min(0, int(least)), max(0, int(most))
+        numbers = rng.integers(low, high, example.shape, endpoint=True)
+    elif least < 0 or not np.isfinite(most) or most <= least:
         numbers = rng.standard_normal(example.shape)
     else:
-        numbers = rng.uniform(example.min(), most, example.shape)
-    return np.asarray(numbers).astype(example.dtype)
+        numbers = rng.uniform(least, most, example.shape)
+    return np.asarray(numbers).astype(kind)

@@ -106,7 +106,8 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._preload = space.factory
 
     def __enter__(self) -> Self:
-        self._start().builders.fill(self._size)
+        if self._preload is not None:
+            self._start().builders.fill(self._size)
         return self
 
     def _start(self) -> Resources[Pool]:

@@ -32,6 +32,10 @@ from chameleon_runners.worker.protocol import Message
 _LEAST_ROUNDS = 14
 """The least number of rounds of the fastest candidates, so that one disturbance decides nothing."""
 
+_CANDIDATES_PER_ROUND = 2
+"""A batch of fewer candidates has fewer rounds at least: one for so many candidates. The others
+would take longer than building the batch. Candidates whose repeats differ still go on."""
+
 _LENIENCE = (40.0, 40.0, 8.0, 3.0)
 """Factors on the option ``leader_margin`` after each of the first rounds.
 
@@ -55,6 +59,7 @@ class Rounds:
     def __init__(self, options: LocalOptions, best_seconds: float) -> None:
         self._options = options
         self._best = best_seconds
+        self._admitted = 0
         self.candidates: list[CandidateRun] = []
         self.looks: list[Looks] = []
 
@@ -63,6 +68,7 @@ class Rounds:
 
         Candidates leave if they are much slower than the best, or if there are too many.
         """
+        self._admitted += 1
         self._best = min(self._best, candidate.fastest)
         self.candidates.append(candidate)
         self.candidates.sort(key=lambda run: run.fastest)
@@ -90,7 +96,8 @@ class Rounds:
             stopped: Returns whether to end early.
         """
         generator = np.random.default_rng(0)
-        least = min(_LEAST_ROUNDS, self._options.leader_rounds)
+        proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
+        least = min(_LEAST_ROUNDS, proportionate, self._options.leader_rounds)
         done = 0
         while done < self._options.leader_rounds and not stopped():
             asked = self.candidates if done < least else self._unsettled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -81,11 +82,17 @@ def preload(factory: str) -> None:
 
 
 def _load(factory: str) -> Callable[..., Any]:
-    """Import a stage's class, without heavy modules if that works."""
+    """Import a stage's class, without heavy modules if that works, and the modules it ``preloads``.
+
+    Otherwise the first kernel that is built would wait for these.
+    """
     before = set(sys.modules)
     block(HEAVY_MODULES)
     with contextlib.suppress(Exception):
-        return load_factory(factory)
+        kind = load_factory(factory)
+        for module in getattr(kind, "preloads", ()):
+            importlib.import_module(module)
+        return kind
     # Modules left half imported by the attempt must not be found by the next one.
     for name in set(sys.modules) - before - set(HEAVY_MODULES):
         if name.partition(".")[0] == factory.partition(".")[0].partition(":")[0]:

@@ -20,7 +20,7 @@ from chameleon_core.stages import Arrays, Kernel
 from chameleon_tvm.building.lowering import compile_function
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import require_permissions
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.late_tvm import tvm
 
 CPU_FLUSH = "cache_flush_cpu_non_first_arg"
 """Name of TVM's function that evicts all arguments except the first, the activations, from a CPU's

@@ -7,7 +7,9 @@ itself merges common subexpressions and hoists invariants.
 
 from __future__ import annotations
 
-from chameleon_tvm.quick_tvm import tirx, tvm
+from functools import cache
+
+from chameleon_tvm.late_tvm import tirx, tvm
 
 PLAIN_LOOPS = "chameleon-plain-loops"
 """Name of the pipeline for CPU functions without TVM's blocks. They consist of serial and parallel
@@ -42,12 +44,19 @@ def lower_function(
         plain_loops: Whether the pipeline ``PLAIN_LOOPS`` suffices for the function.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    pipeline = PLAIN_LOOPS if plain_loops else "default"
+    pipeline = plain_loops_pipeline() if plain_loops else "default"
     with tvm.transform.PassContext(config=_UNCHECKED):
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
 
 
-def _plain_loops() -> tuple[object, object, object]:
+@cache
+def plain_loops_pipeline() -> str:
+    """The name of the pipeline. The first call registers the pipeline in TVM."""
+    tirx.register_tir_pipeline(PLAIN_LOOPS, _passes)
+    return PLAIN_LOOPS
+
+
+def _passes() -> tuple[object, object, object]:
     """The passes of the pipeline, and the passes that finish host and device functions."""
     passes = [
         tirx.transform.FlattenBuffer(),
@@ -58,9 +67,6 @@ def _plain_loops() -> tuple[object, object, object]:
     ]
     _, host, device = tirx.get_tir_pipeline("default")
     return tvm.transform.Sequential(passes), host, device
-
-
-tirx.register_tir_pipeline(PLAIN_LOOPS, _plain_loops)
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:

@@ -159,7 +159,7 @@ def describe(text: str, *, measuring: bool) -> dict[str, Any]:
 
 def _measured(target: str, info: TargetInfo) -> dict[str, Any]:
     values = json.loads(target)
-    if not is_this_cpu(tvm_target(target), values):
+    if not is_this_cpu(target):
         raise TargetError(
             "only this machine's CPU can be measured, and the target names another one",
             hint="Run `chameleon cpu --measure` on the machine that runs the kernels.",

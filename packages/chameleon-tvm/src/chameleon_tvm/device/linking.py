@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_tvm.quick_tvm import codegen, tvm
+from chameleon_tvm.late_tvm import codegen, tvm
 
 LINKER = "CHAMELEON_LINKER"
 """Environment variable that names the cross compiler to link with, such as

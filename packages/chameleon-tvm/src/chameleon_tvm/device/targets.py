@@ -19,8 +19,9 @@ from chameleon_tvm.device.cpus.description import TargetInfo, describe
 from chameleon_tvm.device.cpus.features import used_features
 from chameleon_tvm.device.cpus.naming import native_name
 from chameleon_tvm.device.gpus import gpu_info, with_limits
+from chameleon_tvm.device.kept_answers import kept
 from chameleon_tvm.device.linking import architecture
-from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
+from chameleon_tvm.late_tvm import Target, TargetKind, codegen, tvm
 
 _HINT = (
     "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "
@@ -35,20 +36,7 @@ class TVMTargets(TargetResolver):
         del options
 
     def resolve(self, text: str) -> str:
-        text = text.strip()
-        if text == "native":
-            text = "llvm -mcpu=native"
-        if text.startswith("{"):
-            return _canonical(_parsed_json(text))
-        try:
-            words = shlex.split(text)
-        except ValueError as error:
-            raise TargetError(f"target {text!r} cannot be read: {error}", hint=_HINT) from None
-        if not words:
-            raise TargetError("the target is empty", hint=_HINT)
-        if "/" in words[0]:
-            return _canonical(_tagged(words))
-        return _canonical(_parsed_words(words))
+        return _resolved(text.strip())
 
     def describe(self, target: str) -> dict[str, Any]:
         value = json.loads(target)
@@ -64,6 +52,24 @@ class TVMTargets(TargetResolver):
             "features": features,
             **attrs.asdict(target_info(target)),
         }
+
+
+@kept(lambda target: kind_of(target) == "llvm")
+def _resolved(text: str) -> str:
+    """The canonical form of a text; what GPUs are here is looked up each time."""
+    if text == "native":
+        text = "llvm -mcpu=native"
+    if text.startswith("{"):
+        return _canonical(_parsed_json(text))
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"target {text!r} cannot be read: {error}", hint=_HINT) from None
+    if not words:
+        raise TargetError("the target is empty", hint=_HINT)
+    if "/" in words[0]:
+        return _canonical(_tagged(words))
+    return _canonical(_parsed_words(words))
 
 
 def _described_gpu(target: str) -> dict[str, Any]:
@@ -213,6 +219,18 @@ def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
     return {**value, **options, **({"mattr": mattr} if mattr else {})}
 
 
+def kind_of(target: str) -> str:
+    """The kind of a canonical target, such as ``llvm``.
+
+    Raises:
+        TargetError: it is none.
+    """
+    try:
+        return str(json.loads(target)["kind"])
+    except (ValueError, TypeError, KeyError):
+        return str(tvm_target(target).kind.name)
+
+
 @cache
 def tvm_target(target: str) -> Target:
     """TVM's object for a canonical target.
@@ -227,7 +245,7 @@ def tvm_target(target: str) -> Target:
         raise TargetError(f"{target!r} is no target: {problem}", hint=_HINT) from error
 
 
-__all__ = ["TVMTargets", "TargetInfo", "target_info", "tvm_target"]
+__all__ = ["TVMTargets", "TargetInfo", "kind_of", "target_info", "tvm_target"]
 
 
 @cache
@@ -237,10 +255,10 @@ def target_info(target: str) -> TargetInfo:
     Raises:
         TargetError: The target is no CPU.
     """
-    resolved = tvm_target(target)
-    if resolved.kind.name != "llvm":
+    kind = kind_of(target)
+    if kind != "llvm":
         raise TargetError(
-            f"target kind {resolved.kind.name!r} has no CPU to describe",
+            f"target kind {kind!r} has no CPU to describe",
             hint="Use an llvm target, or `space: sketch`.",
         )
-    return describe(resolved, json.loads(target))
+    return describe(target)

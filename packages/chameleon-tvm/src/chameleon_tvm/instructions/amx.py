@@ -18,7 +18,7 @@ from chameleon_system.permissions import AMX
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Expr
 from chameleon_tvm.instructions.tiles import Buffer, Register, Stmt, TileProduct, added_products
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _TILES = 8

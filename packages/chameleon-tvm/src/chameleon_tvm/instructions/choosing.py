@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -12,8 +11,8 @@ from chameleon_core.plugins.factory import make
 from chameleon_system.permissions import refusal
 
 from chameleon_tvm.device.cpus.description import is_this_cpu
-from chameleon_tvm.device.cpus.features import architecture_of, target_features
-from chameleon_tvm.device.targets import target_info, tvm_target
+from chameleon_tvm.device.cpus.features import architecture_named, features_named
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.base import Dot, Instruction
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import TileProduct
@@ -46,7 +45,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
         PluginError: The instruction of another distribution cannot be imported.
     """
     size = target_info(target).vector_bytes
-    features = target_features(tvm_target(target))
+    features = features_named(target)
 
     def fitting(records: Iterable[InstructionRecord]) -> list[Dot]:
         dots = [
@@ -134,8 +133,7 @@ def others_records_of(target: str) -> Sequence[InstructionRecord]:
 
 
 def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[InstructionRecord]:
-    resolved = tvm_target(target)
-    architecture, features = architecture_of(resolved), target_features(resolved)
+    architecture, features = architecture_named(target), features_named(target)
     return [
         record
         for record in records
@@ -157,7 +155,7 @@ def instruction_of(record: InstructionRecord) -> Instruction:
 @cache
 def _permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""
-    if not permission or not is_this_cpu(tvm_target(target), json.loads(target)):
+    if not permission or not is_this_cpu(target):
         return True
     refused = refusal(permission)
     if refused:

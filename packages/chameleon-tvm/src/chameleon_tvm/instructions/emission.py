@@ -9,7 +9,7 @@ from chameleon_core.errors import TargetError
 from chameleon_system.permissions import refusal
 
 from chameleon_tvm.instructions.base import Expr, Instruction
-from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.late_tvm import tirx, tvm
 
 PERMISSIONS = "chameleon_permissions"
 """Attribute of functions with the permissions that a process must request from the operating

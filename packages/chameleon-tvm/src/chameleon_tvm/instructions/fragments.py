@@ -11,7 +11,7 @@ import numpy as np
 
 from chameleon_tvm.instructions.base import Array, Instruction
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.late_tvm import tvm
 
 SIDE = 16
 """Rows, columns and depth of a fragment."""

@@ -10,7 +10,7 @@ import numpy as np
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Dot, Expr, IntegerDot
 from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.emission import intrinsic
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import BFLOAT16, STORAGE
 
 

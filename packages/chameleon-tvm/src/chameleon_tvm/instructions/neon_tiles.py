@@ -18,7 +18,7 @@ from chameleon_tvm.instructions.tiles import (
     added_products,
     in_turn,
 )
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _BYTES = 16

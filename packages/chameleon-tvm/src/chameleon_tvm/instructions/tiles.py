@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from chameleon_tvm.instructions.base import Array, Expr, Instruction
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 
 Stmt = Any
 Buffer = Any

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from chameleon_tvm.instructions.base import Expr, IntegerDot
 from chameleon_tvm.instructions.emission import intrinsic
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import INT8, UINT8
 
 

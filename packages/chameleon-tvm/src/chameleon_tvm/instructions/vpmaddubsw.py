@@ -9,7 +9,7 @@ import numpy as np
 
 from chameleon_tvm.instructions.base import Array, Expr, IntegerDot
 from chameleon_tvm.instructions.emission import fenced, intrinsic
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.types import INT8, UINT8
 
 _PAIR = 2

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from chameleon_tvm.instructions.base import Expr, IntegerDot
 from chameleon_tvm.instructions.emission import fenced, intrinsic
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.late_tvm import tirx
 
 
 class Vpmaddwd(IntegerDot):

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 
-from chameleon_tvm.quick_tvm import Schedule, tvm
+from chameleon_tvm.late_tvm import Schedule, tvm
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import TVM_ERRORS
 

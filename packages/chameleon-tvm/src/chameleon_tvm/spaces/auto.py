@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import ClassVar
+
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import KINDS
@@ -12,7 +15,6 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.operators.base import is_operator
 from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 
 
@@ -26,9 +28,18 @@ class AutoSpace(SpaceProvider):
         options: The options of ``sketch`` and ``template``, for the tasks that use them.
     """
 
+    preloads: ClassVar[tuple[str, ...]] = TemplateSpace.preloads
+
     def __init__(self, options: AutoOptions) -> None:
         self._template = TemplateSpace(options.template)
-        self._sketch = SketchSpace(options)
+        self._options = options
+
+    @cached_property
+    def _sketch(self) -> SpaceProvider:
+        # Its code needs TVM at once, which most tasks never do.
+        record = default_registry().record("spaces", "sketch")
+        sketch: SpaceProvider = make_stage(KINDS["spaces"], record, self._options)
+        return sketch
 
     def design_space(self, task: Task) -> DesignSpace:
         return self._provider(task).design_space(task)

@@ -284,7 +284,7 @@ class CheckedStream:
 @contextlib.contextmanager
 def started(
     spec: StageSpec,
-    space: StageRef,
+    space: StageRef | None,
     interruption: Interruption,
     described: Callable[[dict[str, Any]], None],
 ) -> Iterator[CheckedRunner]:
@@ -294,7 +294,7 @@ def started(
 
     Args:
         spec: the runner of the pipeline.
-        space: the stage with which candidates are built.
+        space: the stage with which candidates are built; None if none will probably be.
         interruption: the request to stop, which is passed on to the runner.
         described: a function that is called with the runner's description of itself, at the start
             and at the end.
@@ -307,7 +307,8 @@ def started(
     try:
         with contract.call("start"):
             runner: Runner = spec.create()
-            runner.prepare(space)
+            if space is not None:
+                runner.prepare(space)
             stack.enter_context(runner)
             interruption.soft = runner.interrupt
             interruption.hard = runner.close

@@ -13,7 +13,7 @@ import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
-from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.device.targets import kind_of
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.types import COMPUTE
 
@@ -104,10 +104,10 @@ class PrecisionDecisions:
             ConfigError: No operator can have any of the requested dtypes, or calibration fails.
             TargetError: Reduced precision is not supported for the target.
         """
-        if tvm_target(target).kind.name != "llvm":
+        if kind_of(target) != "llvm":
             raise TargetError(
                 f"networks are computed in {' or '.join(self.types)} on CPUs alone, and the target "
-                f"is {tvm_target(target).kind.name!r}",
+                f"is {kind_of(target)!r}",
                 hint="Leave 'precision' out of the pipeline, or name a CPU.",
             )
         try:

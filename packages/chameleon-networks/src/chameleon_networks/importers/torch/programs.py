@@ -16,8 +16,10 @@ import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 from chameleon_tvm.sources import named_object
+from chameleon_tvm.types import HALVES
 from chameleon_tvm.words import first_line
 
+from chameleon_networks.frameworks.precision import half_type
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.importers.source_checks import no_torch
 from chameleon_networks.importers.torch import inference
@@ -58,6 +60,53 @@ class ExampleProgram:
             check_saved(self.program, shapes, self.owner)
         program = with_shapes(self.program, shapes, self.export, self.owner)
         return inference.without_chance(inference.without_dropout(program))
+
+
+@attrs.frozen(kw_only=True)
+class NumberRange:
+    """An example input without its numbers.
+
+    Attributes:
+        dtype: NumPy's name of the dtype.
+        shape: The array's shape.
+        least: The smallest number; 0 if the array is empty.
+        most: The largest number; 0 if the array is empty.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, array: Any) -> NumberRange:
+        """The range of an array of NumPy."""
+        least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
+        return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most)
+
+
+@attrs.frozen(kw_only=True)
+class ProgramInputs:
+    """A program's example inputs, and its precision.
+
+    Attributes:
+        half: ``float16`` or ``bfloat16`` if the program computes in that, else None.
+        ranges: The range of each tensor by name, in float32 instead of half precision.
+    """
+
+    half: str | None
+    ranges: Mapping[str, NumberRange]
+
+    @classmethod
+    def of(cls, program: Any) -> ProgramInputs:
+        """The inputs of a ``torch.export.ExportedProgram``."""
+        kinds = [getattr(_torch(), name) for name in HALVES]
+        tensors = {
+            name: tensor.float() if tensor.dtype in kinds else tensor
+            for name, tensor in input_tensors(program).items()
+        }
+        ranges = {name: NumberRange.of(tensor.numpy()) for name, tensor in tensors.items()}
+        return cls(half=half_type(program), ranges=ranges)
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from chameleon_tvm.building.remote.artifact import Argument, load_input
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.late_tvm import tvm
 
 
 class DeviceBuffers:

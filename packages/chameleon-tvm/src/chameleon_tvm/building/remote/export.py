@@ -26,7 +26,7 @@ from chameleon_tvm.building.remote.artifact import (
 )
 from chameleon_tvm.device.linking import linking_for
 from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.late_tvm import tvm
 
 _log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from chameleon_tvm.device.cpus.features import hidden_features, llvm_target, use
 from chameleon_tvm.device.cpus.naming import CpuName, native_name
 from chameleon_tvm.device.linking import architecture, host_triple
 from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.quick_tvm import Target, codegen, tvm
+from chameleon_tvm.late_tvm import Target, codegen, tvm
 
 FACTS_FUNCTION = "chameleon.server.facts"
 """Name of the function with which servers of ``chameleon serve`` report versions and processor as

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_system.cores import usable_cores
 from chameleon_system.processor import own_architecture
 
-from chameleon_tvm.device.cpus.features import architecture_of
+from chameleon_tvm.device.cpus.features import architecture_named, features_named
 from chameleon_tvm.device.cpus.memory import kept_memory_rate
 from chameleon_tvm.device.cpus.naming import native_name
-from chameleon_tvm.quick_tvm import Target, codegen
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -199,18 +197,13 @@ class TargetInfo:
         return self.vector_bytes * self.fma_per_cycle / self.l2_bytes_per_cycle
 
 
-def describe(target: Target, values: Mapping[str, Any]) -> TargetInfo:
-    """The facts about a CPU target.
-
-    Args:
-        target: TVM's target object.
-        values: Options of the canonical target, by name.
-    """
-    architecture = architecture_of(target)
+def describe(target: str) -> TargetInfo:
+    """The facts about a canonical CPU target."""
+    architecture, values = architecture_named(target), json.loads(target)
     mcpu = str(values.get("mcpu", ""))
     core = core_of(mcpu, architecture)
-    vector_bytes, registers, fma = _vectors(target, architecture)
-    here = is_this_cpu(target, values)
+    vector_bytes, registers, fma = _vectors(features_named(target), architecture)
+    here = is_this_cpu(target)
     usual = core.l1_bytes, core.l2_bytes, core.l3_bytes
     l1, l2, l3 = (_sysfs_caches() if here else None) or usual
     cores = int(values.get("num-cores", 1))
@@ -235,33 +228,29 @@ def describe(target: Target, values: Mapping[str, Any]) -> TargetInfo:
     )
 
 
-def is_this_cpu(target: Target, values: Mapping[str, Any]) -> bool:
-    """Whether a target names the CPU of this machine."""
-    same = architecture_of(target) == own_architecture()
-    return same and values.get("mcpu") == native_name().mcpu
+def is_this_cpu(target: str) -> bool:
+    """Whether a canonical llvm target names the CPU of this machine."""
+    same = architecture_named(target) == own_architecture()
+    return same and json.loads(target).get("mcpu") == native_name().mcpu
 
 
 def _per_cycle(units: int, total_bytes: int, vector_bytes: int) -> float:
     return min(float(units), total_bytes / vector_bytes)
 
 
-def _vectors(target: Target, architecture: str) -> tuple[int, int, bool]:
+def _vectors(features: frozenset[str], architecture: str) -> tuple[int, int, bool]:
     """Bytes of a vector register, number of registers, and whether the target has FMA.
 
     These come from LLVM's CPU features, because ``llvm_get_vector_width`` returns 512 bits for
     every x86 CPU.
     """
-
-    def has(feature: str) -> bool:
-        return bool(codegen.target_has_features(feature, target))
-
     if architecture == "aarch64":
         return 16, 32, True
-    if has("avx512f"):
+    if "avx512f" in features:
         return 64, 32, True
-    if has("avx"):
-        return 32, 16, has("fma")
-    return 16, 16, has("fma")
+    if "avx" in features:
+        return 32, 16, "fma" in features
+    return 16, 16, "fma" in features
 
 
 def _sysfs_caches() -> tuple[int, int, int] | None:

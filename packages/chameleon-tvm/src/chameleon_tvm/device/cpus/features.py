@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Any
 
-from chameleon_system.processor import Processor, this_processor
+from chameleon_system.processor import Processor, own_architecture, this_processor
 
+from chameleon_tvm.device.kept_answers import kept
 from chameleon_tvm.device.linking import architecture
-from chameleon_tvm.quick_tvm import Target, codegen
+from chameleon_tvm.late_tvm import Target, codegen
 
 _ALIKE = (
     *("sse", "sse2", "ssse3", "sse4.1", "sse4.2", "sse4a", "popcnt", "bmi2", "movbe", "f16c"),
@@ -106,6 +108,23 @@ def architecture_of(target: Target) -> str:
 
 def _shown(architecture: str) -> frozenset[str]:
     return frozenset(LINUX_NAMES.get(architecture, {}))
+
+
+@cache
+def features_named(target: str) -> frozenset[str]:
+    """The same of a canonical target of a CPU."""
+    return frozenset(_features_named(target))
+
+
+@kept()
+def _features_named(target: str) -> list[str]:
+    return sorted(target_features(Target(json.loads(target))))
+
+
+def architecture_named(target: str) -> str:
+    """The architecture of a canonical target of a CPU, by the name that Linux gives it."""
+    triple = json.loads(target).get("mtriple", "")
+    return architecture(triple) if triple else own_architecture()
 
 
 def target_features(target: Target) -> frozenset[str]:

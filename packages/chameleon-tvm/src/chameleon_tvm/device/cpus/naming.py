@@ -21,7 +21,8 @@ from chameleon_tvm.device.cpus.features import (
     told_features,
     used_features,
 )
-from chameleon_tvm.quick_tvm import codegen
+from chameleon_tvm.device.kept_answers import kept
+from chameleon_tvm.late_tvm import codegen
 
 _INTEL = (
     *("core2", "penryn", "nehalem", "sandybridge", "ivybridge", "haswell", "skylake", "alderlake"),
@@ -107,11 +108,19 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
 @cache
 def native_name() -> CpuName:
     """The processor name and features that LLVM should compile with for this machine's CPU."""
+    mcpu, *mattr = _native_words()
+    return CpuName(mcpu=mcpu, mattr=tuple(mattr))
+
+
+@kept()
+def _native_words() -> list[str]:
+    """The name, then its features."""
     guess = str(codegen.llvm_get_system_cpu())
     processor = this_processor()
     if processor is None:
-        return CpuName(mcpu=guess)
-    return name_of(processor, guess, str(codegen.llvm_get_system_triple()))
+        return [guess]
+    name = name_of(processor, guess, str(codegen.llvm_get_system_triple()))
+    return [name.mcpu, *name.mattr]
 
 
 def _candidates(processor: Processor) -> Sequence[str]:

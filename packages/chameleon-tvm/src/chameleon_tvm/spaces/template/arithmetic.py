@@ -18,9 +18,9 @@ from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
 from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES

@@ -12,8 +12,8 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.targets import TargetInfo, target_info
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import AttentionSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.arithmetic import scores_dot
 from chameleon_tvm.spaces.template.attention_loops import AttentionLoops
 from chameleon_tvm.spaces.template.attention_parts import AttentionTile

@@ -18,8 +18,8 @@ from functools import partial
 from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.conversions import rounding
 from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.attention_parts import (
     AttentionTile,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from chameleon_tvm.instructions.conversions import widening
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr
 from chameleon_tvm.types import FLOAT32, STORAGE, StorageType

@@ -13,8 +13,8 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.kernel import Program
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.base import Operator
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
 

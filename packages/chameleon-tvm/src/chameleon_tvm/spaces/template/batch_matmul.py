@@ -12,8 +12,8 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import (
     KNOB,

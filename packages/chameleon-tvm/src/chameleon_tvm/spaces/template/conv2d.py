@@ -13,6 +13,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
@@ -20,7 +21,6 @@ from chameleon_tvm.operators.specs import (
     convolution_of,
     physical_shape,
 )
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
 from chameleon_tvm.spaces.template.arithmetic import (

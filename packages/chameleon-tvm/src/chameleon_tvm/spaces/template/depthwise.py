@@ -13,8 +13,8 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, joined
 from chameleon_tvm.spaces.template.arithmetic import lanewise

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.elementary import typed
-from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any
 Stmt = Any
@@ -31,9 +31,10 @@ def loop(
     body: Callable[[Expr], Stmt],
     *,
     start: Expr = 0,
-    kind: tirx.ForKind = tirx.ForKind.SERIAL,
+    kind: tirx.ForKind | None = None,
 ) -> Stmt:
-    """A loop over ``[start, start + extent)``; only its body if the extent is 1."""
+    """A serial loop over ``[start, start + extent)``, or of a kind; its body if the extent is 1."""
+    kind = tirx.ForKind.SERIAL if kind is None else kind
     if isinstance(extent, int) and extent == 1 and kind != tirx.ForKind.PARALLEL:
         return body(start)
     variable = tirx.Var(name, "int32")

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.device.targets import TargetInfo
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import ConvolutionSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import KINDS, AmbiguousNameError, TemplateRecord, default_registry
@@ -11,7 +12,7 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
-from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.device.targets import kind_of
 from chameleon_tvm.operators.base import OWN
 from chameleon_tvm.spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm.spaces.template.options import TemplateOptions
@@ -36,7 +37,7 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
 
 
 def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
-    target = str(tvm_target(task.target).kind.name)
+    target = kind_of(task.target)
     for name in preferred:
         record: TemplateRecord = default_registry().record("templates", name)
         if task.operator in record.operators and target in record.targets:
@@ -83,6 +84,8 @@ class TemplateSpace(SpaceProvider):
     Args:
         options: Preferred templates, and the algorithms that convolutions choose from.
     """
+
+    preloads: ClassVar[tuple[str, ...]] = ("chameleon_tvm.quick_tvm",)
 
     def __init__(self, options: TemplateOptions) -> None:
         self.options = options

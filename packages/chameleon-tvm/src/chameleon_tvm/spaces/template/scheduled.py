@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.late_tvm import Schedule, tirx
 from chameleon_tvm.operators.base import Operator, operator_of
-from chameleon_tvm.quick_tvm import Schedule, tirx
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 

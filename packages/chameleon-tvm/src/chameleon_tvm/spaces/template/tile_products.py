@@ -15,8 +15,8 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, Register
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.spec import FusedSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
 from chameleon_tvm.spaces.template.emit import Expr, Stmt

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import FusedSpec
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.spec import FusedSpec, TypedSpec
 from chameleon_tvm.operators.specs import BatchMatmulSpec, channel_block, physical_shape
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile

@@ -1,0 +1,223 @@
+"""Facts about a network, kept in the user's cache folder for later runs on this machine.
+
+Reading a network of torch takes longer than compiling it, and so does a framework that only gives
+the answers to compare with. Both follow from the network's source, from versions and from the
+processor, so a later process reads them from files.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.arrays import Arrays
+from chameleon_system.files import replacing, user_cache_folder, write_whole
+from chameleon_system.processor import processor_name
+from numpy.typing import NDArray
+
+from chameleon_networks.source_location import ImportedGraph, SourceLocation
+
+log = structlog.get_logger()
+
+_DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnxruntime")
+_MOST_BYTES = 4 << 30
+"""Of all networks together; beyond that, those go that were used least recently."""
+
+GRAPH = "graph"
+"""Name of the fact that holds the network as Relax has it."""
+
+Known = TypeVar("Known")
+
+
+@attrs.frozen(kw_only=True)
+class KeptAnswers:
+    """A framework's answers for some inputs.
+
+    Attributes:
+        reference: Name of the framework.
+        outputs: One list of arrays for each inference.
+        day: The day on which an earlier run had the framework compute them, as ``2026-11-25``; None
+            if this run did.
+    """
+
+    reference: str
+    outputs: Sequence[Arrays]
+    day: str | None = None
+
+
+class KeptNetwork:
+    """The files of one network.
+
+    Nothing is raised if a file is missing, damaged or cannot be written. It is computed anew then.
+
+    Args:
+        origin: The source of the network as JSON values. Versions and the machine are added.
+    """
+
+    def __init__(self, origin: Any) -> None:
+        facts = [_surroundings(), origin]
+        name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+        self._folder = kept_networks() / name
+
+    def fact(self, name: str) -> tuple[Any, str] | None:
+        """A value that was kept as JSON, and the day of that; None if there is none."""
+
+        def read() -> tuple[Any, str]:
+            value = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+            os.utime(self._folder)  # it was used now
+            return value["value"], str(value["day"])
+
+        return _readable(read)
+
+    def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ()) -> None:
+        """Keep a value as JSON, and arrays beside it."""
+        day = dt.datetime.now(tz=dt.UTC).date().isoformat()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if arrays:
+                with replacing(self._folder / f"{name}.npz") as stream:
+                    np.savez(stream, *arrays)
+            content = json.dumps({"day": day, "value": value})
+            write_whole(self._folder / f"{name}.json", content)
+            _remove_old(self._folder)
+        except OSError as error:
+            log.debug("network_not_kept", problem=str(error))
+
+    def answers(self, samples: Sequence[Arrays], threads: int) -> KeptAnswers | None:
+        """A framework's answers for inputs, if they are known.
+
+        Args:
+            samples: The inputs of each inference.
+            threads: that the framework computed with.
+        """
+        name = _answers_name(samples, threads)
+        known = self.fact(name)
+        arrays = None if known is None else self._arrays(name)
+        if known is None or not arrays:
+            return None
+        each = len(arrays) // len(samples)
+        outputs = [arrays[first : first + each] for first in range(0, len(arrays), each)]
+        return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
+
+    def keep_answers(self, answers: KeptAnswers, samples: Sequence[Arrays], threads: int) -> None:
+        """Keep a framework's answers; see ``answers``."""
+        arrays = [array for outputs in answers.outputs for array in outputs]
+        self.keep_fact(_answers_name(samples, threads), answers.reference, arrays)
+
+    def graph(self) -> ImportedGraph | None:
+        """The network as Relax has it, if it is known."""
+        known = self.fact(GRAPH)
+        arrays = None if known is None else self._arrays(GRAPH)
+        if known is None or arrays is None:
+            return None
+        facts = known[0]
+        locations = facts["locations"].items()
+        return ImportedGraph(
+            module=_relaxed().with_constants(facts["module"], arrays),
+            locations={name: SourceLocation(**place) for name, place in locations},
+            is_quantized=facts["is_quantized"],
+            is_rounded=facts["is_rounded"],
+            operators=facts["operators"],
+        )
+
+    def keep_graph(self, graph: ImportedGraph) -> None:
+        """Keep the network as Relax has it."""
+        text, arrays = _relaxed().without_constants(graph.module)
+        facts = {
+            "module": text,
+            "locations": {name: attrs.asdict(place) for name, place in graph.locations.items()},
+            "is_quantized": graph.is_quantized,
+            "is_rounded": graph.is_rounded,
+            "operators": dict(graph.operators),
+        }
+        self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
+
+    def _arrays(self, name: str) -> Arrays | None:
+        def read() -> Arrays:
+            with np.load(self._folder / f"{name}.npz") as stored:
+                return [stored[f"arr_{number}"] for number in range(len(stored.files))]
+
+        return _readable(read)
+
+
+def kept_networks() -> Path:
+    """The folder with a folder of each network."""
+    return user_cache_folder() / "networks"
+
+
+def file_digest(file: Path) -> str | None:
+    """A digest of a file's bytes; None if it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "blake2b").hexdigest()
+    except OSError:
+        return None
+
+
+def _relaxed() -> Any:
+    from chameleon_networks.graph import relaxed  # noqa: PLC0415 - needs TVM
+
+    return relaxed
+
+
+def _readable(read: Callable[[], Known]) -> Known | None:
+    try:
+        return read()
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        return None
+
+
+@cache
+def _surroundings() -> list[Any]:
+    """Versions, code and machine that a network's reading and its answers depend on."""
+    code = [
+        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
+        for package in ("chameleon_networks", "chameleon_tvm")
+        for folder in getattr(find_spec(package), "submodule_search_locations", ())
+        for file in sorted(Path(folder).rglob("*.py"))
+    ]
+    installed = [text for name in _DISTRIBUTIONS for text in _versions(name)]
+    return [installed, processor_name(), code]
+
+
+def _versions(distribution: str) -> list[str]:
+    try:
+        return [distribution, version(distribution)]
+    except PackageNotFoundError:
+        return []
+
+
+def _answers_name(samples: Sequence[Arrays], threads: int) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (array for inputs in samples for array in inputs):
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data)
+    return f"answers-{len(samples)}x{threads}-{digest.hexdigest()}"
+
+
+def _remove_old(latest: Path) -> None:
+    """Remove networks that were used least recently, if all together take too much room."""
+    folders = sorted(_used(kept_networks()), reverse=True)
+    total = 0
+    for _, folder in folders:
+        total += sum(file.stat().st_size for file in folder.iterdir())
+        if total > _MOST_BYTES and folder != latest:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _used(folder: Path) -> Iterator[tuple[float, Path]]:
+    for network in folder.iterdir():
+        yield network.stat().st_mtime, network

@@ -1,0 +1,190 @@
+"""A network as it was read, and its framework's answers, are kept on a machine and recalled."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+import torch
+from chameleon_core.stages import Delivery
+from chameleon_networks.delivery import baselines, networks
+from chameleon_networks.delivery.check_report import CheckReport
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.importers import kept_networks, sources
+from chameleon_networks.importers.kept_networks import KeptAnswers, KeptNetwork
+from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork, network_of
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+SMALL = BuiltinOptions(network="resnet_small")
+
+
+def test_a_second_process_reads_the_same_network_without_torch(monkeypatch: pytest.MonkeyPatch):
+    read = BuiltinNetwork(SMALL)
+    samples = read.samples(np.random.default_rng(0))
+    read.keep()
+    monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
+    again = BuiltinNetwork(SMALL)
+    assert again.input_names() == read.input_names()
+    assert again.half is None
+    [ours], [theirs] = again.samples(np.random.default_rng(0)), samples
+    np.testing.assert_array_equal(ours, theirs)
+    assert str(again.imported) == str(read.imported)
+    assert again.graph.locations == read.graph.locations
+    assert again.graph.operators == read.graph.operators
+    pairs = [chains_of(prepared(network.imported, "NHWC")) for network in (again, read)]
+    for one, other in zip(*pairs, strict=True):
+        assert one.spec == other.spec
+        for mine, same in zip(one.constants.arrays, other.constants.arrays, strict=True):
+            np.testing.assert_array_equal(mine, same)
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [({"compare": False}, True), ({"layout": "NCHW"}, True), ({"batch": 2}, False)],
+)
+def test_options_that_make_another_network_have_files_of_their_own(
+    change: dict[str, Any], *, same: bool
+):
+    BuiltinNetwork(SMALL).keep()
+    kept = BuiltinNetwork(attrs.evolve(SMALL, **change)).kept
+    assert kept is not None
+    assert (kept.graph() is not None) is same
+
+
+def test_changed_bytes_and_changed_code_make_another_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "network.pt2"
+    options = TorchOptions(source=str(file))
+
+    def saved(width: int) -> TorchNetwork:
+        program = torch.export.export(torch.nn.Linear(8, width), (torch.zeros(1, 8),))
+        torch.export.save(program, file)
+        return TorchNetwork(options)
+
+    saved(4).keep()
+    known = TorchNetwork(options).kept
+    assert known is not None
+    assert known.graph() is not None
+    changed = saved(5).kept
+    assert changed is not None
+    assert changed.graph() is None
+    saved(4).keep()
+    monkeypatch.setattr(kept_networks, "_surroundings", lambda: ["another version"])
+    updated = TorchNetwork(options).kept
+    assert updated is not None
+    assert updated.graph() is None
+
+
+def test_nothing_is_kept_of_code_of_the_user_nor_without_a_check():
+    assert network_of(TorchOptions(source="net.py:make")).kept is None
+    assert network_of(TorchOptions(source="missing.pt2")).kept is None
+    assert network_of(attrs.evolve(SMALL, check=False)).kept is None
+
+
+def test_answers_are_those_of_the_same_inputs():
+    kept, rng = KeptNetwork("a network"), np.random.default_rng(0)
+    samples = [[rng.standard_normal((2, 3))] for _ in range(2)]
+    outputs = [[2 * inputs[0], inputs[0][:1]] for inputs in samples]
+    assert kept.answers(samples, 1) is None
+    kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples, 1)
+    known = KeptNetwork("a network").answers(samples, 1)
+    assert known is not None
+    assert known.reference == "torch"
+    assert known.day is not None
+    for ours, theirs in zip(known.outputs, outputs, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert kept.answers(samples, 2) is None
+    assert kept.answers([[samples[0][0] + 1], samples[1]], 1) is None
+    assert KeptNetwork("another network").answers(samples, 1) is None
+
+
+def test_a_damaged_file_is_as_none():
+    read = BuiltinNetwork(SMALL)
+    read.keep()
+    [arrays] = kept_networks.kept_networks().glob("*/graph.npz")
+    content = arrays.read_bytes()
+    arrays.write_bytes(content[: len(content) // 2])
+    assert read.kept is not None
+    assert read.kept.graph() is None
+    arrays.write_bytes(content)
+    arrays.with_suffix(".json").write_text("{")
+    assert read.kept.graph() is None
+
+
+def test_those_used_least_recently_make_room(monkeypatch: pytest.MonkeyPatch):
+    for name in ("first", "second"):
+        KeptNetwork(name).keep_fact("value", name)
+    monkeypatch.setattr(kept_networks, "_MOST_BYTES", 1)
+    KeptNetwork("third").keep_fact("value", "third")
+    known = [KeptNetwork(name).fact("value") for name in ("first", "second", "third")]
+    assert [fact and fact[0] for fact in known] == [None, None, "third"]
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    kept = KeptNetwork("a network")
+    kept.keep_fact("value", 1)
+    assert kept.fact("value") is None
+
+
+def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+):
+    options = attrs.evolve(SMALL, compare=False)
+
+    def delivered() -> Any:
+        delivery: Any = Delivery(
+            target=target,
+            winners=(),
+            space=AutoSpace(AutoOptions()),
+            folder=tmp_path / "network",
+            threads=1,
+        )
+        return NetworkFrontend(BuiltinNetwork(options)).deliver(delivery)
+
+    first = delivered()
+    assert (first.failure, first.reference, first.reference_day) == (None, "torch", None)
+    monkeypatch.setattr(baselines, "framework_process", None)  # calling it fails
+    again = delivered()
+    assert (again.failure, again.reference) == (None, "torch")
+    assert again.max_relative_error == first.max_relative_error
+    assert again.reference_day is not None
+    [file] = kept_networks.kept_networks().glob("*/answers-*.npz")
+    with np.load(file) as stored:
+        arrays = [1.5 * stored[name] for name in stored.files]
+    np.savez(file, *arrays)
+    assert "its outputs are off by" in delivered().failure
+
+
+def test_a_network_is_checked_once_on_a_machine(monkeypatch: pytest.MonkeyPatch, target: str):
+    checked: list[Any] = []
+
+    def tried(*arguments: Any) -> CheckReport:
+        checked.append(arguments[1:])
+        return CheckReport(layout="NHWC", max_relative_error=1e-7, reference="torch")
+
+    monkeypatch.setattr(networks, "tried", tried)
+    first = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
+    second = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
+    assert len(checked) == 1
+    assert first is not None
+    assert second is not None
+    assert "earlier run" not in first["summary"]
+    assert f"an earlier run saw on {second['day']}" in second["summary"]
+    NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 1, None)
+    options = TorchOptions(source="net.py:make")
+    unknown: Any = SimpleNamespace(kept=None, options=options, layout="NHWC")
+    for _ in range(2):
+        NetworkFrontend(unknown).check(target, 2, None)
+    assert len(checked) == 4

@@ -1,0 +1,81 @@
+"""Answers of LLVM are kept, and a pipeline is looked at without importing TVM."""
+
+import json
+from pathlib import Path
+
+import pytest
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_system.files import user_cache_folder
+from chameleon_tvm.device import kept_answers
+from chameleon_tvm.device.cpus.features import (
+    architecture_named,
+    architecture_of,
+    features_named,
+    target_features,
+)
+from chameleon_tvm.device.kept_answers import kept
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
+
+LOOK = """
+import sys
+from chameleon_cli.main import run
+assert run(["validate", sys.argv[1]]) == 0
+print("tvm" in sys.modules, "torch" in sys.modules)
+"""
+
+PIPELINE = {
+    "model": {"operators": [{"conv2d": {"input": [1, 8, 8, 8], "filters": 8, "kernel": 3}}]},
+    "target": "native",
+}
+
+
+def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tmp_path: Path):
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps({**PIPELINE, "output": str(tmp_path / "run")}))
+    first, second = (run_python(LOOK, file).splitlines() for _ in range(2))
+    assert first[-1] == "True False"
+    assert second[-1] == "False False"
+    assert first[:-1] == second[:-1]
+
+
+def test_an_answer_is_kept_for_the_same_question_and_surroundings(monkeypatch):
+    asked = []
+
+    @kept(lambda answer: answer != "none")
+    def answer(text):
+        asked.append(text)
+        return text
+
+    assert [answer(text) for text in ("one", "one", "two", "none", "none")] == [
+        *("one", "one", "two", "none", "none")
+    ]
+    assert asked == ["one", "two", "none", "none"]
+    for file in (user_cache_folder() / "targets").iterdir():
+        file.write_text("{")
+    assert answer("one") == "one"
+    assert asked[4:] == ["one"]
+    monkeypatch.setattr(kept_answers, "_surroundings", lambda: ["another version"])
+    answer("one")
+    assert asked[5:] == ["one"]
+
+
+def test_errors_are_not_kept():
+    for _ in range(2):
+        with pytest.raises(TargetError, match="no target kind"):
+            TVMTargets(NoOptions()).resolve("llmv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "native",
+        "llvm -mcpu=znver4",
+        "llvm -mcpu=haswell -mattr=-fma",
+        '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}',
+    ],
+)
+def test_a_canonical_target_says_what_the_object_of_tvm_says(text: str):
+    target = TVMTargets(NoOptions()).resolve(text)
+    assert features_named(target) == target_features(tvm_target(target))
+    assert architecture_named(target) == architecture_of(tvm_target(target))
