@@ -14,7 +14,7 @@ from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.words import counted
 from chameleon_system.files import user_cache_folder
 
-from chameleon_networks.importers.kept_networks import kept_networks
+from chameleon_networks.delivery.kept_networks import kept_networks
 
 _DAY = 86_400.0
 _MIB = 1 << 20

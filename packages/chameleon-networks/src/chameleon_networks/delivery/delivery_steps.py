@@ -28,11 +28,11 @@ from chameleon_networks.delivery.in_network import (
     fastest,
     seconds_in_network,
 )
+from chameleon_networks.delivery.kept_networks import KeptAnswers, KeptNetwork
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.kept_networks import KeptAnswers
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
@@ -113,7 +113,8 @@ class DeliverySteps:
         self._samples = [settled.network.samples(rng) for _ in range(SAMPLES)]
         self.replaced: dict[str, str] = {}
         kept, threads = settled.network.kept, delivery.threads
-        self._known = None if kept is None else kept.answers(self._samples, threads)
+        self._kept = kept if isinstance(kept, KeptNetwork) else None
+        self._known = None if self._kept is None else self._kept.answers(self._samples, threads)
         self.baselines = Baselines(
             settled.network, delivery, self._scratch, stack, answers_known=self._known is not None
         )
@@ -142,12 +143,12 @@ class DeliverySteps:
     def keep(self) -> None:
         """Keep what later runs on this machine need not read or compute again."""
         network = self._settled.network
-        if network.kept is None:
+        if self._kept is None:
             return
         network.keep()
         # What TVM computes without tuning depends on more than the network.
         if self._known is None and self.answers.reference in network.frameworks:
-            network.kept.keep_answers(self.answers, self._samples, self._delivery.threads)
+            self._kept.keep_answers(self.answers, self._samples, self._delivery.threads)
 
     @cached_property
     def expected(self) -> Expected:

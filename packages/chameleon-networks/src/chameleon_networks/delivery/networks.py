@@ -26,6 +26,7 @@ from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.check_report import CheckReport, Facts
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.deliver import delivered
+from chameleon_networks.delivery.kept_networks import kept_network
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
@@ -66,6 +67,7 @@ class NetworkFrontend(SettledNetwork):
     """
 
     def __init__(self, network: ImportedNetwork) -> None:
+        network.kept = kept_network(network)
         self.network = network
         self.precision = None
         asked = network.options.layout != AUTO

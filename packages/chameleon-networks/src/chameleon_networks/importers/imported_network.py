@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import attrs
 import numpy as np
@@ -16,7 +16,6 @@ from chameleon_core.network_result import OperatorCoverage
 
 from chameleon_networks.frameworks.running import Network, NetworkForms
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.kept_networks import GRAPH, KeptNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey
 from chameleon_networks.shapes import buckets_of
@@ -36,6 +35,22 @@ class BucketInputs:
 
     name: str
     placed: Callable[..., tuple[str, Arrays, list[tuple[int, int, int]]]]
+
+
+class KeptGraph(Protocol):
+    """What this machine keeps of a network for later processes: its graph, and facts by name."""
+
+    def fact(self, name: str) -> tuple[Any, str] | None:
+        """A JSON value and the day on which it was kept, or None if there is none."""
+
+    def keep_fact(self, name: str, value: Any) -> None:
+        """Keep a JSON value, unless it cannot be written."""
+
+    def graph(self) -> ImportedGraph | None:
+        """The graph, or None if it was not kept."""
+
+    def keep_graph(self, graph: ImportedGraph) -> None:
+        """Keep the graph, unless it is known or cannot be written."""
 
 
 class ImportedNetwork(ABC):
@@ -63,6 +78,7 @@ class ImportedNetwork(ABC):
         self.bucket: BucketInputs | None = None
         self.sibling: ImportedNetwork | None = None
         self.programs: Mapping[str, str] = {}
+        self.kept: KeptGraph | None = None
 
     @abstractmethod
     def read_graph(self) -> ImportedGraph:
@@ -89,12 +105,6 @@ class ImportedNetwork(ABC):
         """The source as JSON values, from which another process reads the same network; or None."""
         return None
 
-    @cached_property
-    def kept(self) -> KeptNetwork | None:
-        """The files in which this machine keeps the network; None if nothing is to be kept."""
-        origin = self.origin if self.options.check else None
-        return None if origin is None else KeptNetwork([origin, sorted(self.shapes.items())])
-
     @property
     def half(self) -> str | None:
         """``float16`` or ``bfloat16`` if the network is in half precision, else None.
@@ -115,7 +125,7 @@ class ImportedNetwork(ABC):
 
     def keep(self) -> None:
         """Keep what took long to read for later processes."""
-        if self.kept is not None and self.kept.fact(GRAPH) is None:
+        if self.kept is not None:
             self.kept.keep_graph(self.graph)
 
     @abstractmethod

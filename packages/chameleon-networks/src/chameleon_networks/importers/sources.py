@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import warnings
 from abc import abstractmethod
@@ -38,7 +39,6 @@ from chameleon_networks.frameworks.running import (
     torch_network,
 )
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.importers.kept_networks import file_digest
 from chameleon_networks.importers.onnx.models import (
     onnx_graph,
     onnx_inputs,
@@ -231,7 +231,10 @@ class TorchNetwork(ProgramNetwork):
     def origin(self) -> Any:
         # Whoever calls a function of the user's cannot say what it depends on.
         saved = Path(self.options.source)
-        return file_digest(saved) if saved.suffix == ".pt2" else None
+        if saved.suffix != ".pt2" or not saved.exists():
+            return None
+        with saved.open("rb") as stream:
+            return hashlib.file_digest(stream, "blake2b").hexdigest()
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source

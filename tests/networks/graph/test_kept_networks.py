@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core.stages import Delivery
-from chameleon_networks.delivery import baselines, networks
+from chameleon_networks.delivery import baselines, kept_networks, networks
 from chameleon_networks.delivery.check_report import CheckReport
+from chameleon_networks.delivery.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers import kept_networks, sources
-from chameleon_networks.importers.kept_networks import KeptAnswers, KeptNetwork
+from chameleon_networks.importers import sources
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork, network_of
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -24,12 +24,18 @@ from chameleon_tvm.spaces.options import AutoOptions
 SMALL = BuiltinOptions(network="resnet_small")
 
 
+def keeping(network: Any) -> Any:
+    """A network that keeps its graph, as a run reads it."""
+    network.kept = kept_network(network)
+    return network
+
+
 def test_a_second_process_reads_the_same_network_without_torch(monkeypatch: pytest.MonkeyPatch):
-    read = BuiltinNetwork(SMALL)
+    read = keeping(BuiltinNetwork(SMALL))
     samples = read.samples(np.random.default_rng(0))
     read.keep()
     monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
-    again = BuiltinNetwork(SMALL)
+    again = keeping(BuiltinNetwork(SMALL))
     assert again.input_names() == read.input_names()
     assert again.half is None
     [ours], [theirs] = again.samples(np.random.default_rng(0)), samples
@@ -51,8 +57,8 @@ def test_a_second_process_reads_the_same_network_without_torch(monkeypatch: pyte
 def test_options_that_make_another_network_have_files_of_their_own(
     change: dict[str, Any], *, same: bool
 ):
-    BuiltinNetwork(SMALL).keep()
-    kept = BuiltinNetwork(attrs.evolve(SMALL, **change)).kept
+    keeping(BuiltinNetwork(SMALL)).keep()
+    kept = kept_network(BuiltinNetwork(attrs.evolve(SMALL, **change)))
     assert kept is not None
     assert (kept.graph() is not None) is same
 
@@ -66,26 +72,26 @@ def test_changed_bytes_and_changed_code_make_another_network(
     def saved(width: int) -> TorchNetwork:
         program = torch.export.export(torch.nn.Linear(8, width), (torch.zeros(1, 8),))
         torch.export.save(program, file)
-        return TorchNetwork(options)
+        return keeping(TorchNetwork(options))
 
     saved(4).keep()
-    known = TorchNetwork(options).kept
+    known = kept_network(TorchNetwork(options))
     assert known is not None
     assert known.graph() is not None
-    changed = saved(5).kept
+    changed = kept_network(saved(5))
     assert changed is not None
     assert changed.graph() is None
     saved(4).keep()
     monkeypatch.setattr(kept_networks, "_surroundings", lambda: ["another version"])
-    updated = TorchNetwork(options).kept
+    updated = kept_network(TorchNetwork(options))
     assert updated is not None
     assert updated.graph() is None
 
 
 def test_nothing_is_kept_of_code_of_the_user_nor_without_a_check():
-    assert network_of(TorchOptions(source="net.py:make")).kept is None
-    assert network_of(TorchOptions(source="missing.pt2")).kept is None
-    assert network_of(attrs.evolve(SMALL, check=False)).kept is None
+    assert kept_network(network_of(TorchOptions(source="net.py:make"))) is None
+    assert kept_network(network_of(TorchOptions(source="missing.pt2"))) is None
+    assert kept_network(network_of(attrs.evolve(SMALL, check=False))) is None
 
 
 def test_answers_are_those_of_the_same_inputs():
@@ -107,7 +113,7 @@ def test_answers_are_those_of_the_same_inputs():
 
 
 def test_a_damaged_file_is_as_none():
-    read = BuiltinNetwork(SMALL)
+    read = keeping(BuiltinNetwork(SMALL))
     read.keep()
     [arrays] = kept_networks.kept_networks().glob("*/graph.npz")
     content = arrays.read_bytes()
@@ -184,7 +190,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch: pytest.MonkeyPatch,
     assert f"an earlier run saw on {second['day']}" in second["summary"]
     NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 1, None)
     options = TorchOptions(source="net.py:make")
-    unknown: Any = SimpleNamespace(kept=None, options=options, layout="NHWC")
+    unknown: Any = SimpleNamespace(origin=None, options=options, layout="NHWC")
     for _ in range(2):
         NetworkFrontend(unknown).check(target, 2, None)
     assert len(checked) == 4

@@ -28,6 +28,7 @@ from chameleon_system.files import replacing, user_cache_folder, write_whole
 from chameleon_system.processor import processor_name
 from numpy.typing import NDArray
 
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 log = structlog.get_logger()
@@ -36,7 +37,7 @@ _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnxruntime")
 _MOST_BYTES = 4 << 30
 """Of all networks together; beyond that, those go that were used least recently."""
 
-GRAPH = "graph"
+_GRAPH = "graph"
 """Name of the fact that holds the network as Relax has it."""
 
 Known = TypeVar("Known")
@@ -119,8 +120,8 @@ class KeptNetwork:
 
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
-        known = self.fact(GRAPH)
-        arrays = None if known is None else self._arrays(GRAPH)
+        known = self.fact(_GRAPH)
+        arrays = None if known is None else self._arrays(_GRAPH)
         if known is None or arrays is None:
             return None
         facts = known[0]
@@ -134,7 +135,9 @@ class KeptNetwork:
         )
 
     def keep_graph(self, graph: ImportedGraph) -> None:
-        """Keep the network as Relax has it."""
+        """Keep the network as Relax has it, unless it is known."""
+        if self.fact(_GRAPH) is not None:
+            return
         text, arrays = _relaxed().without_constants(graph.module)
         facts = {
             "module": text,
@@ -143,7 +146,7 @@ class KeptNetwork:
             "is_rounded": graph.is_rounded,
             "operators": dict(graph.operators),
         }
-        self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
+        self.keep_fact(_GRAPH, facts, [*arrays, np.zeros(0)])
 
     def _arrays(self, name: str) -> Arrays | None:
         def read() -> Arrays:
@@ -158,13 +161,10 @@ def kept_networks() -> Path:
     return user_cache_folder() / "networks"
 
 
-def file_digest(file: Path) -> str | None:
-    """A digest of a file's bytes; None if it cannot be read."""
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "blake2b").hexdigest()
-    except OSError:
-        return None
+def kept_network(network: ImportedNetwork) -> KeptNetwork | None:
+    """The files in which this machine keeps a network; None if it keeps nothing of the network."""
+    origin = network.origin if network.options.check else None
+    return None if origin is None else KeptNetwork([origin, sorted(network.shapes.items())])
 
 
 def _relaxed() -> Any:
