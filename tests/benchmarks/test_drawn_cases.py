@@ -30,6 +30,7 @@ def test_an_operator_is_the_same_each_time():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("suite", "option", "fraction", "library"),
     [
