@@ -40,6 +40,8 @@ def test_workers_start_ahead_only_if_something_is_to_be_measured():
         runner = LocalRunner(LocalOptions(**QUICK))
         if prepared:
             runner.prepare(work.space)
+        else:
+            runner.start_late()
         with runner:
             assert bool(carriers()) is prepared
             assert [measurement.ok for measurement in runner.measure(work)] == [True]

@@ -193,7 +193,12 @@ class Runner(ABC):
         """Prepare for a space provider, before the runner's context is entered.
 
         Workers can then import the provider, while the main process makes tasks and design spaces.
-        Not called if a run measures nothing, so that workers need not start at once.
+        """
+
+    def start_late(self) -> None:  # noqa: B027 - optional hook
+        """Start no worker before the first job. Called instead of ``prepare``.
+
+        A run that has no measurements in its budget needs all cores itself.
         """
 
     @abstractmethod

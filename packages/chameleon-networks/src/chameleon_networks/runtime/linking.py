@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import json
 import math
+import shutil
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ChameleonError
+from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_tvm.device.cpus.features import flag_of
 from chameleon_tvm.quick_tvm import tvm
 
@@ -141,14 +146,39 @@ def run_compiler(*words: str) -> None:
 
 @functools.cache
 def _shared_objects() -> tuple[Path, ...]:
-    """Object files of the code that all libraries share, compiled once in this process."""
+    """Object files of the code that all libraries share, compiled once for a compiler.
+
+    Other processes copy them from the user's cache folder.
+    """
+    kept = user_cache_folder() / "runtime" / _shared_digest()
     folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")
     _FOLDERS.append(folder)
     objects = []
     for source in _SHARED:
         objects.append(Path(folder.name, source).with_suffix(".o"))
-        compile_c(SOURCES / source, objects[-1])
+        known = kept / objects[-1].name
+        try:
+            shutil.copyfile(known, objects[-1])
+        except OSError:
+            compile_c(SOURCES / source, objects[-1])
+            with contextlib.suppress(OSError):
+                kept.mkdir(parents=True, exist_ok=True)
+                write_whole(known, objects[-1].read_bytes())
     return tuple(objects)
+
+
+def _shared_digest() -> str:
+    """A digest of the shared code, of all headers that it may include, and of the compiler."""
+    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
+
+    command = [*(get_cc() or "cc").split(), "--version"]
+    compiler = subprocess.run(command, capture_output=True, check=False).stdout
+    digest = hashlib.blake2b(digest_size=16)
+    sources = [*(SOURCES / name for name in _SHARED), *sorted(SOURCES.glob("*.h"))]
+    parts = [repr([command, _FLAGS, version("apache-tvm-ffi")]).encode(), compiler]
+    for part in (*parts, *(source.read_bytes() for source in sources)):
+        digest.update(len(part).to_bytes(8) + part)
+    return digest.hexdigest()
 
 
 _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []

@@ -96,6 +96,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._numbers = itertools.count()
         self._active: Interruptible | None = None
         self._preload: str | None = None
+        self._late = False
         self._plan = ComparisonPlan()
         self._interrupted = False
         self._closed = False
@@ -105,8 +106,11 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
     def prepare(self, space: StageRef) -> None:
         self._preload = space.factory
 
+    def start_late(self) -> None:
+        self._late = True
+
     def __enter__(self) -> Self:
-        if self._preload is not None:
+        if not self._late:
             self._start().builders.fill(self._size)
         return self
 

@@ -307,7 +307,9 @@ def started(
     try:
         with contract.call("start"):
             runner: Runner = spec.create()
-            if space is not None:
+            if space is None:
+                runner.start_late()
+            else:
                 runner.prepare(space)
             stack.enter_context(runner)
             interruption.soft = runner.interrupt

@@ -1,0 +1,47 @@
+"""Objects of the run time's C code are compiled once for a compiler and kept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chameleon_networks.runtime import linking
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The sources that were compiled so far."""
+    sources: list[str] = []
+    compile_c = linking.compile_c
+
+    def noted(source: Path, target: Path, *folders: Path) -> None:
+        sources.append(source.name)
+        compile_c(source, target, *folders)
+
+    monkeypatch.setattr(linking, "compile_c", noted)
+    linking._shared_objects.cache_clear()
+    yield sources
+    linking._shared_objects.cache_clear()
+
+
+def test_another_process_takes_what_the_first_one_compiled(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    first = linking._shared_objects()
+    assert compiled == list(linking._SHARED)
+    linking._shared_objects.cache_clear()
+    again = linking._shared_objects()
+    assert compiled == list(linking._SHARED)
+    assert [file.read_bytes() for file in again] == [file.read_bytes() for file in first]
+    linking._shared_objects.cache_clear()
+    monkeypatch.setattr(linking, "_FLAGS", (*linking._FLAGS, "-DANOTHER"))
+    linking._shared_objects()
+    assert compiled == 2 * list(linking._SHARED)
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert all(file.exists() for file in linking._shared_objects())
+    assert compiled == list(linking._SHARED)
