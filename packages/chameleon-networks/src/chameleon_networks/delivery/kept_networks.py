@@ -1,8 +1,8 @@
 """Facts about a network, kept in the user's cache folder for later runs on this machine.
 
-Reading a network of torch takes longer than compiling it, and so does a framework that only gives
-the answers to compare with. Both follow from the network's source, from versions and from the
-processor, so a later process reads them from files.
+To import a torch network takes longer than to compile it, and so does a framework that only
+computes outputs for the comparison. Both depend on the network's source, on versions and on the
+processor alone, so a later process reads the results from files.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ log = structlog.get_logger()
 
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnxruntime")
 _MOST_BYTES = 4 << 30
-"""Of all networks together; beyond that, those go that were used least recently."""
+"""Limit for all networks together. Above it, the least recently used networks are removed."""
 
 _GRAPH = "graph"
-"""Name of the fact that holds the network as Relax has it."""
+"""Name of the fact that holds the network's Relax module."""
 
 Known = TypeVar("Known")
 
@@ -60,9 +60,9 @@ class KeptAnswers:
 
 
 class KeptNetwork:
-    """The files of one network.
+    """The kept files of one network.
 
-    Nothing is raised if a file is missing, damaged or cannot be written. It is computed anew then.
+    If a file is missing or damaged, or cannot be written, the run computes its content again.
 
     Args:
         origin: The source of the network as JSON values. Versions and the machine are added.
@@ -74,7 +74,7 @@ class KeptNetwork:
         self._folder = kept_networks() / name
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A value that was kept as JSON, and the day of that; None if there is none."""
+        """A kept JSON value, and the day on which it was kept; None if there is none."""
 
         def read() -> tuple[Any, str]:
             value = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -98,11 +98,11 @@ class KeptNetwork:
             log.debug("network_not_kept", problem=str(error))
 
     def answers(self, samples: Sequence[Arrays], threads: int) -> KeptAnswers | None:
-        """A framework's answers for inputs, if they are known.
+        """The kept outputs of a framework for these inputs, or None.
 
         Args:
             samples: The inputs of each inference.
-            threads: that the framework computed with.
+            threads: Number of threads that the framework computes with.
         """
         name = _answers_name(samples, threads)
         known = self.fact(name)

@@ -38,7 +38,7 @@ class BucketInputs:
 
 
 class KeptGraph(Protocol):
-    """What this machine keeps of a network for later processes: its graph, and facts by name."""
+    """The graph of a network, and facts about it by name, that this machine keeps."""
 
     def fact(self, name: str) -> tuple[Any, str] | None:
         """A JSON value and the day on which it was kept, or None if there is none."""
