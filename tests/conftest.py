@@ -1,7 +1,6 @@
 """What all tests share."""
 
 import importlib.util
-import itertools
 import os
 import shutil
 import subprocess
@@ -59,21 +58,19 @@ def _every_test_has_all_cores() -> Iterator[None]:
     os.sched_setaffinity(0, cores)
 
 
-@pytest.fixture(scope="session")
-def _cache_folders() -> Iterator[Iterator[str]]:
-    with tempfile.TemporaryDirectory(prefix="chameleon-test-caches-") as folder:
-        yield (str(Path(folder, str(number))) for number in itertools.count())
+@pytest.fixture(scope="session", autouse=True)
+def _cache_folder() -> Iterator[Path]:
+    """The tests of one process share a cache folder, since it holds rates that take a second."""
+    temporary = tempfile.TemporaryDirectory(prefix="chameleon-test-cache-")
+    with temporary as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        yield Path(folder, "chameleon")
 
 
 @pytest.fixture(autouse=True)
-def _every_test_has_a_cache(
-    _cache_folders: Iterator[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """No test reads networks that another one, or whoever runs it, has kept."""
-    folder = next(_cache_folders)
-    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+def _no_test_reads_networks_that_another_one_kept(_cache_folder: Path) -> Iterator[None]:
     yield
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_cache_folder / "networks", ignore_errors=True)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from chameleon_networks.runtime import linking
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The sources that were compiled so far."""
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """The sources that were compiled so far, beginning with an empty cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     sources: list[str] = []
     compile_c = linking.compile_c
 
