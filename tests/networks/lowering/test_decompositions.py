@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from chameleon_networks.importers.torch.lowering.decompositions import (
-    DECOMPOSITIONS,
-    with_decompositions,
-)
-from torch._decomp import _core_aten_decompositions_post_autograd
+from chameleon_networks.importers.torch.lowering import decompositions
 from torch.nn import functional
 
 from .torch_networks import Of
@@ -27,17 +23,21 @@ FUNCTIONS = {
 """Operators that torch preserves, that have decompositions of ours, or that are composite."""
 
 
+@pytest.mark.parametrize("private", [True, False], ids=["private functions", "none"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_programs_are_those_of_run_decompositions(
-    function: Callable[..., Any],
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, *, private: bool
 ):
     program = torch.export.export(Of(function), (torch.rand(1, 2, 3, 4),))
     whole = torch.export.default_decompositions()
-    whole.update(DECOMPOSITIONS)
+    whole.update(decompositions.DECOMPOSITIONS)
     expected = program.run_decompositions(whole)
-    table = {**_core_aten_decompositions_post_autograd(), **DECOMPOSITIONS}
+    if private:
+        assert decompositions.core_decompositions is not None
+    else:
+        monkeypatch.setattr(decompositions, "core_decompositions", None)
 
-    made = with_decompositions(program, table)
+    made = decompositions.with_decompositions(program, decompositions.decomposition_table())
 
     assert made.graph_module.code == expected.graph_module.code
     assert str(made.graph_signature) == str(expected.graph_signature)

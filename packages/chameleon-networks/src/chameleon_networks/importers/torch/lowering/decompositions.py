@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from inspect import signature
 from operator import getitem
 from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
-from torch._decomp import _core_aten_decompositions_post_autograd, global_decomposition_table
-from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
+from torch._decomp import global_decomposition_table
 from torch._higher_order_ops.effects import with_effects
-from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.export.decomp_utils import PRESERVED_ATEN_CIA_OPS
-from torch.export.exported_program import _decompose_exported_program
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks.importers.torch.lowering import (
@@ -26,6 +22,15 @@ from chameleon_networks.importers.torch.lowering import (
 )
 from chameleon_networks.importers.torch.lowering.complex_numbers import has_complex, without_complex
 from chameleon_networks.importers.torch.lowering.few_numbers import without_empty_tensors
+
+try:
+    from torch._decomp import _core_aten_decompositions_post_autograd as core_decompositions
+    from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.export.decomp_utils import PRESERVED_ATEN_CIA_OPS
+    from torch.export.exported_program import _decompose_exported_program
+except ImportError:  # other versions of torch have other private functions
+    core_decompositions = None
 
 _ATEN = torch.ops.aten
 
@@ -46,7 +51,7 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
     """
     if _sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
-    table = {**_core_aten_decompositions_post_autograd(), **DECOMPOSITIONS}
+    table = decomposition_table()
     made = with_decompositions(program, table)
     if has_complex(made):
         made = with_decompositions(without_complex(made), table)
@@ -58,31 +63,37 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
     return made
 
 
-def with_decompositions(program: Any, table: Mapping[Any, Callable[..., Any]]) -> Any:
-    """The result of ``program.run_decompositions`` with torch's decompositions and a table.
+def decomposition_table() -> Any:
+    """Torch's core decompositions and Chameleon's, by operator; see ``with_decompositions``."""
+    table = (core_decompositions or torch.export.default_decompositions)()
+    table.update(DECOMPOSITIONS)
+    return table
 
-    That method overrides every composite operator of torch, which takes a third of a second. All
-    but those of the table, and those that torch preserves, decompose alike without that.
+
+def with_decompositions(program: Any, table: Any) -> Any:
+    """The result of ``program.run_decompositions`` with a table, in less time.
+
+    That method overrides every composite operator of torch, which takes a third of a second. Only
+    those of the table, and those that torch preserves, need it. If torch lacks the private
+    functions for that, the method itself runs.
 
     Args:
-        program: a ``torch.export.ExportedProgram``.
-        table: decompositions by operator, torch's core ones among them.
+        program: A ``torch.export.ExportedProgram``.
+        table: A table of ``decomposition_table``, possibly with further operators.
     """
+    if core_decompositions is None:
+        return program.run_decompositions(table)
     composite = dict.fromkeys(PRESERVED_ATEN_CIA_OPS, _special_op_to_preserve_cia)
     composite |= {one: table[one] for one in table if _is_preservable_cia_op(one)}
     others = {one: table[one] for one in table if one not in composite}
+    # The program has no backward pass. Older versions of torch lack one of these arguments.
+    more = {"joint_loss_index": None, "decompose_custom_triton_ops": False}
+    known = signature(_decompose_exported_program).parameters
+    more = {name: value for name, value in more.items() if name in known}
     with unset_fake_temporarily():
         return _decompose_exported_program(
-            program, cia_to_decomp=composite, python_decomp_table=others, **_KEYWORDS
+            program, cia_to_decomp=composite, python_decomp_table=others, **more
         )
-
-
-_KEYWORDS: Mapping[str, Any] = {
-    name: value
-    for name, value in {"joint_loss_index": None, "decompose_custom_triton_ops": False}.items()
-    if name in signature(_decompose_exported_program).parameters
-}
-"""Arguments for programs without a backward pass. Older versions of torch lack one of them."""
 
 
 def _further_decompositions(
