@@ -89,7 +89,7 @@ def test_the_section_is_written_out_and_binds_no_folder(pipeline, registry):
     [
         ({"candidates": 0}, "candidates"),
         ({"batch": 1}, "batch"),
-        ({"widths": [2]}, "'widths' must have 1"),
+        ({"widths": [2]}, "'widths' must include 1"),
         ({"transforms": []}, "'transforms' for 'transform' is empty"),
         ({"transforms": ["gruop"]}, "did you mean 'group'"),
         ({"scores": [{"name": "fisher", "seed": 1}]}, "unknown option 'seed'"),

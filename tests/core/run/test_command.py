@@ -46,7 +46,7 @@ def test_run_status_best(write, tmp_path):
     header, *rows, vendor, legend, report = table.splitlines()
     assert report == f"report: {(tmp_path / 'run' / 'report.html').as_uri()}"
     assert header.split()[:5] == ["operator", "untuned", "tuned", "vendor", "ratio"]
-    assert [row.split()[0] for row in rows] == ["op0", "op1"]
+    assert [row.split()[0] for row in rows] == ["op0", "op1", "untuned:", "GFLOP/s:"]
     assert "4.00 ms" in rows[0]
     assert vendor.startswith("vendor: synthetic, ")
     assert legend.startswith("ratio: vendor / tuned")

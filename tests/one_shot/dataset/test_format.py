@@ -82,7 +82,7 @@ def test_a_part_that_is_cut_off_is_named(tmp_path, dataset_task):
         ("failure", "crash", "both a time and a failure"),
         ("failure", "bored", "the failure 'bored'"),
         ("task", "0" * 24, "not that of its task"),
-        ("knobs", "{", "what no data set does"),
+        ("knobs", "{", "has invalid values"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused(tmp_path, dataset_task, column, value, problem):

@@ -30,6 +30,11 @@ PIPELINE = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tmp_path: Path):
     file = tmp_path / "pipeline.yaml"
     file.write_text(json.dumps({**PIPELINE, "output": str(tmp_path / "run")}))
