@@ -100,7 +100,7 @@ def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_p
         ray.kill(host.actor)
         killed.append(host.place.name)
 
-    with make(device_options={"seconds": 0.3}, retries=4) as runner:
+    with make(device_options={"seconds": 1.0}, retries=4) as runner:
         killer = threading.Thread(target=kill, args=(runner,))
         killer.start()
         table = by_config(list(runner.measure(job(_good(12)))))
