@@ -13,6 +13,7 @@ from chameleon_core.stages import Contender
 from chameleon_runners.ray import parcels
 from chameleon_runners.ray.options import RayOptions
 from chameleon_runners.ray.runner import RayRunner
+from chameleon_runners.ray.worker_pool import RayPool
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions
 from chameleon_runners.testing.faults import FAULTS, Fault, config
 from chameleon_system.processes.stamps import TOKEN
@@ -89,26 +90,31 @@ def test_every_fault_is_recorded_as_on_this_machine(make: Make):
     assert len({device["name"] for device in devices}) == 2
 
 
-def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_path: Path):
+def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make: Make, tmp_path: Path):
     device = FaultDevice(FaultDeviceOptions(state=str(tmp_path)))
-    killed: list[str] = []
+    killed = []
 
-    def kill(runner: RayRunner) -> None:
-        eventually(lambda: device.count() > 2, 30.0)
-        pool = runner._resources.pool  # type: ignore[union-attr]
-        host = next(h for h in pool._hosts if h.place.name)  # type: ignore[attr-defined]
+    def kill(pool: RayPool) -> None:
+        eventually(lambda: device.count() > 2, 120.0)
+        host = next(h for h in pool._hosts if h.place.name)
         ray.kill(host.actor)
-        killed.append(host.place.name)
+        killed.append(host)
 
-    with make(device_options={"seconds": 1.0}, retries=4) as runner:
-        killer = threading.Thread(target=kill, args=(runner,))
+    # Loading takes a second, so that most of the time of a device is at stake; a candidate's limit
+    # must be far above that.
+    patient = {"retries": 4, "run_timeout": 60.0, "run_floor": 60.0}
+    with make(device_options={"seconds": 1.0}, **patient) as runner:
+        measurements = runner.measure(job(_good(12)))
+        pool = runner._resources.pool  # type: ignore[union-attr]
+        assert isinstance(pool, RayPool)
+        killer = threading.Thread(target=kill, args=(pool,))
         killer.start()
-        table = by_config(list(runner.measure(job(_good(12)))))
+        table = by_config(list(measurements))
         killer.join()
-    assert killed
-    assert all(m.ok for m in table.values())
-    # The one that was at work there was loaded a second time.
-    assert device.count() > 12
+        assert not pool._hosts & set(killed)
+        assert killed[0].place in {host.place for host in pool._hosts}
+    assert [m.message for m in table.values() if not m.ok] == []
+    assert len(table) == 12
 
 
 def test_contenders_are_compared(make: Make):
