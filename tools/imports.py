@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ def modules_of(folder: Path) -> dict[str, Path]:
     return modules
 
 
+@cache
 def imports_in(text: str) -> list[Import]:
     """What a source text imports: modules, and what may be a module of one."""
     return list(_imports(ast.parse(text), late=False))
@@ -44,14 +46,18 @@ def _imports(node: ast.AST, *, late: bool) -> Iterator[Import]:
     elif isinstance(node, ast.ImportFrom):
         names = (f"{node.module}.{alias.name}" for alias in node.names)
         yield from (Import(name, node.lineno, late) for name in names)
-    elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+    elif isinstance(node, ast.Call) and _last_name(node.func) == "import_module":
         first = node.args[0] if node.args else None
         if isinstance(first, ast.Constant):
             yield Import(str(first.value), node.lineno, late=True)
     within = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    checked = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    checked = isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING"
     for child in ast.iter_child_nodes(node):
         yield from _imports(child, late=late or within or checked)
+
+
+def _last_name(node: ast.expr) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 def graph_of(modules: dict[str, Path]) -> Graph:

@@ -9,13 +9,13 @@ tinygrad's ``sz.py``.
 from __future__ import annotations
 
 import argparse
-import ast
 import io
 import re
 import sys
 import tokenize
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from imports import (
@@ -43,22 +43,19 @@ _OPEN = "dict[str, Any]"
 
 def code_lines(text: str) -> int:
     """Lines with a token that is neither comment nor docstring."""
-    documented = _docstring_lines(ast.parse(text))
-    lines: set[int] = set()
+    return len({line for token in _code(text) for line in range(token.start[0], token.end[0] + 1)})
+
+
+def _code(text: str) -> Iterator[tokenize.TokenInfo]:
+    """The tokens of all statements but those of a string alone: docstrings of whatever kind."""
+    statement: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _BLANK:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - documented)
-
-
-def _docstring_lines(tree: ast.AST) -> set[int]:
-    """Lines of all texts that stand as a statement: of modules, classes, functions and fields."""
-    lines: set[int] = set()
-    for node in ast.walk(tree):
-        statement = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(statement, ast.Constant) and isinstance(statement.value, str):
-            lines.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
-    return lines
+            statement.append(token)
+        elif token.type == tokenize.NEWLINE:
+            if any(part.type != tokenize.STRING for part in statement):
+                yield from statement
+            statement = []
 
 
 def late_imports(text: str) -> int:
@@ -69,18 +66,7 @@ def late_imports(text: str) -> int:
 
 def names_a_reduced_type(text: str) -> bool:
     """Whether the code itself, in a name or a text, names a dtype below 32 bits."""
-    tree = ast.parse(text)
-    documented = _docstring_lines(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute):
-            word = node.id if isinstance(node, ast.Name) else node.attr
-        elif isinstance(node, ast.Constant) and node.lineno not in documented:
-            word = node.value if isinstance(node.value, str) else ""
-        else:
-            continue
-        if _REDUCED.search(word):
-            return True
-    return False
+    return any(_REDUCED.search(token.string) for token in _code(text))
 
 
 def with_one_importer(graph: Graph) -> int:
