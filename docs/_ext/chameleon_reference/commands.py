@@ -37,7 +37,8 @@ def commands_page() -> str:
     parts = [
         section(
             "Commands",
-            "Results go to stdout, progress and errors to stderr. Every command has `--help`.",
+            "The commands of `chameleon` with their options, as `chameleon COMMAND --help` prints "
+            "them. Results go to stdout; progress and errors go to stderr.",
             level=1,
         )
     ]
@@ -50,12 +51,12 @@ def commands_page() -> str:
             for row in command.params
             if isinstance(row, click.Option) and row.name not in _EVERYWHERE
         ]
-        options = table(["option", "default", ""], rows) if rows else ""
+        options = table(["option", "default", "meaning"], rows) if rows else ""
         example = (command.epilog or "").removeprefix("Example: ")
         shown = f"Example:\n\n```sh\n{example}\n```" if example else ""
         parts.append(section(f"`{words}`", f"```sh\n{usage}\n```", about, shown, options))
     codes = [[str(int(row)), row.name.lower().replace("_", " ")] for row in ExitCode]
-    parts.append(section("Exit codes", table(["code", "means"], codes)))
+    parts.append(section("Exit codes", table(["code", "meaning"], codes)))
     return "\n".join(parts)
 
 

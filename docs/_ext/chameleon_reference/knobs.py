@@ -81,7 +81,8 @@ def knobs_page() -> str:
     """All examples."""
     head = section(
         "Knobs of some operators",
-        "Output of `chameleon space`; [Knobs](../knobs.md) explains the names.",
+        "The knobs of some example operators, as `chameleon space` prints them. "
+        "[Knobs](../knobs.md) explains the names of the knobs.",
         level=1,
     )
     return "\n".join([head, *map(example_section, EXAMPLES)])
@@ -92,14 +93,14 @@ def example_section(example: Example) -> str:
     facts = describe_space(example.made(), samples=_SAMPLES, guesses=0, seed=0)
     legal = facts["legal"]
     about = (
-        f"{len(facts['knobs'])} knobs, {facts['size']:.3g} index vectors, of which "
-        f"{legal['share']:.1%} of {legal['samples']} that were looked at are legal; "
-        f"{facts['first_guesses']} first guesses. Space `{example.space}`, "
-        f"target `{example.target}`."
+        f"For the target `{example.target}`, the space `{example.space}` of this operator has "
+        f"{len(facts['knobs'])} knobs, {facts['first_guesses']} first guesses and "
+        f"{facts['size']:.3g} configurations. In a sample of {legal['samples']} configurations, "
+        f"{legal['share']:.1%} are legal."
     )
     rows = [[f"`{knob['name']}`", _values(knob["values"]), _when(knob)] for knob in facts["knobs"]]
     shown = f"```json\n{json.dumps(example.operator)}\n```"
-    return section(example.title, shown, about, table(["knob", "values", "where"], rows))
+    return section(example.title, shown, about, table(["knob", "values", "applies if"], rows))
 
 
 def _values(values: list[Any]) -> str:

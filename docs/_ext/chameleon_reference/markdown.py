@@ -11,7 +11,7 @@ from chameleon_core.pipeline.annotations import DURATION
 _TYPES = {
     "integer": "integer",
     "number": "number",
-    "string": "text",
+    "string": "string",
     "boolean": "true or false",
     "null": "null",
     "object": "mapping",
@@ -49,7 +49,7 @@ def options_table(schema: Mapping[str, Any]) -> str:
         schema: of a mapping.
     """
     rows = list(_rows(schema, ""))
-    return table(["option", "type", "default", ""], rows) if rows else "No options.\n"
+    return table(["option", "type", "default", "meaning"], rows) if rows else "No options.\n"
 
 
 def _rows(schema: Mapping[str, Any], prefix: str) -> Iterable[Sequence[str]]:

@@ -45,17 +45,18 @@ def messages() -> Iterator[Message]:
 
 def messages_page() -> str:
     """A table for each package."""
-    about = f"Every error with a hint, as the code has it; {_ANYTHING} stands for what it fills in."
-    usual = (
-        "Those that are met most often are explained in [Troubleshooting](../troubleshooting.md)."
+    about = (
+        "The error messages of Chameleon that have a hint, with their hints. "
+        f"{_ANYTHING} stands for a name, a number or another part that varies."
     )
+    usual = "[Troubleshooting](../troubleshooting.md) explains the most frequent messages."
     by_package: dict[str, list[Message]] = {}
     for message in messages():
         by_package.setdefault(message.package, []).append(message)
     parts = [section("Error messages", about, usual, level=1)]
     for package, group in by_package.items():
         rows = sorted({(cell(message.text), cell(message.hint)) for message in group})
-        parts.append(section(f"`{package}`", table(["message", "what to do"], rows)))
+        parts.append(section(f"`{package}`", table(["message", "hint"], rows)))
     return "\n".join(parts)
 
 

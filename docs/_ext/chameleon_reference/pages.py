@@ -53,5 +53,8 @@ def _index(groups: Mapping[str, Iterable[str]]) -> str:
         section(title, "\n".join(["```{toctree}", ":maxdepth: 1", "", *names, "```"]))
         for title, names in groups.items()
     ]
-    about = "Made of the code when this site was built, with the plugins that were installed then."
+    about = (
+        "These pages were generated from the code when this site was built. "
+        "They include the plugins that were installed then."
+    )
     return "\n".join([section("Reference", about, level=1), *trees])

@@ -18,18 +18,18 @@ SECTIONS = ("budget", "require")
 """Keys of a pipeline whose value is a mapping with options of its own."""
 
 _OTHERS = {
-    "frontends": "Stands below `model:`, as its only key.",
-    "operators": "Stands in the list below `operators:`, each as the only key of an entry.",
-    "targets": "Reads what stands after `target:`.",
-    "templates": "Chosen by the spaces `auto` and `template`; named by their option `templates`.",
-    "instructions": "Chosen by templates for what a target has; `chameleon cpu` lists these.",
-    "baselines": "Stands in the list `baselines:`.",
-    "rivals": "Named by suites of `chameleon bench`.",
-    "record_databases": "Stands after `records:`, as a place, or in full.",
-    "transforms": "Stands in the list `transforms` of the section `transform`.",
-    "network_scores": "Stands in the list `scores` of the section `transform`.",
-    "presets": "Stands after `preset:`.",
-    "commands": "A command of `chameleon`; the page on commands has its options.",
+    "frontends": "In a pipeline, a frontend is the only key below `model:`.",
+    "operators": "In a pipeline, each entry of `operators:` has an operator as its only key.",
+    "targets": "In a pipeline, a target resolver reads the value of `target:`.",
+    "templates": "The spaces `auto` and `template` use templates, all or those in `templates`.",
+    "instructions": "Templates use instructions of the target, which `chameleon cpu` lists.",
+    "baselines": "In a pipeline, the list `baselines:` names baselines.",
+    "rivals": "In a suite of `chameleon bench`, `{rival: NAME}` names a rival.",
+    "record_databases": "In a pipeline, `records:` names databases, by place or by plugin.",
+    "transforms": "In a pipeline, `transforms` in the section `transform` names transforms.",
+    "network_scores": "In a pipeline, the list `scores` of the section `transform` names scores.",
+    "presets": "In a pipeline, `preset:` names a preset.",
+    "commands": "The page on commands has the options of each command.",
 }
 
 
@@ -47,8 +47,8 @@ def pipeline_page(registry: Registry) -> str:
         for key in keys_of(registry)
     ]
     parts = [
-        section("Pipeline files", "Keys of a file that `chameleon run` takes.", level=1),
-        table(["key", "default", "", "choices"], rows),
+        section("Pipeline files", "The keys of a pipeline file for `chameleon run`.", level=1),
+        table(["key", "default", "meaning", "choices"], rows),
     ]
     for key in (*SECTIONS, *registry.sections):
         members = keys[key].get("anyOf", [keys[key]])
@@ -63,13 +63,14 @@ def kind_page(kind: Kind, registry: Registry) -> str:
     """Everything of a kind, with its options."""
     definitions = pipeline_schema(registry)["$defs"]
     key = next((key for key, name in STAGES.items() if name == kind.name), None)
-    where = f"Stands after `{key}:`." if key is not None else _OTHERS[kind.name]
-    hook = f"Registered by the hook [`{kind.hook}`](hooks.md)."
+    where = f"In a pipeline, the key `{key}:` chooses one of these plugins."
+    where = where if key is not None else _OTHERS[kind.name]
+    hook = f"Plugins of this kind register with the hook [`{kind.hook}`](hooks.md)."
     title = kind.name.replace("_", " ").capitalize()
     parts = [section(title, where, hook, level=1)]
     for entry in registry.entries(kind.name):
         name = registry.full_name(entry)
-        about = [f"{entry.record.summary.rstrip('.')}. Comes with `{entry.distribution}`."]
+        about = [f"{entry.record.summary.rstrip('.')}. Distribution: `{entry.distribution}`."]
         about += _more(entry.record)
         options = _options(kind, name, entry.record, definitions, registry)
         parts.append(section(f"`{name}`", *about, options))
@@ -83,7 +84,7 @@ def _options(
         listed = definitions["frontends.operators"]["anyOf"][0]["properties"]["operators"]
         tagged = listed["items"]["properties"]
         if name not in tagged:
-            return "Only networks are made of it.\n"
+            return "Pipelines cannot name this operator; only networks contain it.\n"
         return options_table(tagged[name]["anyOf"][0])
     if not hasattr(record, "options"):
         return ""
@@ -123,14 +124,14 @@ def hooks_page() -> str:
     parts = [
         section(
             "Hooks",
-            "Functions that a plugin may implement; [Writing a plugin](../plugins.md) says how.",
+            "Functions that a plugin may implement. [Writing a plugin](../plugins.md) says how.",
             level=1,
         )
     ]
     for kind in KINDS.values():
         called = f"Class({', '.join(kind.arguments)})"
-        contract = f"Contract: `{kind.contract}`, made as `{called}`." if kind.contract else ""
-        record = f"Returns records of the class `{kind.record.__name__}`."
+        contract = f"Base class: `{kind.contract}`, called as `{called}`." if kind.contract else ""
+        record = f"The hook yields objects of the class `{kind.record.__name__}`."
         parts.append(section(f"`{kind.hook}`", kind.summary.replace("``", "`"), record, contract))
     for name, spec in vars(EventHooks).items():
         if name.startswith("chameleon_"):

@@ -12,14 +12,14 @@ from chameleon_core import loop, pipeline, schedulers, space, stages
 from chameleon_reference.markdown import section
 
 SHOWN: tuple[tuple[str, str, ModuleType], ...] = (
-    ("Programs and notebooks", "Tuning from Python, and reading runs.", chameleon_core),
-    ("Delivered networks", "Loading a network that a run delivered.", chameleon_networks),
-    ("Design spaces", "Knobs and configurations that a search walks through.", space),
-    ("Contracts of stages", "Methods of a plugin's classes, and their arguments.", stages),
-    ("Schedulers", "Choice of the task that gets the next batch.", schedulers),
-    ("Pipelines", "Reading a pipeline, and its sections.", pipeline),
-    ("Runs", "Running a pipeline from Python.", loop),
-    ("Events", "Arguments of listeners and event hooks.", records),
+    ("Programs and notebooks", "Interface to tune from Python and to read runs.", chameleon_core),
+    ("Delivered networks", "Functions to load a network that a run delivered.", chameleon_networks),
+    ("Design spaces", "Classes of knobs and of design spaces.", space),
+    ("Contracts of stages", "Base classes of plugins: their methods and arguments.", stages),
+    ("Schedulers", "Schedulers choose the task that gets the next batch.", schedulers),
+    ("Pipelines", "Functions to read a pipeline, and classes of its sections.", pipeline),
+    ("Runs", "Functions to run a pipeline from Python.", loop),
+    ("Events", "Events of a run, which callbacks and event hooks get as their argument.", records),
 )
 """Modules whose public names have a page: its title, a sentence, the module."""
 

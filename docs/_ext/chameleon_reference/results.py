@@ -35,7 +35,7 @@ _PARTS = {
     "A rival in another precision": RivalTime,
     "A kernel of the network": KernelTime,
     "An operator that was never timed": Unmeasured,
-    "Types that there were to choose": FrontPoint,
+    "A choice of dtypes": FrontPoint,
     "A footprint": Footprint,
     "The layout": LayoutResult,
     "Agreement in half precision": OwnPrecision,
@@ -63,15 +63,15 @@ def results_page() -> str:
     parts = [
         section(
             "Results",
-            "`chameleon run --json` prints one object, and `best.json` of the run folder holds the "
-            "same. Seconds are seconds, `null` stands where there is none; what a network has "
-            "nothing to say of is left out.",
+            "The keys of the JSON object that `chameleon run --json` prints, and that the file "
+            "`best.json` of the run folder holds. Times are in seconds. A value is `null` if it "
+            "does not apply; keys about networks may be missing.",
             level=1,
         )
     ]
     for title, keys in results().items():
         rows = [[f"`{key}`", cell(about.replace("``", "`"))] for key, about in keys.items()]
-        parts.append(section(title, table(["key", ""], rows)))
+        parts.append(section(title, table(["key", "meaning"], rows)))
     return "\n".join(parts)
 
 
