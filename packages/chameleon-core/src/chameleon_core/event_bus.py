@@ -76,12 +76,13 @@ class EventBus:
 
 
 def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str] = ()) -> object:
-    """Make a listener that calls one function with every event.
+    """Make a listener for ``EventBus`` that calls one function with every event.
 
     Args:
-        tell: the function.
+        tell: the function to call with each event.
         name: the listener's name in the log if it fails.
-        but: names of the hooks whose events are not passed on.
+        but: names of hooks, such as ``chameleon_measured``, whose events are not passed to
+            ``tell``.
     """
 
     def hook_named(hook: str) -> Callable[[object, Event], None]:
@@ -99,8 +100,8 @@ def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str]
 def event_log(path: Path) -> object:
     """A listener that appends events to a file, one JSON object per line.
 
-    It leaves out measurements, which are in the store, and steps of comparisons, which only the
-    display needs.
+    Two kinds of events are not written: measurements, which are in the store, and steps of
+    comparisons, which only the display needs.
 
     Args:
         path: the file; lines of earlier processes stay.

@@ -89,8 +89,8 @@ class RunFolder:
     def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
         """Check that the folder's measurements belong to a pipeline, and store the pipeline.
 
-        A folder with measurements belongs to the parts of the pipeline that they depend on. A
-        folder without measurements belongs to no pipeline.
+        Measurements belong to a pipeline if the parts that times depend on are equal. A folder
+        without measurements accepts any pipeline.
 
         Args:
             pipeline: the pipeline that is about to run in the folder.
@@ -154,8 +154,8 @@ class RunFolder:
 
         Args:
             pipeline: the pipeline of the run.
-            described: the runner's description of itself. Its ``versions`` are those in workers and
-                on devices.
+            described: the runner's description of itself. Its key ``versions`` has the versions in
+                worker processes and on devices.
             at_end: whether the run ends, so that the versions of all imported libraries are looked
                 up too. This takes half a second, and stages import some libraries only when they
                 need them.

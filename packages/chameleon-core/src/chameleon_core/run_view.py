@@ -1,4 +1,4 @@
-"""Reads a run folder: the state of the run, its results, and the source of each time."""
+"""Reads a run folder: the state of the run, its results, and where each time comes from."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ class ViewedOperator:
     Attributes:
         store: the run's record store.
         stored: the row of the operator's task in the store.
-        result: the operator's result; if the run has not ended, its present state.
+        result: the operator's result. If the run has not ended, it is made from the measurements so
+            far.
     """
 
     store: RecordStore
@@ -123,7 +124,8 @@ class NetworkSummary:
         seconds: the time of one inference in seconds. If the network was not timed, it is the sum
             of its operators' best times in the search, each times the number of its occurrences.
             None if no operator has a time.
-        source: the comparison if the network was timed, the search if ``seconds`` is a sum.
+        source: the comparison at the end of the run if the network was timed. The search if
+            ``seconds`` is a sum of operators' times.
         measured: the number of operators that have a time.
         operators: the number of operators, without alternatives in other dtypes.
         result: the network's result; empty before the end of the run.
@@ -221,7 +223,7 @@ class RunView:
 
     @cached_property
     def operators(self) -> tuple[ViewedOperator, ...]:
-        """The operators with their final results; before the end of the run, ``searched``."""
+        """The operators with their final results, or with ``searched`` results during the run."""
         if self.result is None:
             return self.searched
         rows = {(row.task.key, row.space, row.fingerprint): row for row in self.store.tasks()}

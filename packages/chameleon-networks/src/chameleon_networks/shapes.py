@@ -217,7 +217,7 @@ def bucket_with(
 
 
 def converter() -> cattrs.Converter:
-    """A cattrs converter from JSON to options, in which an extent is an int or a ``Buckets``."""
+    """A cattrs converter that reads options from JSON; an extent is an int or ``Buckets``."""
     conv = cattrs.Converter()
     conv.register_structure_hook(
         int | Buckets,

@@ -96,6 +96,8 @@ def a_space(value: Any) -> DesignSpace:
 def functions(value: Any, what: str) -> list[Callable[..., Any]]:
     """Check that an argument is a sequence of functions, and return it as a list.
 
+    ``callbacks`` and ``where`` are such arguments.
+
     Args:
         value: the value of the argument.
         what: the name of the argument.

@@ -63,7 +63,7 @@ anything else to continue."""
 
 
 def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
-    """Make a listener of events from each callback.
+    """Make a listener of events from each of the user's callbacks.
 
     Args:
         callbacks: functions that take one event. If a function raises, the error is logged, and the

@@ -23,11 +23,14 @@ class Spent:
     """The measurements and seconds that one task has used.
 
     Attributes:
-        measured: number of measured configurations, in this run or in other runs.
-        seconds: wall-clock time in seconds, with earlier processes of this run.
-        recorded: number of these configurations whose measurements are records of other runs.
-        recorded_seconds: wall-clock time in seconds that measuring these records took in their
+        measured: number of measured configurations, including records that were copied from other
             runs.
+        seconds: wall-clock time in seconds that the task took in this run, summed over all its
+            processes.
+        recorded: number of configurations in ``measured`` whose measurements were copied from other
+            runs.
+        recorded_seconds: wall-clock time in seconds that other runs took for these copied
+            measurements.
     """
 
     measured: int
@@ -37,7 +40,7 @@ class Spent:
 
     @property
     def all_seconds(self) -> float:
-        """Wall-clock time in seconds, in this run and in the runs that measured its records."""
+        """The task's wall-clock time in seconds, plus that of its copied records in other runs."""
         return self.seconds + self.recorded_seconds
 
 
@@ -56,7 +59,7 @@ class Allowance:
 
     @classmethod
     def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
-        """The allowance of all alternatives: tasks that compute operators in other dtypes.
+        """The part of a budget that alternatives get: tasks that compute operators in other dtypes.
 
         Args:
             budget: the budget of the tasks in the network's own dtype.
@@ -144,10 +147,15 @@ class Allowance:
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
         """The number of measurements at which the budget ends one task, or None for no limit.
 
-        The number includes records of other runs. Records do not reduce the share of a task without
-        records. A task whose records reach its share gets no further measurement. For a task with
-        fewer records, the records of other tasks count too, because a single run with this budget
-        would have measured them.
+        The number includes records that were copied from other runs. If all tasks share one budget,
+        a task whose records reach an equal share of it gets no further measurement. Records of
+        other tasks reduce the number: all of them if this task has records too, else at most each
+        task's equal share.
+
+        Args:
+            task: the measurements and seconds of the task, an entry of ``everything``.
+            everything: the measurements and seconds of each task, the tasks with the most work
+                first.
         """
         total, spent, used = self.budget.measurements, self._in(task, everything), 0
         if total is None:
@@ -310,7 +318,7 @@ def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
 def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
     """Sort tasks by their part of the network's work, largest first.
 
-    A small budget reaches the first tasks only.
+    A small budget reaches the first tasks only, so these should be the most important ones.
     """
     return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
 

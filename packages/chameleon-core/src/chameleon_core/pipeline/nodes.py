@@ -103,7 +103,7 @@ class Problem:
     Attributes:
         mark: the place of the fault.
         message: the fault and the next step for the user.
-        plugin: whether the fault is a plugin's, and not the user's.
+        plugin: whether a plugin caused the fault, and not the user.
     """
 
     mark: Mark
@@ -264,10 +264,14 @@ def node_of(
 
 
 def first_field(node: Node, kind: type) -> Node:
-    """The section for an options class. A value that is no mapping becomes the value of one option.
+    """The section as a mapping, also if the user wrote only one value, as in ``model: net.onnx``.
 
-    This option is the first required one, because the section would be invalid without it. If no
-    option is required, it is the first option.
+    Such a value belongs to the first required option of the options class, or to the first option
+    if none is required.
+
+    Args:
+        node: the section as the user wrote it.
+        kind: the options class of the section.
     """
     if node.is_mapping:
         return node
@@ -280,7 +284,13 @@ def first_field(node: Node, kind: type) -> Node:
 
 
 def heading_field(kind: type) -> attrs.Attribute[Any] | None:
-    """The option that is set by a value which is no mapping; None for a class without options."""
+    """The option that a section's value sets if the value is no mapping (``first_field``).
+
+    The result is None for a class without options.
+
+    Args:
+        kind: the options class of the section.
+    """
     fields = [field for field in attrs.fields(kind) if field.init]
     required = [field for field in fields if field.default is attrs.NOTHING]
     return next(iter(required or fields), None)

@@ -57,7 +57,7 @@ def read_yaml(path: Path, *, shown: str | None = None) -> Node:
 
 
 def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
-    """Parse YAML into nodes. If the text has faults, raise the errors of ``read_yaml``.
+    """Parse YAML into nodes. Faults in the text raise the same errors as in ``read_yaml``.
 
     Args:
         text: the YAML as a string.

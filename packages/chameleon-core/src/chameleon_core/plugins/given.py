@@ -27,13 +27,13 @@ _HOOKS = "hooks"
 
 @attrs.frozen(kw_only=True)
 class GivenPlugin:
-    """A module with hooks that is not installed.
+    """A plugin that the user gave with ``--plugin``: a module with hooks that is not installed.
 
     Attributes:
         module: the name under which the module is imported.
         root: the folder that the module is imported from.
-        distribution: the distribution that the module belongs to, or the name of the module's
-            package.
+        distribution: the distribution that the module belongs to. If it belongs to none, the name
+            of its package.
         path: the path as the user gave it.
     """
 
@@ -62,7 +62,9 @@ def given_plugins() -> tuple[GivenPlugin, ...]:
 
 
 def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
-    """Whether a given plugin replaces an installed plugin, because both are the same.
+    """Whether a plugin given with ``--plugin`` is another copy of an installed plugin.
+
+    Chameleon then loads the given copy, and not the installed one.
 
     Args:
         plugin: the plugin that was given with ``--plugin``.
@@ -89,7 +91,10 @@ def given_paths() -> list[str]:
 
 
 def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
-    """The plugins at some paths.
+    """The plugins at some paths, each a module or package with hooks.
+
+    Args:
+        paths: the paths as the user gave them with ``--plugin``.
 
     Raises:
         ConfigError: a path is no plugin, or two modules have the same name.

@@ -1,4 +1,4 @@
-"""The markers of hooks, and the options of pluggy that implementations must not use."""
+"""The markers of Chameleon's hooks, and checks for options of pluggy that hooks must not use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ def order_of(implementation: pluggy.HookImpl) -> int:
 
 
 def is_wrapper(implementation: pluggy.HookImpl) -> bool:
-    """Whether a hook's implementation is a wrapper of others, in pluggy's new or old form."""
+    """Whether a hook's implementation is a wrapper, in which pluggy calls other implementations."""
     return bool(implementation.wrapper or implementation.hookwrapper)
 
 
 def refused_event_hook(implementation: pluggy.HookImpl) -> str:
-    """The reason why an event hook's implementation is refused, after "implements ..."; or ""."""
+    """The reason why Chameleon does not call an implementation of an event hook, or "".
+
+    The reason continues a message that begins with "implements" and the hook's name.
+    """
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: an event has no result to wrap; write a plain "
@@ -26,7 +29,10 @@ def refused_event_hook(implementation: pluggy.HookImpl) -> str:
 
 
 def refused_registration(implementation: pluggy.HookImpl) -> str:
-    """The reason why a registration hook is refused, after "implements ..."; or ""."""
+    """The reason why Chameleon does not call an implementation of a registration hook, or "".
+
+    The reason continues a message that begins with "implements" and the hook's name.
+    """
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: records are collected of every plugin on its own, "

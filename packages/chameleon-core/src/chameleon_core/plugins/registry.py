@@ -102,7 +102,7 @@ class Registry:
 
     @property
     def distributions(self) -> Sequence[str]:
-        """The distributions that announce a plugin, also if the plugin failed to load."""
+        """The distributions that have a plugin's entry point, also if the plugin failed to load."""
         return tuple(self._loaded.distributions)
 
     def entries(self, kind: str) -> Sequence[Registration]:
@@ -166,7 +166,11 @@ class Registry:
         return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
     def space_of(self, operator: str) -> PluginRecord | None:
-        """The space provider that alone knows a kind of operator, or None if there is none."""
+        """The provider of design spaces that is the only one to know a kind of operator, or None.
+
+        Args:
+            operator: the kind of operator (``Task.operator``).
+        """
         for entry in self.entries("spaces"):
             record: PluginRecord = entry.record
             if operator in record.operators:

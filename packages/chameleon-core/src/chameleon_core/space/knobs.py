@@ -114,7 +114,11 @@ class Choice(Knob):
 
 
 def aligned(name: str) -> str:
-    """The name of the feature column with the ``alignment`` of a knob's values."""
+    """The name of the feature column that holds the ``alignment`` of a knob's values.
+
+    Args:
+        name: the name of the knob.
+    """
     return f"{name}.alignment"
 
 
@@ -232,9 +236,10 @@ Values = Mapping[str, NDArray[Any]]
 def recorded_features(
     choices: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Compute the features of ``DesignSpace.features`` from recorded knob values, without a space.
+    """Compute ``DesignSpace.features`` from recorded knob values, without the design space.
 
-    A feature is NaN if it is analytical (``FeatureBlock``), or if a configuration lacks its knob.
+    A feature is NaN if only the space can compute it (``FeatureBlock``), or if the configuration
+    lacks the feature's knob.
 
     Args:
         choices: n configurations in the form that ``DesignSpace.decode`` returns. Values may be

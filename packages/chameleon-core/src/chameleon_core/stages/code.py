@@ -50,7 +50,7 @@ class Kernel(ABC):
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """Call ``time(number)`` ``count`` times without pauses, and return the times.
+        """Call the method ``time`` ``count`` times without pauses, and return the times in seconds.
 
         A kernel may skip the uncounted run in all repeats but the first.
 

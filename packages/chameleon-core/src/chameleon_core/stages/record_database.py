@@ -48,9 +48,9 @@ class RecordKey:
 
     @cached_property
     def family(self) -> str:
-        """A digest of the key without arguments and fingerprint.
+        """A digest of the key without the operator's arguments and the space's fingerprint.
 
-        Configurations of one key may suit other keys of the same family.
+        Fast configurations of one key may also be fast for other keys of the same family.
         """
         return _digest([self.operator, self.target, self.space, dict(self.conditions)])
 

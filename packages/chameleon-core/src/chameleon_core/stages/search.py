@@ -85,7 +85,7 @@ Shared = TypeVar("Shared")
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskHistory:
-    """All measurements of one task.
+    """All measurements of one task, from which the stages of other tasks may learn.
 
     Attributes:
         task: the task.

@@ -128,7 +128,7 @@ class Database(SQLiteFile):
 
     @property
     def columns(self) -> set[str]:
-        """The columns of the table ``measurements``.
+        """The names of the columns of the table ``measurements``.
 
         A file of an earlier version lacks some columns if it is open for reading only.
         """
@@ -203,7 +203,7 @@ class StoredTask:
 
 @attrs.frozen(kw_only=True)
 class StoredComparison:
-    """A final comparison of a task, as stored.
+    """The final comparison of a task with its baselines, as the store keeps it.
 
     Attributes:
         contenders: the contenders that took part.
@@ -279,9 +279,10 @@ class RecordStore:
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
-        """Return the row of a task, which is made if it does not exist.
+        """Return the row of a task, or add the row if the store does not have it.
 
-        An existing row gets the task's present name and values.
+        If the row exists, the task's name and other values that are not part of its key are
+        updated.
         """
         self._database.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
@@ -438,7 +439,7 @@ class RecordStore:
         return [value for (value,) in rows]
 
     def places(self, task_id: int) -> list[int]:
-        """The position of each of a task's measurements among those of all tasks, by arrival."""
+        """The position of each measurement of a task, in the order of arrival over all tasks."""
         return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:

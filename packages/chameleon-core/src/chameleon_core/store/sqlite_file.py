@@ -25,8 +25,8 @@ class SQLiteFile:
             a read-only folder.
 
     Raises:
-        ChameleonError: the file cannot be opened, is no such database, or was written by a newer
-            version.
+        ChameleonError: the file cannot be opened, is no database of this kind, or was written by a
+            newer version.
 
     Attributes:
         path: the file.

@@ -138,7 +138,9 @@ def _seconds_file(folder: Path) -> Path:
 
 
 class CompiledGraph:
-    """A torch graph as a function, which torch computes until a delivered network can.
+    """A torch graph as a function. torch computes it until Chameleon has compiled a network.
+
+    The network takes over only if its outputs are right and it is faster than torch.
 
     Any number of threads may call the function.
 

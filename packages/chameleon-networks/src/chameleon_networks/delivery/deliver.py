@@ -72,7 +72,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
     later.
 
     Args:
-        settled: The network, with the decisions about it.
+        settled: The network, with its chosen layout and the dtypes that it may have.
         delivery: The winners to compile the network with, and the folder.
 
     Returns:
@@ -112,7 +112,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
 
     Args:
         steps: The delivery of the network.
-        settled: The network, with the decisions about it.
+        settled: The network, with its chosen layout and the dtypes that it may have.
 
     Returns:
         The temporary folder of the network with its complete manifest, and the result. If the

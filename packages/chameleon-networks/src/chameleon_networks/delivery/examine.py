@@ -225,7 +225,7 @@ def examined(
         layouts: The layouts to try, in order.
         target: The resolved target.
         threads: Number of threads that the framework computes with.
-        steps: Receives the seconds of each step.
+        steps: An object that gets the wall-clock seconds of each step, or None.
         tell: Called with a message after a step that another process may repeat now. The key
             ``done`` names the step. For the step ``prepare``, the key ``layout`` has the layout.
 

@@ -89,14 +89,15 @@ class LayoutChoice:
 def choose(
     specs: Sequence[OperatorSpec], trials: Trials, moved: Callable[[str], int] = lambda _: 0
 ) -> LayoutChoice:
-    """Choose the faster layout for a network.
+    """Choose the layout of images (the order of their axes) in which a network is faster.
 
     The convolution with the most work is measured first, and others if the budget leaves time.
 
     Args:
         specs: The network's distinct operators in the default layout, with their weights.
         trials: Measures and estimates kernels.
-        moved: A function that returns how many elements permutations move in a layout.
+        moved: A function of a layout. It returns how many elements the network must move by
+            permutations in this layout.
     """
     started = time.perf_counter()
     groups = _by_shape(specs)

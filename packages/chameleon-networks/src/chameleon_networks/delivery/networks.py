@@ -1,4 +1,4 @@
-"""The frontend of a network: turns its operators into tasks, and winners into a network."""
+"""The frontend of a network: its operators become tasks, and their winners a network."""
 
 from __future__ import annotations
 

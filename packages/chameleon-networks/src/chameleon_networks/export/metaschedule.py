@@ -34,10 +34,10 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 def with_workloads(
     module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """Replace the fused operators of a network by calls of unscheduled functions.
+    """Replace fused operators of a network by calls of the functions that were tuned.
 
-    MetaSchedule finds a record only for a function that equals the one it was made for. The
-    functions that Relax makes of the same operators differ from it.
+    MetaSchedule applies a record only to a function that equals the tuned function. Relax would
+    make different functions of the same operators.
 
     Args:
         module: The module that ``prepared`` returned.

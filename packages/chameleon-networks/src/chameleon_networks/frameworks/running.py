@@ -50,13 +50,21 @@ class NetworkForms:
 
 
 def installed(*names: str) -> tuple[str, ...]:
-    """Select the frameworks that can run a torch network on this machine. Imports none of them."""
+    """Select the frameworks that can run a torch network on this machine, without importing them.
+
+    Args:
+        names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
+    """
     absent = left_out(*names)
     return tuple(name for name in names if name not in absent)
 
 
 def left_out(*names: str) -> dict[str, str]:
-    """Frameworks that cannot run a torch network on this machine, by name, with the reason."""
+    """The frameworks that cannot run a torch network on this machine, by name, with the reason.
+
+    Args:
+        names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
+    """
     return not_installed({name: _NEEDS.get(name, ()) for name in names})
 
 
@@ -76,9 +84,12 @@ def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def asked_threads(threads: int) -> int | None:
-    """The number of threads to ask a framework for. None if all usable threads are wanted.
+    """The number of threads to set in a framework, or None to leave the number to the framework.
 
-    With None, the framework chooses the number itself, as it does for its users.
+    It is None if the framework may use all threads, because users do not set the number either.
+
+    Args:
+        threads: Number of threads that the framework should compute with.
     """
     return threads if threads < usable_threads() else None
 
@@ -98,7 +109,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
 
 def limit_torch(threads: int) -> None:
-    """Limit the threads that torch computes with, unless all usable threads are wanted."""
+    """Set torch's number of threads, unless torch may use all threads of this process."""
     asked = asked_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)

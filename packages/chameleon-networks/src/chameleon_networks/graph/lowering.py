@@ -1,4 +1,4 @@
-"""Replaces operators that later passes or TVM cannot handle by operators that they can."""
+"""Replaces operators that later passes or TVM cannot handle by operators they can handle."""
 
 from __future__ import annotations
 

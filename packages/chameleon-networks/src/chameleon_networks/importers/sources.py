@@ -81,7 +81,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @abstractmethod
     def read_example(self) -> ExampleProgram:
-        """Export the network for its example inputs.
+        """Export the network with torch, for its example inputs.
 
         Raises:
             ConfigError: torch cannot export the network.
@@ -89,7 +89,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def example(self) -> ExampleProgram:
-        """The result of ``read_example``, which is read once for all input shapes."""
+        """The network as torch exported it for its example inputs (``read_example``)."""
         if isinstance(self.sibling, ProgramNetwork):
             return self.sibling.example
         return self.read_example()

@@ -43,7 +43,7 @@ class Buckets:
     without computing their outputs.
 
     Args:
-        manifest: The manifest, which describes all buckets.
+        manifest: The content of ``manifest.json``, which describes all buckets.
         opened: A function that loads the network in a bucket's folder.
     """
 

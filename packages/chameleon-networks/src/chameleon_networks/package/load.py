@@ -134,7 +134,7 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 
 
 def has_form(value: Any, form: Any) -> bool:
-    """Whether a JSON value has a form.
+    """Whether a JSON value, such as a manifest, has the expected form.
 
     A form is a type, a list with the form of all items, or a mapping with the forms of required
     keys.

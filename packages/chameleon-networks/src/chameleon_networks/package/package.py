@@ -42,7 +42,7 @@ _FORMAT = 2
 
 
 def check_compiler() -> None:
-    """Check that a C compiler is installed, which links the library of a network.
+    """Check that a C compiler is installed, which is needed to link the library of a network.
 
     Raises:
         TargetError: There is no C compiler.

@@ -39,7 +39,7 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select up to ``most`` assignments with evenly spread seconds, both ends included."""
+    """Select up to ``most`` assignments of a front, evenly from the slowest to the fastest."""
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])

@@ -141,7 +141,7 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
 
 
 def candidates(histogram: Histogram) -> dict[str, Affine]:
-    """Compute several ranges for a tensor, by the name of the method.
+    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name.
 
     Args:
         histogram: The distribution of the tensor's values.

@@ -173,11 +173,16 @@ class _Sums:
         self.known: dict[tuple[int, str], NDArray[np.float64]] = {}
 
     def add(self, edge: tuple[int, str], means: NDArray[np.float64]) -> None:
-        """Add the means of one batch for a tensor that a fused operator reads."""
+        """Add the channel means of one batch, for a tensor that a fused operator reads.
+
+        Args:
+            edge: The index of the operator and the name of the tensor.
+            means: The mean of each channel, shape (channels,).
+        """
         self.known[edge] = self.known[edge] + means if edge in self.known else means
 
     def means(self, *others: _Sums) -> Means:
-        """The means over the batches of this object and of others, by tensor name."""
+        """The channel means over the batches of this object and of other ones, by tensor name."""
         added = [sums for sums in (self, *others) if sums.batches]
         batches = sum(sums.batches for sums in added)
         return {

@@ -89,7 +89,10 @@ class AskedProcess:
             raise
 
     def pause(self) -> None:
-        """Stop the process until its next request, since idle thread pools spin for a while."""
+        """Stop the process until its next request, so that it does not disturb other timings.
+
+        Idle thread pools would otherwise keep cores busy for a while.
+        """
         self._child.signal(signal.SIGSTOP)
 
     def close(self) -> None:

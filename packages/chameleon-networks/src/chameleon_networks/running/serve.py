@@ -35,7 +35,7 @@ _SLOW = 5.0
 
 
 def delivered_network(request: Message) -> Network:
-    """Load the compiled network of a folder, in the way that users load it."""
+    """Load the compiled network of a folder with the folder's own ``load.py``, as users do."""
     folder = Path(request["folder"])
     if "apache-tvm" in checked_manifest(folder).get("needs", ()):
         # Without torch, which TVM imports otherwise: that takes longer than all the rest.

@@ -92,7 +92,7 @@ def compared(
 
 @attrs.frozen(kw_only=True)
 class Conditioning:
-    """How much a network amplifies rounding, measured by its framework's answers.
+    """How much a network amplifies rounding errors, measured by outputs of its framework.
 
     The measure is the difference of the framework's answers in float32 from those in float64. Some
     networks amplify rounding. For example, an attention with scores in the hundreds takes only the
@@ -176,7 +176,10 @@ class Expected:
 
     @property
     def tolerance(self) -> float:
-        """The largest accepted error; it can grow after the framework's rounding was measured."""
+        """The largest accepted error of a network's outputs.
+
+        It grows if the framework's own rounding errors turn out to be large.
+        """
         least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 

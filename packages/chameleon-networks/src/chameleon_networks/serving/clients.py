@@ -123,7 +123,10 @@ def busy(neighbours: int) -> Iterator[None]:
 
 
 def torch_step() -> Callable[[], Any]:
-    """A torch operation on all threads of torch, like those with which programs prepare images."""
+    """A torch operation on all of torch's threads, as in programs that prepare images.
+
+    Clients run it before each call of the network, to see how it slows the network.
+    """
     torch: Any = importlib.import_module("torch")
     image = torch.rand(1, 3, 480, 640)
     return partial(

@@ -59,7 +59,8 @@ class OperatorResult:
             (``Measurement.max_relative_error``).
         guesses: configurations to use if the winner fails, best first. Empty if this run checked
             the winner.
-        recorded: whether the winner was built, checked and timed only in another run.
+        recorded: whether the winner's measurement was copied from another run, and this run did not
+            repeat it.
         predicted: whether nothing was measured, and a cost model that was trained beforehand chose
             the first of ``guesses``.
         measurements: the number of measured configurations, failures included.

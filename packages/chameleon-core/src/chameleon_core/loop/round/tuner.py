@@ -37,8 +37,8 @@ class TaskTuner:
 
     Attributes:
         measurements: all learnt measurements, in proposal order.
-        visited: the configurations of these measurements, and configurations that proved to be
-            another program or no program.
+        visited: the configurations of ``measurements``, and configurations that turned out to have
+            no program, or the program of another configuration.
         best: the fastest measurement, or None if no configuration succeeded. Among equally fast
             measurements, it is the one proposed first.
         best_cost: the time of ``best`` in seconds; infinity if no configuration succeeded.
@@ -85,8 +85,8 @@ class TaskTuner:
     def suggest(self, config: Config) -> None:
         """Put a configuration into the next batch, in place of another proposal.
 
-        The last suggestion comes first, and suggestions fill at most half of the batch. A
-        suggestion is dropped if it is illegal or already measured.
+        The suggestion that was made last comes first in the batch, and suggestions fill at most
+        half of the batch. A suggestion is dropped if it is illegal or already measured.
         """
         self._suggested.insert(0, config)
 

@@ -64,7 +64,7 @@ class ResNet(nn.Module):
     Args:
         blocks: Number of blocks of each stage. Each stage but the first halves the height and
             width.
-        width: Number of channels of the first stage. Each further stage doubles it.
+        width: Number of channels of the first stage. Each further stage has twice as many.
         expansion: The argument ``expansion`` of each ``Block``.
         classes: Number of outputs.
         large: Whether the first convolution is the 7x7 one for images of 224 x 224.

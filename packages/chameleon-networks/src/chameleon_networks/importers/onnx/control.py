@@ -29,7 +29,7 @@ _MOST_TURNS = 4096
 
 
 class Graphs(Protocol):
-    """Converts the graphs that are attributes of nodes, such as the body of a loop."""
+    """Converts the graphs inside nodes, such as the body of a loop, for control flow."""
 
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any

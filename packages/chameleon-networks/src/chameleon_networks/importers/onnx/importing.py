@@ -78,7 +78,7 @@ def imported(
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
 ) -> ImportedGraph:
-    """Import an ONNX model into Relax, and note which node each variable comes from.
+    """Import an ONNX model into Relax, and record which node each variable comes from.
 
     Args:
         model: An ``onnx.ModelProto``.
@@ -422,7 +422,14 @@ class _Importer:
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
     ) -> list[Value]:
-        """Convert a graph that is an attribute of a node, and return its outputs."""
+        """Convert a graph inside a node, such as the body of a loop, and return its outputs.
+
+        Args:
+            graph: The graph.
+            inputs: The values of the graph's inputs.
+            scope: The values by name that the graph can read besides its inputs.
+            opsets: The version of each operator set, by domain.
+        """
         inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
         inner.update(zip((one.name for one in graph.input), inputs, strict=True))
         self._convert_nodes(graph.node, inner, opsets)

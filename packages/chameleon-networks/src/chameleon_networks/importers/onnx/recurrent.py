@@ -95,7 +95,12 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """Apply an activation to gates, clipped first if the node has ``clip``."""
+        """Apply one of the node's activations to gates, which are first limited to its ``clip``.
+
+        Args:
+            place: The number of the activation in the node's list.
+            value: The gates, before the activation.
+        """
         limit = self.node.attributes.get("clip")
         if limit:
             value = self.node.emit(op.clip(self.node.emit(value), -limit, limit))

@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
 
 
 def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The function with which the standard defines a node's operator. None if it has none."""
+    """The function by which the standard defines a node's operator, or None without one."""
     if schema is None:
         return None
     if schema.has_function:
@@ -79,7 +79,13 @@ def _type_of(value: Value) -> Any:
 
 
 def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
-    """A copy of a function's node in which references to attributes have the caller's values."""
+    """A copy of a node in a function's body, with the values that the caller's attributes have.
+
+    Args:
+        node: The node, whose attributes may refer to attributes of the function.
+        given: The values of the function's attributes, by name.
+        caller: The node that calls the function. The copy gets its name.
+    """
     made = onnx.NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]

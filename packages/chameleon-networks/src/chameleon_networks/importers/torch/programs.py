@@ -1,4 +1,4 @@
-"""Torch networks as exported programs: builtin, from a user's function, or saved; in any shape."""
+"""Torch networks as exported programs: builtin ones, a user's function, or a saved program."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ExampleProgram:
 
 @attrs.frozen(kw_only=True)
 class NumberRange:
-    """An example input without its numbers.
+    """The dtype, shape and range of an example input, without the numbers themselves.
 
     Attributes:
         dtype: NumPy's name of the dtype.
@@ -90,7 +90,7 @@ class ProgramInputs:
     """A program's example inputs, and its precision.
 
     Attributes:
-        half: ``float16`` or ``bfloat16`` if the program computes in that, else None.
+        half: ``float16`` or ``bfloat16`` if the program computes in that dtype, else None.
         ranges: The range of each tensor by name, in float32 instead of half precision.
     """
 

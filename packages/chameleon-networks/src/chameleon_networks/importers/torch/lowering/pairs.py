@@ -56,7 +56,13 @@ class Pair:
         return _ATEN.stack.default(list(self.tensors()), -1)
 
     def each(self, function: Callable[[Any], Any]) -> Pair:
-        """Apply a linear function to both parts. A part that is the number 0 stays 0."""
+        """Apply a linear function to the real and the imaginary part.
+
+        A part that is the number 0 stays 0, without a call.
+
+        Args:
+            function: The function of one real tensor.
+        """
         return Pair(
             *(one if is_zero(one) else function(one) for one in (self.real, self.imaginary))
         )
@@ -75,7 +81,12 @@ class Pair:
         return self.product(other, times)
 
     def product(self, other: Pair, multiply: Callable[[Any, Any], Any]) -> Pair:
-        """The product with another pair; ``multiply`` is any bilinear function of real parts."""
+        """The complex product with another pair.
+
+        Args:
+            other: The other pair.
+            multiply: The product of two real parts, or another bilinear function of them.
+        """
 
         def of(one: Part, two: Part) -> Part:
             return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
@@ -110,7 +121,12 @@ def is_zero(part: Part) -> bool:
 
 
 def plus(one: Part, two: Part) -> Part:
-    """The sum of two parts. No node is added to the graph if a part is the number 0."""
+    """The sum of two real parts of complex tensors, without a graph node if one part is 0.
+
+    Args:
+        one: A tensor or a number.
+        two: A tensor or a number.
+    """
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
     if is_number(one) and is_number(two):
@@ -119,7 +135,12 @@ def plus(one: Part, two: Part) -> Part:
 
 
 def times(one: Part, two: Part) -> Part:
-    """The product of two parts. No node is added to the graph if a part is the number 0 or 1."""
+    """The product of two real parts of complex tensors, without a node if one part is 0 or 1.
+
+    Args:
+        one: A tensor or a number.
+        two: A tensor or a number.
+    """
     if is_number(one):
         one, two = two, one
     if is_number(one):
