@@ -1,7 +1,7 @@
 """A prior mean: predictions of a model trained before the run, scaled to the measurements.
 
 A cost model with a prior learns only the prior's errors. A fitted slope says how much the prior
-counts, so that a prior that is wrong about a task soon has no influence.
+counts. So a prior that is wrong about a task soon has no influence.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TRUST = 4.0
 class PriorMean:
     """The predictions of a cost model that was trained before the run, scaled to measurements.
 
-    The trained model predicts relative throughput. It is not used if it says that it is untrained,
-    as a predictor does for tasks unlike those of its training.
+    The trained model predicts relative throughput. The model is not used if it reports that it is
+    untrained. A predictor reports this for tasks unlike those of its training.
 
     Args:
         priors: The cost models' option ``prior``, with no model or one.

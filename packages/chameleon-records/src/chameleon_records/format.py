@@ -34,7 +34,10 @@ _DEEPEST = 60
 
 
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
-    """Records as the content of a file. The order of the records does not matter."""
+    """Convert records to the content of a file, which ``load`` reads.
+
+    The order of the records does not matter.
+    """
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
     for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
         if of_key:
@@ -118,7 +121,10 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def normal(record: Record) -> Record:
-    """A record as it would be after writing and reading it. Databases rank records in this form.
+    """Convert a record to the form that it has after writing and reading.
+
+    Databases rank records in this form, so that a record has the same rank before and after it is
+    written.
 
     Raises:
         TypeError: the record has a value that JSON cannot hold.

@@ -75,7 +75,8 @@ class DiversityOptions:
     def release(cls) -> DiversityOptions:
         """The options of AutoTVM's code.
 
-        It picks from the best ``2 * count`` candidates, and only new knob values count.
+        With them, the sampler picks from the best ``2 * count`` candidates, and counts only new
+        knob values.
         """
         return cls(alpha=1.0, score_weight=0.0, ratio=2)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def contiguous(array: NDArray[Any]) -> NDArray[Any]:
-    """The array without gaps in C order; the same object if it is already contiguous.
+    """The array in C order without gaps; the same object if it has this form already.
 
     ``np.ascontiguousarray`` would turn an array of a subclass into a plain array. Chameleon uses
     such a subclass to record how a delivered operator rearranges its inputs.

@@ -32,14 +32,14 @@ def first_line(error: BaseException) -> str:
 
 
 def telling_line(error: BaseException) -> str:
-    """The most informative line of an error of TVM, whose message contains a long back trace."""
+    """The most informative line of an error message of TVM, which has a long back trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "rror" in line or "Check failed" in line]
     return (telling or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:
-    """The first non-empty line of an error's message, shortened if long.
+    """The first non-empty line of an error message, shortened if it is long.
 
     If the error says that a process ended, the line comes from the error's hint, which holds the
     process's last output.
@@ -65,7 +65,7 @@ def chosen_types(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def types_in_words(kinds: Collection[str]) -> str:
-    """The precision of a network or of a rival in words, such as ``int8, the rest float32``.
+    """A phrase for the precision of a network or a rival, such as ``int8, the rest float32``.
 
     Args:
         kinds: Compute types of all of the network's operators.

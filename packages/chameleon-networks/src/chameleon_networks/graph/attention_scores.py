@@ -243,8 +243,7 @@ class Masking:
 
     @classmethod
     def of(cls, mask: Mask, scores: tuple[int, ...]) -> Masking | None:
-        """Give a mask the axes (batch, heads, queries, keys), or return None if it cannot have
-        them.
+        """Give a mask the axes (batch, heads, queries, keys); None if its shape does not fit.
 
         Args:
             mask: The mask.

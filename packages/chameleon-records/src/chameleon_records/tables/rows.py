@@ -25,8 +25,8 @@ class Row:
         key: the facts that the measurement depends on. ``key.conditions`` is empty if the
             conditions are unknown.
         record: the measurement, the knob values by name, and the time of the measurement.
-        origin: the stage that proposed the configuration. None if it was not recorded, and for
-            databases.
+        origin: the stage that proposed the configuration. None if the stage was not recorded;
+            databases do not record it.
     """
 
     task: str

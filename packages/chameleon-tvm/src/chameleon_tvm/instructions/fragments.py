@@ -19,7 +19,7 @@ SIDE = 16
 
 @attrs.frozen(kw_only=True)
 class Intrinsics:
-    """Names of TVM's tensor intrinsics that multiply fragments with float32 sums.
+    """Names of TVM's tensor intrinsics for one kind of product of fragments on tensor cores.
 
     Attributes:
         load: Two intrinsics that load the left and the right side from shared memory.
@@ -35,8 +35,9 @@ class Intrinsics:
 
 
 class Fragments(Instruction):
-    """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` of a warp's fragments, in float32.
+    """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` on a GPU's tensor cores.
 
+    The matrices are fragments that the threads of a warp hold together, with float32 sums.
     Schedules insert the instruction with ``tensorize``, by the names of its intrinsics.
 
     Attributes:

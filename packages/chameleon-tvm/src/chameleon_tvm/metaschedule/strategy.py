@@ -41,7 +41,7 @@ _FRUITLESS = 8
 
 
 class TraceSearch:
-    """Asks a tuner for configurations and returns them as MetaSchedule schedules.
+    """Tunes one task of MetaSchedule: a tuner's configurations become MetaSchedule's schedules.
 
     Args:
         name: Name of the task, for the log.
@@ -76,7 +76,10 @@ class TraceSearch:
         return len(known)
 
     def schedules(self) -> list[Schedule]:
-        """The next batch of schedules; empty if no trials are left or no configurations."""
+        """The next batch of schedules to measure.
+
+        It is empty if the limit of trials is reached, or if no configuration is left.
+        """
         for _ in range(_FRUITLESS):
             if not self._left:
                 return []
@@ -115,7 +118,7 @@ class TraceSearch:
 
 
 def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
-    """The result of MetaSchedule's builder and runner for a configuration, as a measurement.
+    """Convert a result of MetaSchedule's builder and runner to a measurement.
 
     Args:
         config: The configuration's knob indices.
@@ -137,7 +140,7 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Workload:
-    """The task of a tuning context of MetaSchedule.
+    """The facts about a task that the search strategy takes from MetaSchedule's tuning context.
 
     The strategy keeps this object instead of the context. A context refers to its strategy, so a
     reference back to the context would keep both in memory.
@@ -226,7 +229,7 @@ class TracePlan(SketchPlan):
 
 
 def canonical_target(target: Target) -> str:
-    """A target object of TVM in the canonical form that ``TVMTargets`` returns."""
+    """Convert a target object of TVM to Chameleon's canonical form, a JSON string."""
     described = json.loads(str(target))
     options = {key: value for key, value in described.items() if not key.startswith("feature.")}
     return TVMTargets(NoOptions()).resolve(json.dumps(options))
@@ -242,11 +245,11 @@ _KNOWN = 1024
 
 
 def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
-    """The search stages of a pipeline with the given sections.
+    """Resolve the search stages that a user of the strategy has named.
 
     Args:
         sections: ``preset``, ``explorer``, ``cost_model``, ``sampler``, ``synthesizer``. The preset
-            decides those that are None.
+            decides the stages that are None.
 
     Raises:
         ConfigError: A stage or an option is unknown.
@@ -275,13 +278,13 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
     database already has.
 
     Args:
-        preset: Name of the preset that provides the stages not given below.
+        preset: Name of the preset, which provides the stages that the other arguments do not name.
         explorer: Name of the explorer, or a mapping with ``name`` and options.
         cost_model: Name of the cost model, or a mapping with ``name`` and options.
         sampler: Name of the sampler, or a mapping with ``name`` and options.
         synthesizer: Name of the synthesizer, or a mapping with ``name`` and options.
         seed: Seed of all stages; None to use MetaSchedule's seed.
-        prune: Whether to leave points that cannot be fast out of the design space.
+        prune: Whether the design space leaves out configurations that cannot be fast.
         archive: Archive of measurements that the tasks of one call share, for stages that learn
             across tasks.
 

@@ -20,10 +20,10 @@ _TAPS = ("rz", "ry", "rx")
 
 
 class Convolution(FusedOperator):
-    """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
+    """The operator of convolutions, possibly grouped: a TensorIR function and a reference.
 
-    The unscheduled function takes weights as (spatial axes, I, O) if channels come last, else as
-    (O, I, spatial axes).
+    Inputs are data, weights, [bias], [residual]. The unscheduled function takes weights as (spatial
+    axes, I, O) if channels come last, else as (O, I, spatial axes).
     """
 
     def __init__(self, task: Task) -> None:

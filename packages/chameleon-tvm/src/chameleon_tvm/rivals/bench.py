@@ -12,7 +12,9 @@ from chameleon_tvm.rivals.options import MetaScheduleOptions
 
 
 class MetaSchedule(Rival):
-    """Runs ``ms.tune_tir`` in its own process, and times its best kernel as Chameleon does.
+    """TVM's tuner MetaSchedule as a rival, in its own process.
+
+    Chameleon times the best kernel of ``ms.tune_tir`` in the same way as its own kernels.
 
     Args:
         options: Options of the rival.

@@ -99,7 +99,7 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         builder_results: Any,
         runner_results: Any,
     ) -> None:
-        """Record the results of a batch.
+        """Record the results of a batch, which MetaSchedule calls at its end.
 
         Raises:
             OutOfTimeError: The time limit has passed.
@@ -115,8 +115,8 @@ def workers(threads: int, *, mended: bool) -> dict[str, Any]:
 
     Args:
         threads: Number of builds at a time.
-        mended: Whether builder and runner import TVM's intrinsics quickly and stay off the cores of
-            TVM's other threads.
+        mended: Whether builder and runner are changed to import TVM's intrinsics quickly, and to
+            stay off the cores of TVM's other threads.
     """
     return {
         "builder": ms.builder.LocalBuilder(

@@ -45,7 +45,7 @@ class CudaTemplate(Template):
 
     @abstractmethod
     def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The scheduled function of a legal configuration, before TVM's check of GPU limits."""
+        """Schedule the operator's function for a legal configuration, whatever the GPU's limits."""
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         """The scheduled function of a legal configuration.
@@ -86,7 +86,7 @@ class NestTemplate(CudaTemplate):
 
 
 def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
-    """Raise an error if a scheduled function exceeds a limit of its target.
+    """Raise an error if a scheduled function needs more than the GPU has, such as registers.
 
     Args:
         function: The scheduled function.

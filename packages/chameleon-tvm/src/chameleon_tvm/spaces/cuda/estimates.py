@@ -44,7 +44,7 @@ def registers(nest: Nest, values: Values) -> NDArray[np.int64]:
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """Estimates for n configurations; every field has shape (n,).
+    """Estimates of kernels for n configurations without building them; each has shape (n,).
 
     Attributes:
         threads: Number of threads of a block.

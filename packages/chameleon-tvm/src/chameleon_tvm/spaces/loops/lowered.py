@@ -34,7 +34,7 @@ from chameleon_tvm.types import UINT8
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """Vectorize the innermost serial loops that access neighbours in memory.
+    """Vectorize the innermost serial loops of a statement if they access neighbours in memory.
 
     Args:
         statement: Loops and stores without blocks, over arrays of any rank.
@@ -337,7 +337,13 @@ def with_bytes(statement: Any) -> Any:
 
 
 def without_library_calls(statement: Any) -> Any:
-    """Replace calls of float32 elementary functions by arithmetic, which can be vectorized."""
+    """Replace calls of elementary functions such as ``exp`` by float32 arithmetic.
+
+    Unlike the calls, the arithmetic can be vectorized.
+
+    Args:
+        statement: Any statement of TensorIR.
+    """
 
     def mapped(call: Any) -> Any:
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")

@@ -38,7 +38,7 @@ def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
 
 
 class LoopTemplate(Template):
-    """Template of a function of TVM's blocks, which is scheduled as a whole."""
+    """The template of a fused function of loops, such as a softmax or a pooling."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm

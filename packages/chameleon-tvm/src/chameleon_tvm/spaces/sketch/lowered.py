@@ -280,7 +280,7 @@ def lowered(
 
     Args:
         function: The scheduled function, with a global symbol.
-        change: Function that changes the body after blocks have become loops.
+        change: A function that changes the body of the function after blocks have become loops.
         loops: Passes that run after ``change``.
     """
     module = tvm.IRModule({"main": function})

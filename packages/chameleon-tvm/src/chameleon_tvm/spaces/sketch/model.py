@@ -35,8 +35,8 @@ class NestModel:
         nest: The loops of the anchor block, which computes the sums.
         info: The description of the CPU.
         rewritten: Whether sums are kept in registers and products of padding are skipped.
-        stages: If several sketches share this model, the ``Nest.staged_at`` of each sketch; else
-            None.
+        stages: If several sketches share this model, the position at which each copies its outputs
+            (``Nest.staged_at``). Otherwise None.
     """
 
     nest: Nest
@@ -45,14 +45,14 @@ class NestModel:
     stages: tuple[int, ...] | None = None
 
     def at(self, values: Values) -> NestModel:
-        """The model in which each configuration has the ``staged_at`` of its sketch."""
+        """The model with the position at which each configuration's sketch copies its outputs."""
         if self.stages is None:
             return self
         staged = np.array(self.stages)[values[SKETCH]]
         return attrs.evolve(self, nest=attrs.evolve(self.nest, staged_at=staged), stages=None)
 
     def quantities(self, values: Values, count: int) -> Quantities:
-        """All quantities by name, each of shape (count,).
+        """All quantities that the model estimates, by name, each of shape (count,).
 
         Args:
             values: Knob values of configurations of this sketch.
@@ -192,7 +192,7 @@ class NestModel:
         }
 
     def inlined(self, values: Values) -> Any:
-        """Whether a block whose output the anchor reads is computed inside the anchor."""
+        """Whether a block whose output the anchor block reads is computed inside it."""
         inlined: Any = np.zeros(1, bool)
         for knob in self.nest.locations:
             inlined = inlined | (values[knob] == INLINE)
@@ -274,7 +274,10 @@ class NestModel:
 
 
 def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
-    """One model for all sketches if they differ only in ``staged_at``; else None."""
+    """One model for all sketches, or None if they differ too much.
+
+    They may differ only in the position at which they copy their outputs.
+    """
     bare = [
         None
         if model is None

@@ -45,8 +45,8 @@ class Access:
         name: Name of the buffer.
         shape: Shape of the buffer.
         itemsize: Bytes of an element.
-        strides: For every dimension: by axis name, how far the index moves if the axis moves by
-            one.
+        strides: For every dimension, how far its index moves if an axis moves by one, by the axis's
+            name.
         written: Whether the buffer is the output.
     """
 
@@ -61,7 +61,11 @@ class Access:
         return any(dimension.get(axis) for dimension in self.strides)
 
     def footprint(self, tile: Mapping[str, Extents]) -> Extents:
-        """Bytes that a tile touches, shape (n,); ``tile`` has extents of shape (n,) by axis."""
+        """Number of bytes of the buffer that a tile touches, shape (n,).
+
+        Args:
+            tile: The extents of the tile in n configurations, by axis name.
+        """
         size: Any = _ONE * self.itemsize
         for extent, dimension in zip(self.shape, self.strides, strict=True):
             if extent == 1 or not dimension:
@@ -76,7 +80,10 @@ class Access:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """A loop of the nest: factor ``index`` of a tile knob, or a constant extent."""
+    """A loop of the nest, or a part of a fused loop.
+
+    Its extent is the factor ``index`` of a tile knob, or a constant.
+    """
 
     axis: Axis
     knob: str | None
@@ -191,8 +198,9 @@ class Nest:
             extents: Extents of all parts.
 
         Returns:
-            By axis, the extents of the parts inside of the loop. And the product of the iterations
-            of the loop and of all loops around it. Each has shape (n,).
+            The extents of the tile by axis name, and the number of times that the tile is run, each
+            of shape (n,). This number is the product of the iterations of the loop and of all loops
+            around it.
         """
         tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
         trips: Extents = np.ones(1)

@@ -1,4 +1,4 @@
-"""Replays traces with symbols: finds their samples, and each loop's knob and factor."""
+"""Replays traces of MetaSchedule with knobs in place of numbers, to find each loop's knob."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class SamplingInstruction:
         instruction: TVM's object, which is the key of its decision.
         kind: TVM's name of the kind of instruction: ``SamplePerfectTile``, ``SampleCategorical``,
             ``SampleComputeLocation`` or another.
-        subject: The choice that it makes, in the field's terms, such as ``tile_h`` or ``unroll``.
+        subject: A name for the choice that the instruction makes, such as ``tile_h`` or ``unroll``.
         block: Name of the block that the choice is for.
         extent: Extent of the loop that is tiled; 0 for other kinds.
-        loops: For compute locations, the number of outer loops of the consumer that are offered.
+        loops: For a compute location, the number of outer loops of the block's reader that can be
+            chosen.
         decision: The decision that TVM's generator sampled.
     """
 
@@ -40,7 +41,7 @@ class SamplingInstruction:
 
 @attrs.define(eq=False)
 class TraceReplay:
-    """The state of a replay, which instructions that change loops update.
+    """The state of the replay of a trace: the loops of each block so far.
 
     Random variables have their ``hash`` as keys, which is TVM's object identity.
     """
@@ -204,11 +205,11 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """The sampling instructions of a sketch, and the nest of its anchor block.
+    """Read a sketch: its sampling instructions, and the loop nest of its anchor block.
 
     Args:
         base: Schedule of the unscheduled module.
-        sketch: A schedule of the generator.
+        sketch: A schedule that MetaSchedule's generator made, with its trace.
 
     Returns:
         The sampling instructions in trace order, and a nest. The nest is that of the block with

@@ -1,4 +1,4 @@
-"""Winograd's transforms: F(m x m, 3 x 3) as matrices and as straight-line vector code."""
+"""Winograd's transforms F(m x m, 3 x 3), as matrices and as code without loops."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def expected_error(out: int, channels: int) -> float:
 
 
 class Registers:
-    """Straight-line code on named vectors. Each vector is assigned once.
+    """Collects statements that compute with named vectors, as code without loops.
 
     Args:
         lanes: Number of elements of a vector.
@@ -142,7 +142,11 @@ class Registers:
         return [self.apply(matrix, row) for row in zip(*columns, strict=True)]
 
     def code(self, last: Sequence[Stmt]) -> Stmt:
-        """All statements so far, followed by the statements that use their results."""
+        """All statements so far, followed by some last statements.
+
+        Args:
+            last: The statements that use the results of the earlier ones.
+        """
         return emit.local(tuple(self.buffers), emit.sequence([*self.statements, *last]))
 
     def _pair_columns(self, matrix: Matrix, vectors: list[Expr]) -> tuple[Matrix, list[Expr]]:
