@@ -114,7 +114,13 @@ class _Inspection:
         self._found: list[tuple[Problem, ChameleonError]] = []
 
     def look_at(self, pipeline: ResolvedPipeline) -> None:
-        """Run all checks that need only imports; if they find no fault, try the model."""
+        """Check a pipeline: first all checks that need only imports, then the model.
+
+        The model is tried only if the other checks find no fault, because this takes longer.
+
+        Args:
+            pipeline: the pipeline.
+        """
         # The target comes first, because TVM is faster to import before torch, which a stage may
         # need.
         target = self._try("target", partial(target_of, pipeline))

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 
 class JsonLines(io.TextIOBase):
-    """Writes each line of text as one JSON object.
+    """A text stream for ``--log-format json``, which writes each line as one JSON object.
 
     Args:
         stream: the stream to which the objects are written.
@@ -59,7 +59,7 @@ class JsonLines(io.TextIOBase):
 
 
 def json_lines() -> JsonLines | None:
-    """The object that writes standard error as JSON lines, or None if no such object is in use."""
+    """The object that turns standard error into JSON lines; None if stderr is plain text."""
     return sys.stderr if isinstance(sys.stderr, JsonLines) else None
 
 

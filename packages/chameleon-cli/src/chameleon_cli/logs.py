@@ -1,4 +1,4 @@
-"""Sets up logging for commands: libraries only log, and this module writes the lines to stderr."""
+"""Sets up logging for commands. Libraries only log; this module writes the lines to stderr."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def _best(task: events.TaskSummary) -> str:
 
 
 class Rate:
-    """The number of measurements per second, and the time that is left at this rate.
+    """The speed of a run in measurements per second, and the time that the run still takes.
 
     Args:
         seconds_left: the seconds until the budget's wall-clock time ends the run, or None for no
@@ -323,7 +323,10 @@ class Rate:
         return (len(self._times) - 1) / span if span > 0 else 0.0
 
     def left(self, count: int | None) -> str:
-        """The time that ``count`` measurements take, or that the budget leaves, such as ``3:20``.
+        """The time that the run still takes, as text such as ``3:20``.
+
+        It is the time that the remaining measurements take at the present rate, or the time that
+        the budget leaves.
 
         Args:
             count: the number of measurements that are left. None if only the wall-clock time ends

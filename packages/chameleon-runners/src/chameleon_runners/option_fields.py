@@ -21,7 +21,7 @@ def option(
     before: str | None = None,
     **bounds: float,
 ) -> Any:
-    """Define an option on which measurements may depend.
+    """Define an option of a runner, on which measured times may depend.
 
     Args:
         default: The default value, as for ``chameleon_core.plugins.options.option``.
@@ -37,12 +37,12 @@ def option(
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
-    """Define an option on which no measurement depends, with the arguments of ``option``."""
+    """Define an option that cannot change a measured time; arguments are as for ``option``."""
     return option(default, words, binds=False, **more)
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
-    """Define an option, a positive number of seconds, on which no measurement depends.
+    """Define an option that is a number of seconds and cannot change a measured time.
 
     Args:
         default: The default value in seconds.

@@ -19,7 +19,7 @@ the permission to all threads of the process, and to all processes that it forks
 def refusal(permission: str) -> str:
     """Request a permission, and return the reason if it is refused.
 
-    A permission that the process already has is granted again.
+    If the process already has the permission, the request succeeds again.
 
     Args:
         permission: the name of the permission, ``AMX``.

@@ -19,7 +19,7 @@ _QUOTA = re.compile(r"\s*([1-9]\d{0,14})\s+([1-9]\d{0,14})\s*", re.ASCII)
 
 
 def allowed_cores() -> list[int]:
-    """Ids of the cores that this process may run on, without regard to its CPU quota."""
+    """Ids of the cores that this process may run on, even if its CPU quota allows fewer."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

@@ -80,9 +80,10 @@ class CellResult:
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
-        """The result of a cell, or None if the cell has not ended.
+        """Read the result of a cell, or return None if the cell has not ended.
 
-        A result whose identity differs from the cell's, for example of other versions, is ignored.
+        A result is ignored if its identity differs from the cell's, for example because versions
+        have changed.
         """
         result = cls._read(cell)
         return result if result is not None and result.identity == cell.identity else None
@@ -151,7 +152,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
 
 
 def answering(cells: Iterable[Message], registry: str) -> Iterator[Message]:
-    """Run cells in a worker process.
+    """Run cells one after another in a worker process, and yield a reply for each.
 
     Args:
         cells: The cells as JSON values.
@@ -195,7 +196,13 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
 
 
 def begin(cell: Cell) -> None:
-    """Prepare a cell's run folder, and move a folder of other versions aside."""
+    """Prepare the run folder of a cell.
+
+    If the folder has results of other versions, it is moved aside.
+
+    Args:
+        cell: The cell that is about to run.
+    """
     file = cell.folder / VERSIONS
     now = json.dumps(dict(cell.versions), sort_keys=True)
     if cell.folder.exists() and (not file.exists() or file.read_text(encoding="utf-8") != now):
@@ -249,7 +256,7 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Appends the times of measurements and rounds to a file, one JSON list per line.
+    """Writes the time of each measurement and round of a cell to a file, as lines of JSON.
 
     The run's store has the measurements but not these times. Use the recorder as a context manager.
 

@@ -138,7 +138,7 @@ def _described(blank: ListedRun, run: RunView) -> ListedRun:
 
 
 def model_in_words(section: Any) -> str:
-    """A short description of a pipeline's ``model`` section.
+    """A short description of a pipeline's ``model`` section, for a list of runs.
 
     It has the name of the frontend, and the first string or the length of the first list below it.
 

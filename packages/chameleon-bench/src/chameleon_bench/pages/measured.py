@@ -20,7 +20,7 @@ UNKNOWN = "not recorded"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Categories:
-    """A column with few distinct words.
+    """A column of words of which few are different.
 
     Attributes:
         labels: The distinct words, shape (m,).

@@ -21,7 +21,7 @@ from chameleon_bench.pages.run_events import Round, RunEvents, run_events
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskRecord:
-    """One operator of a run.
+    """One operator of a run, with its measurements and its result, for a page.
 
     Attributes:
         task: The task.
@@ -58,10 +58,10 @@ class RunRecord:
         target: The resolved target; empty if unknown.
         runner: The runner's description of itself.
         versions: The version of each distribution that took part; None if it is not installed.
-        settled: The frontend's choice by measurements, or None.
+        settled: The frontend's choice (such as a layout) by measurements, or None.
         pipeline: The resolved pipeline as YAML.
         tasks: The operators, in the run's order.
-        rounds: The batches in the order in which they were measured.
+        rounds: The measured batches of all operators, in the order of their measurement.
         starts: The start time of each process of the run in seconds since 1970, from the log.
         network: The result of the network; empty if there is none.
         disturbance: How much other programs disturbed the timing, as far as known.

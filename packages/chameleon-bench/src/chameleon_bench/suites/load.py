@@ -1,6 +1,6 @@
 """Reads a suite file, checks every pairing of pipeline and task, and reports all errors.
 
-Also determines the versions and source digests of distributions that affect a cell's result.
+The module also finds the versions and source digests of distributions that affect a cell's result.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 
     Args:
         documents: JSON values, such as the expanded pipeline. Every plugin whose name occurs in
-            them counts, such as the members of a portfolio. One distribution too many only repeats
-            cells; one too few would keep outdated results.
+            them counts, such as the members of a portfolio. If a distribution counts needlessly,
+            cells are only run again. If one were missing, outdated results would be kept.
         registry: The registry of plugins.
 
     Returns:
@@ -245,7 +245,7 @@ class SuiteEntry:
     Attributes:
         name: The name in reports, and of folders.
         sections: The keys of a pipeline file that the entry sets.
-        mark: The entry's place in the suite file.
+        mark: The place (line and column) of the entry in the suite file.
         rival: For a pipeline that is another tuner: ``{"name": ..., options}``; otherwise None.
     """
 

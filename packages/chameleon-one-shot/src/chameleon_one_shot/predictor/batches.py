@@ -1,4 +1,7 @@
-"""Training batches: several tasks, with some candidates of each, drawn by inverse density."""
+"""Training batches of several tasks, whose candidates are drawn by inverse density.
+
+Rare targets are thus drawn about as often as frequent ones.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ _BINS = 32
 
 @attrs.frozen(kw_only=True, eq=False)
 class TrainingTask:
-    """One task as a network is trained on it, with n candidates.
+    """One task in the form in which a network is trained on it, with n candidates.
 
     Attributes:
         encoded: The encoded tokens of the task.
-        values: The numbers of the candidates' tokens, shape (n, tokens, numbers).
+        values: The numbers of each candidate's tokens, shape (n, tokens, numbers).
         absent: Whether each token does not apply to a candidate, shape (n, tokens).
         wanted: The standardised targets, shape (n,).
     """
@@ -80,14 +83,14 @@ def batch_of(
     unknown: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> Batch:
-    """A batch with the same number of candidates of each task.
+    """Make a batch with the same number of candidates of each task.
 
     Args:
         tasks: The tasks.
         rows: The rows of each task's candidates.
         unknown: The share of token names to replace by the unknown name, so that a network learns
             to handle names that are not in the training.
-        rng: Draws the replaced names; None to replace none.
+        rng: The random generator that draws the names to replace; None to replace none.
     """
     count = max(task.values.shape[1] for task in tasks)
     width = max(task.values.shape[2] for task in tasks)

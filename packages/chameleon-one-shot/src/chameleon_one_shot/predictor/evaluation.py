@@ -74,10 +74,10 @@ class Evaluation:
 
 
 def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """The examples that may judge a model, and the examples that it was trained on.
+    """Divide examples into those that may judge a model, and those it was trained on.
 
-    Examples for early stopping are in neither list. Neither are examples that are only similar to a
-    task of the training.
+    Examples that decided when the training ended are in neither list. Examples that are only
+    similar to a task of the training are in neither list too.
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
@@ -110,7 +110,7 @@ def evaluate(
             was trained on.
         alternatives: The names of the other models, keys of ``ALTERNATIVES``.
         seed: The seed of the other models' training.
-        say: Called with each message about progress.
+        say: A function that is called with each message about progress.
 
     Raises:
         DatasetError: The model has seen all tasks, or similar ones.
@@ -158,7 +158,7 @@ def cross_validate(
         labels: A label per example; examples with the same label are held out together. None for
             groups of similar tasks.
         alternatives: The names of the other models, keys of ``ALTERNATIVES``.
-        say: Called with each message about progress.
+        say: A function that is called with each message about progress.
 
     Raises:
         DatasetError: There are too few groups.

@@ -36,8 +36,8 @@ class Example:
             which the predictor reads.
         configs: For each configuration, the index of every knob's choice in ``tokens.knobs``,
             shape (n, knobs).
-        quality: The logarithms of relative throughput, shape (n,). The best has 0, and failures
-            have the value of the slowest timed configuration.
+        quality: The logarithms of relative throughput, shape (n,). The fastest configuration has 0.
+            Failures have the value of the slowest timed configuration.
         failed: Whether each configuration failed, shape (n,).
     """
 
@@ -69,12 +69,11 @@ def identity(task: DatasetTask) -> str:
 
 
 def examples_of(dataset: Dataset) -> list[Example]:
-    """The examples of a data set.
+    """Make an example of each task of a data set that has two timed configurations.
 
-    Tasks without two timed configurations are left out, with a warning. If a task's design space
-    has changed since the measurements, configurations with the same knob values are used. If the
-    space no longer has some of these values, the example has no features of loops and buffers, and
-    a warning is logged.
+    A warning names the tasks that are left out. If a task's design space has changed since the
+    measurements, configurations with the same knob values are used. If the space no longer has some
+    of these values, the example has no features of loops and buffers, and a warning is logged.
 
     Raises:
         DatasetError: No task has two timed configurations.
@@ -150,7 +149,13 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
 
 
 def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
-    """The configurations with some knob values. Knobs without a value get their first option.
+    """Make configurations of a design space from knob values.
+
+    Knobs without a value get their first option.
+
+    Args:
+        space: The design space.
+        choices: The knob values of each configuration, by knob name.
 
     Raises:
         ConfigError: A value is no option of its knob.
@@ -165,7 +170,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """The space provider with a name and options.
+    """Make the space provider that a data set names for a task.
 
     Args:
         name: The name of the space provider.

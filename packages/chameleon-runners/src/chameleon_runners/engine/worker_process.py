@@ -1,4 +1,4 @@
-"""A worker process as the runner controls it: start, commands, limits and end."""
+"""A worker process as seen by the runner: its start, commands, limits and end."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class WorkerProcess(Worker):
     def submit(self, tag: Any, message: Message, timeout: float) -> None:
         """Send a command to an idle worker, and start its time limit.
 
-        If the worker is dead, ``poll`` finds out.
+        If the worker is dead, a later call of ``poll`` reports this.
 
         Args:
-            tag: Identifies the work to the caller.
+            tag: Any object by which the caller recognizes the work.
             message: The command.
             timeout: The time limit in seconds.
         """
@@ -92,9 +92,10 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """The reply to the current command, or None. Kills the worker if it exceeds a limit.
+        """Check the current command: return its reply, or None while there is none.
 
-        After the call, either ``end`` is set, or a message was returned, or the work continues.
+        A worker that exceeds a limit is killed. After the call, ``end`` is set if the worker has
+        ended.
         """
         with self._ending:
             if not self.alive:

@@ -80,7 +80,10 @@ class RayOptions(FleetOptions):
 
     @property
     def stage_options(self) -> dict[str, Any]:
-        """The options of the device stage. Ray hides other GPUs, so the device's index is 0."""
+        """The options of the device in its worker process on a node.
+
+        The GPU's index is 0, because Ray hides the other GPUs of the node.
+        """
         if self.device != attrs.fields(RayOptions).device.default:
             return self.device_options
         return {"kind": "cuda" if self.gpus else "cpu", **self.device_options}

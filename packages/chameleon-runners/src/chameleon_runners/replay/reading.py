@@ -41,7 +41,7 @@ _T4_RUN_KEYS = ("benchmark", "validation", "framework")
 
 
 def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
-    """The table of a Kernel Tuner cache.
+    """Read a table from a cache file of Kernel Tuner.
 
     Args:
         content: The parsed file. ``tune_params_keys`` lists the parameters. ``cache`` maps each
@@ -72,7 +72,7 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
 
 
 def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
-    """The table of a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
+    """Read a table from a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
 
     Args:
         content: The parsed file. ``results`` is a list of rows with ``configuration``, ``times``,

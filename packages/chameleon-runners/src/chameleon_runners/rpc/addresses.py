@@ -12,7 +12,7 @@ _LAST_PORT = 65535
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """The address of a tracker or a server.
+    """The address of a tracker or a server of TVM's RPC.
 
     Attributes:
         host: The name or the IP address of the machine.

@@ -68,7 +68,10 @@ class RpcSession:
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
-        """Mark the session as used now; False if it cannot be used any more."""
+        """Mark the session as used now, so that it is not closed for being idle.
+
+        The result is False if the session cannot be used any more.
+        """
         with self._using:
             self._used = time.monotonic()
             return not (self.over or self._spoilt)
@@ -161,12 +164,17 @@ class RpcSession:
             return self._loader.load(artifact)
 
     def facts(self, kind: str, index: int) -> ServerFacts:
-        """Facts about the server, such as its version of TVM; no target is needed."""
+        """Ask the server for facts such as its version of TVM, without a target.
+
+        Args:
+            kind: TVM's kind of device, such as ``cpu``.
+            index: The index of the device among those of its kind.
+        """
         with self.calls():
             return ask(self._session.get_function, self._session.device(kind, index), kind)
 
     def round_trip(self) -> float:
-        """Send an array to the device and back.
+        """Time how long an array takes to the device and back, to test the connection.
 
         Returns:
             The duration in seconds.
@@ -187,7 +195,10 @@ class RpcSession:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[None]:
-        """A context that no other thread shares, in which TVM's errors become Chameleon's."""
+        """A context for calls of the device, which only one thread can enter at a time.
+
+        TVM's errors in it are raised as Chameleon's errors, such as ``DeviceLostError``.
+        """
         with self._using:
             if self.over:
                 raise DeviceLostError(f"the session with {self.name} is closed")

@@ -38,7 +38,7 @@ START_SECONDS = 60.0
 
 @attrs.define(eq=False)
 class Child:
-    """A process that listens on a port, and that is restarted on the same port when it ends.
+    """A process that listens on a port, and is restarted on the same port when it ends.
 
     Attributes:
         role: ``server`` or ``tracker``.
@@ -153,7 +153,7 @@ class ServingPlan:
         port: The port of the tracker; the servers use the ports after it. 0 for any free ports.
         key: The key of the servers.
         servers: The number of servers.
-        announce: The address that clients are told; ``host`` if it is empty.
+        announce: The address that the servers give to clients. If it is empty, they give ``host``.
         threads: The number of threads of each server's kernels; None for TVM's default.
         register: A module that each server imports, to register functions; empty for none.
     """
@@ -178,7 +178,7 @@ class ServingPlan:
 
 
 class Serving:
-    """A context in which a tracker and servers run.
+    """A context in which a tracker and servers of TVM's RPC run.
 
     Args:
         plan: The tracker and the servers to start.

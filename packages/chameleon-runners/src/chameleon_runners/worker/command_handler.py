@@ -72,7 +72,7 @@ _STAGE_COMMANDS = frozenset({"init", "open", "reference", "connect", "probe", "d
 
 
 def explain(error: BaseException) -> str:
-    """The type and message of an exception; the middle of a long message is left out."""
+    """The type and message of an exception, for a reply; a long message is shortened."""
     text = f"{type(error).__name__}: {error}".strip()
     if len(text) > _LONGEST_MESSAGE:
         half = _LONGEST_MESSAGE // 2
@@ -119,7 +119,10 @@ class CommandHandler:
         self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
-        """Execute a command and return the reply, also if a candidate raises any exception."""
+        """Execute a command of the runner and return the reply.
+
+        If a candidate raises an exception, the reply describes it.
+        """
         for slot in message.get("drop", ()):
             self._kernels.pop(slot, None)
         started = time.perf_counter()

@@ -1,8 +1,8 @@
 """Messages between a runner and its workers: JSON with a length and a checksum.
 
 A candidate runs in the worker's process, and may overwrite memory or write to file descriptors. The
-checksum detects damaged messages. The format is JSON and not pickle, so that a damaged message runs
-no code.
+checksum detects messages that a candidate damaged. The format is JSON and not pickle, so that a
+damaged message runs no code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add bytes, and return the messages that they complete.
+        """Add bytes that were read from a pipe, and return the messages that they complete.
 
         Raises:
             ProtocolError: The bytes are not a valid message.

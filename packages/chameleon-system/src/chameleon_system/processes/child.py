@@ -1,4 +1,4 @@
-"""A Python program in a separate process, which ends no later than this process."""
+"""A Python program in a child process, which never outlives this process."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the child, which is also the id of its process group."""
+        """The process id of the child, which is also the id of its process group."""
         return self._process.pid
 
     @property
@@ -97,7 +97,10 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the child runs. An ended child keeps its process id until ``kill`` is called."""
+        """Whether the child still runs.
+
+        The system does not use the process id of an ended child again before ``kill`` is called.
+        """
         if self._process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
@@ -130,7 +133,12 @@ class ChildProcess:
         return True
 
     def stop(self, grace: float) -> int:
-        """Ask the child to end (SIGTERM). After ``grace`` seconds, kill it and all it started.
+        """Ask the child to end (SIGTERM), and kill it if it does not end in time.
+
+        Killing ends all processes that the child started, too.
+
+        Args:
+            grace: the seconds to wait before the child is killed.
 
         Returns:
             The exit status, as for ``kill``.
@@ -139,7 +147,12 @@ class ChildProcess:
         return self.reap(grace)
 
     def reap(self, grace: float) -> int:
-        """Wait until the child has ended. After ``grace`` seconds, kill it and all it started.
+        """Wait until the child has ended by itself, and kill it if it does not end in time.
+
+        Killing ends all processes that the child started, too.
+
+        Args:
+            grace: the seconds to wait before the child is killed.
 
         Returns:
             The exit status, as for ``kill``.

@@ -10,7 +10,7 @@ import threading
 
 
 class LogTail:
-    """Keeps the end of what is written to a pipe, so that the writer never has to wait.
+    """Keeps the last bytes that are written to a pipe, so that the writer never has to wait.
 
     Args:
         descriptor: the reading end of the pipe, which this object closes.
@@ -25,7 +25,11 @@ class LogTail:
         _drain().add(descriptor, self)
 
     def take(self, data: bytes) -> None:
-        """Keep bytes that were read from the pipe. Empty bytes mean the end of the pipe."""
+        """Add bytes that were read from the pipe; empty bytes mean that the pipe was closed.
+
+        Args:
+            data: the bytes.
+        """
         if not data:
             self._ended.set()
             return

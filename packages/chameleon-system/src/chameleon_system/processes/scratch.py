@@ -1,4 +1,4 @@
-"""Temporary folders of a process, and removal of folders that killed processes left."""
+"""Makes temporary folders, and removes those that killed processes have left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_scratch() -> Path:
 
 
 def remove_abandoned() -> None:
-    """Remove the folders of this user whose process is known to have ended."""
+    """Remove this user's temporary folders whose process is known to have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
         stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         try:

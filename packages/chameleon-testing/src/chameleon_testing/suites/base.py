@@ -65,7 +65,7 @@ class ConformanceSuite:
         return {}
 
     def given(self, attribute: str, noun: str) -> Any:
-        """The value of an attribute that subclasses may set.
+        """The value of an attribute that subclasses of the suite may set, such as ``task``.
 
         Args:
             attribute: the name of the attribute.
@@ -214,7 +214,7 @@ class Outcome:
 
     Attributes:
         name: the name of the check's method, without ``test_``.
-        sentence: a sentence about what is checked.
+        sentence: a sentence that says what the check requires.
         failure: the message of the failure, or None if the check passed.
         skipped: the reason why the check was skipped, or None if it was not.
         error: the exception that caused a failure, or None.

@@ -15,11 +15,11 @@ class TransformedConvolution(nn.Module):
     """Stages of convolutions that replace one convolution.
 
     Args:
-        stages: For each stage, its parts, which compute disjoint outputs. A part has ``inputs`` and
-            ``rows``: the input channels and input rows that it reads. It has ``places``: its output
-            rows. Each of these is (first, last + 1). It also has ``pads`` (left, right, top,
-            bottom) and ``convolution``, the arguments of ``nn.Conv2d``. Parts of equal rows follow
-            each other in the order of their output channels.
+        stages: For each stage, its parts, which compute disjoint outputs. A part is a mapping:
+            ``inputs`` and ``rows`` are the input channels and input rows that it reads, ``places``
+            its output rows. Each of the three is a pair (first, last + 1). A part also has ``pads``
+            (left, right, top, bottom) and ``convolution``, the arguments of ``nn.Conv2d``. Parts of
+            equal rows follow each other in the order of their output channels.
         bias: Number of channels of the last stage's bias; 0 for no bias.
     """
 
@@ -49,7 +49,7 @@ class TransformedConvolution(nn.Module):
 
 
 def plan_of(program: Program) -> list[list[dict[str, Any]]]:
-    """The argument ``stages`` of ``TransformedConvolution`` for a program, as plain values.
+    """Describe a program as plain values: the argument ``stages`` of ``TransformedConvolution``.
 
     Parts are in the order in which they are concatenated: by rows, then by output channels.
     """
