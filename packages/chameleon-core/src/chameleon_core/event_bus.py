@@ -57,6 +57,9 @@ class EventBus:
         """Pass an event to every listener.
 
         Listeners are called in order of registration, unless they have ``tryfirst`` or ``trylast``.
+
+        Args:
+            event: the event.
         """
         caller = getattr(self._manager.hook, hook_of(type(event)))
         # Each implementation is called separately, because pluggy's own call ends at the first

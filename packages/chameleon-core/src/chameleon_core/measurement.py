@@ -127,12 +127,22 @@ negative."""
 
 
 def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:
-    """The number of failures of each kind, in the order in which the kinds first occurred."""
+    """The number of failures of each kind, in the order in which the kinds first occurred.
+
+    Args:
+        measurements: the measurements of a task.
+    """
     return dict(Counter(m.failure.value for m in measurements if m.failure is not None))
 
 
 def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
-    """Kind and message of the first failure of the most frequent kind; None if nothing failed."""
+    """The kind of failure that occurs most often, with the message of its first occurrence.
+
+    The result is None if nothing failed.
+
+    Args:
+        measurements: the measurements of a task.
+    """
     failed = failures_by_kind(measurements)
     if not failed:
         return None

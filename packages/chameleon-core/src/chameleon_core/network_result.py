@@ -199,12 +199,12 @@ class InferenceResult:
 
     @property
     def fastest_rival(self) -> tuple[str, float] | None:
-        """Name and seconds of the fastest of ``like_rivals``, or None without any rival."""
+        """The name and the seconds of the fastest rival in the network's precision, or None."""
         return min(self.like_rivals.items(), key=lambda pair: pair[1], default=None)
 
     @property
     def ratio(self) -> float | None:
-        """The fastest rival's time over the network's: above 1, the network is faster.
+        """The fastest rival's time divided by the network's: above 1, the network is faster.
 
         The ratio is None if either was not timed.
         """

@@ -117,6 +117,9 @@ class RunFolder:
     def claim_target(self, target: str) -> None:
         """Check that the folder's measurements are for a resolved target, and store the target.
 
+        Args:
+            target: the resolved target.
+
         Raises:
             RunFolderError: the measurements are for another target. This happens, for example, if
                 the target ``native`` is resolved on another machine.

@@ -48,7 +48,7 @@ def installed(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def imported() -> list[str]:
-    """The distributions of all modules that this process has imported so far."""
+    """The names of the distributions whose modules this process has imported so far."""
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
     return sorted({brought.metadata["Name"] for brought, brings in _brings() if brings & names})
 

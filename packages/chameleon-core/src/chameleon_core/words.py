@@ -69,5 +69,11 @@ def in_seconds(value: float | None, form: str = ".4g") -> str:
 
 
 def in_ratio(value: float) -> str:
-    """A ratio of times as text, with two decimals below 100, such as ``2.75`` and ``1050``."""
+    """A ratio of times as text: with two decimals below 100, without decimals above.
+
+    Examples are ``2.75`` and ``1050``.
+
+    Args:
+        value: the ratio.
+    """
     return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"

@@ -87,7 +87,7 @@ class Dimension:
 
     @property
     def padded(self) -> bool:
-        """Whether inputs may be padded to the next extent of this dimension."""
+        """Whether inputs that are smaller along this dimension may be padded to its next extent."""
         return self.axes[0].pad is not None
 
     def __str__(self) -> str:
@@ -143,7 +143,10 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:
-    """Check the input shapes of a pipeline file.
+    """Check the input shapes that a pipeline file asks for.
+
+    Args:
+        shapes: The shape of each input, by the input's name.
 
     Raises:
         ConfigError: An extent is below 1, axes of one dimension contradict each other, or there are

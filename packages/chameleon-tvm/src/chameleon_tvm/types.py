@@ -85,7 +85,7 @@ class StorageType:
 
     @property
     def array_type(self) -> np.dtype[Any]:
-        """NumPy's dtype of such numbers; from the package ``ml_dtypes`` if NumPy has none."""
+        """NumPy's dtype of such numbers, or that of ``ml_dtypes`` if NumPy does not have it."""
         import ml_dtypes  # noqa: PLC0415 - only where it is asked for
         import numpy as np  # noqa: PLC0415
 
@@ -238,7 +238,11 @@ LARGEST_SUM = 2**31 - 1
 
 
 def array_type(dtype: str) -> np.dtype[Any]:
-    """NumPy's dtype object for the name of a dtype, also if this table does not have the dtype."""
+    """NumPy's dtype object for a dtype's name, also for dtypes that this table does not have.
+
+    Args:
+        dtype: The name, such as ``bfloat16``.
+    """
     import numpy as np  # noqa: PLC0415 - see ``StorageType``
 
     return STORAGE[dtype].array_type if dtype in STORAGE else np.dtype(dtype)

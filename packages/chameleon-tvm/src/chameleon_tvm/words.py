@@ -51,7 +51,7 @@ def one_line(error: Exception) -> str:
 
 
 def identifier(name: str) -> str:
-    """A task's name as part of a file name or symbol, with letters, digits and ``_`` only."""
+    """A task's name with letters, digits and ``_`` only, for file names and symbols."""
     return re.sub(r"\W+", "_", name, flags=re.ASCII)
 
 

@@ -77,7 +77,7 @@ def one_each(values: Any, count: int, what: str) -> None:
 
 
 def a_space(value: Any) -> DesignSpace:
-    """Check that an argument is a design space, and return it.
+    """Check that an argument of a public function is a design space, and return it.
 
     Args:
         value: the value of the argument.

@@ -163,12 +163,18 @@ class Measurements:
 
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
-        """Median of each measurement's repeats in seconds, infinity for failures, shape (n,)."""
+        """The time of each configuration in seconds, shape (n,): the median of its repeats.
+
+        The time of a failed configuration is infinity.
+        """
         return np.array([measurement.cost for measurement in self._rows.measurements], np.float64)
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
-        """Largest relative difference from the reference's outputs, shape (n,).
+        """The largest relative error of each configuration's outputs, shape (n,).
+
+        It is the largest difference from the reference's output, divided by the reference's largest
+        magnitude.
 
         An entry is NaN if the outputs were not compared.
         """

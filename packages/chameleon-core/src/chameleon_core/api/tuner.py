@@ -249,7 +249,7 @@ class Tuner:
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """Read all reports from the store, with knob values as your function takes them.
+        """Read all values that were reported to this tuner, with the knob values of each.
 
         Raises:
             ConfigError: the tuner is closed.

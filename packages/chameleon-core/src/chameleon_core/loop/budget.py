@@ -95,9 +95,13 @@ class Allowance:
         return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
-        """Whether the wall-clock time is used up.
+        """Whether the wall-clock time that the budget allows a task is used up.
 
         If wall-clock time is the only limit, the time that records took in other runs counts too.
+
+        Args:
+            task: the measurements and seconds of the task, an entry of ``everything``.
+            everything: the measurements and seconds of each task.
         """
         limit, spent = self.budget.wall_time, self._in(task, everything)
         if limit is None:
@@ -110,10 +114,13 @@ class Allowance:
         return self.budget.measurements is None and task.recorded > 0 and enough
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
-        """Whether the last ``patience`` measurements brought no improvement.
+        """Whether a task should end, because its last ``patience`` measurements improved nothing.
 
         An improvement is at least the share ``BETTER``, because timing varies by less. Smaller
         gains add up, because each measurement is compared with the last improvement.
+
+        Args:
+            measurements: all measurements of the task, in order.
         """
         patience = self.budget.patience
         if patience is None or not measurements:
@@ -137,6 +144,9 @@ class Allowance:
         """The number of measurements at which the budget ends a run, or None for no limit.
 
         The number includes records of other runs.
+
+        Args:
+            everything: the measurements and seconds that each task has used.
         """
         if self.budget.measurements is None:
             return None
@@ -169,7 +179,13 @@ class Allowance:
         return max(0, total - used) + task.recorded
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
-        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
+        """Wall-clock time in seconds that the budget still allows all tasks together.
+
+        The value is None if the budget has no such limit.
+
+        Args:
+            everything: the measurements and seconds that each task has used.
+        """
         limit = self.budget.wall_time
         if limit is None:
             return None
@@ -235,7 +251,7 @@ class Allowances:
 
     @property
     def seconds_left(self) -> float | None:
-        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
+        """Wall-clock time in seconds that the budget still allows the run; None for no limit."""
         seconds = [allowance.seconds_left(self._all(runs)) for allowance, runs in self._groups]
         known = [limit for limit in seconds if limit is not None]
         return sum(known) if len(known) == len(seconds) else None
@@ -247,12 +263,20 @@ class Allowances:
         return self._groups[0][0].fast_enough(costs)
 
     def most(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task, or None for no limit."""
+        """The number of measurements at which the budget ends a task, or None for no limit.
+
+        Args:
+            run: the search of the task.
+        """
         allowance, task, everything = self._spent_beside(run)
         return allowance.most(task, everything)
 
     def left(self, run: TaskRun) -> int | None:
-        """Number of configurations that a task may still measure, or None for no limit."""
+        """The number of configurations that the budget still allows a task, or None for no limit.
+
+        Args:
+            run: the search of the task.
+        """
         allowance, task, everything = self._spent_beside(run)
         return allowance.measurements_left(task, everything)
 
@@ -266,10 +290,13 @@ class Allowances:
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
 
     def lasts_for(self, count: int) -> bool:
-        """Whether the remaining time is enough for ``count`` further measurements.
+        """Whether the wall-clock time that the budget leaves is enough for further measurements.
 
         Measurements are expected to take as long as earlier ones. A single measurement is always
         allowed.
+
+        Args:
+            count: the number of these measurements.
         """
         runs = [*self._own, *self._others]
         left = self.seconds_left

@@ -55,7 +55,7 @@ class RunTotals:
 
 
 def disturbance_of(store: RecordStore) -> Disturbance:
-    """How much timing was disturbed, as the run's store last recorded it.
+    """How much other programs disturbed the timing of a run, as its store last recorded it.
 
     Args:
         store: the run's record store.

@@ -97,11 +97,15 @@ class Tuning:
 
     @property
     def seconds_left(self) -> float | None:
-        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
+        """Wall-clock time in seconds that the budget still allows the run; None for no limit."""
         return self._allowances.seconds_left
 
     def most_measurements(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task, or None for no limit."""
+        """The number of measurements at which the budget ends a task, or None for no limit.
+
+        Args:
+            run: the search of the task.
+        """
         return self._allowances.most(run)
 
     def tune(self, in_flight: InFlight, *, guesses_at_once: int, tasks_at_once: int) -> None:
@@ -368,7 +372,7 @@ class CheckedScheduler:
             )
 
     def next(self) -> TaskRun | None:
-        """The task that gets the next batch, or None if no task gets one now.
+        """Ask the scheduler which task gets the next batch; None if no task gets one now.
 
         Raises:
             PluginError: the scheduler breaks its contract.

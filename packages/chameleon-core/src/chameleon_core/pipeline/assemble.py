@@ -220,7 +220,10 @@ class Assembler(StageReader):
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
-        """Return the search stages, or raise a ``PipelineError`` with all their faults."""
+        """Return the pipeline's search stages with their options, budget and seed.
+
+        If these parts have faults, the method raises a ``PipelineError`` with all of them.
+        """
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
         budget = self.value(self._root, "budget", Budget, Budget())
         seed = self._seed()

@@ -43,7 +43,13 @@ def _join(text: str, folder: Path) -> str:
 
 
 def missing_sources(node: Node) -> list[tuple[Node, str]]:
-    """The nodes that name a source file which does not exist, each with the name of the file."""
+    """Find source files that a pipeline names but that do not exist.
+
+    Each comes with the node that names it, for an error message.
+
+    Args:
+        node: a string such as ``nets.py:build``, or a list or mapping of such strings.
+    """
     if isinstance(node.value, str):
         file, _, _ = _parts(node.value)
         absent = _is_file_name(file) and not Path(file).is_file()
@@ -180,7 +186,11 @@ class Node:
         yield from self.value.items() if self.is_mapping else ()
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None if the key is missing or the node is no mapping."""
+        """The value of a key, or None if the key is missing or the node is no mapping.
+
+        Args:
+            key: the key.
+        """
         item = self.value.get(key) if self.is_mapping else None
         return None if item is None else item.node
 

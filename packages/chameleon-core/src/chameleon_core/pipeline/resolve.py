@@ -135,7 +135,7 @@ def merge(weak: Section, strong: Section) -> Section:
 
 
 def dump_pipeline(pipeline: ResolvedPipeline) -> str:
-    """The expanded pipeline as YAML, from which the same pipeline can be loaded."""
+    """Write a pipeline with all defaults as YAML, from which the same pipeline can be loaded."""
     origin = f"# Expanded from {pipeline.source.name}" if pipeline.source else "# Expanded"
     if pipeline.preset is not None:
         origin += f" with preset '{pipeline.preset}'"

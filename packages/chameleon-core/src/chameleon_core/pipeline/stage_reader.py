@@ -185,7 +185,11 @@ class StageReader:
         return stage
 
     def find(self, kind: str, name: Node) -> Registration:
-        """The registered plugin of a kind and a name.
+        """Find the registered plugin that a pipeline names.
+
+        Args:
+            kind: the kind of plugin, such as ``explorers``.
+            name: the name as the pipeline has it.
 
         Raises:
             PipelineError: no plugin has this name, or the name is ambiguous. The message has the

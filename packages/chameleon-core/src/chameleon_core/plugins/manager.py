@@ -123,6 +123,9 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     """Load plugins and collect their records. A plugin's exceptions become errors in the result.
 
     Output of plugins while they are loaded goes to stderr, because stdout is only for results.
+
+    Args:
+        candidates: the plugins to load.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)

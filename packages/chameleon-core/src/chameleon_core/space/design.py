@@ -365,6 +365,9 @@ class DesignSpace:
         """Whether each knob applies (``Knob.when``) in each configuration, shape (n, knobs).
 
         A knob does not apply if the knob that it depends on has another value or does not apply.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         active = np.ones(np.shape(configs), np.bool_)
         for column, parent, activates in self._conditions:

@@ -123,10 +123,13 @@ def aligned(name: str) -> str:
 
 
 def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
-    """How often each integer can be halved: the exponent of 2 in its factorization; 0 for 0.
+    """How often each integer can be halved, as a feature for cost models; 0 for 0.
 
     Vectors, cache lines, banks and warps are powers of two, so 64 threads perform more like 128
     threads than like 65. A cost model cannot learn this from the magnitude of a number.
+
+    Args:
+        values: integers, in an array of any shape.
     """
     values = np.abs(np.asarray(values).astype(np.int64))
     lowest_bit = np.where(values == 0, 1, values & -values)

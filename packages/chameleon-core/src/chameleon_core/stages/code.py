@@ -73,6 +73,9 @@ class Builder(ABC):
     def build(self, config: Sequence[int]) -> Kernel:
         """Compile one configuration. A baseline has only the configuration ``()``.
 
+        Args:
+            config: the knob indices of the configuration.
+
         Raises:
             InvalidConfigurationError: the configuration describes no program; the message names the
                 reason.

@@ -221,6 +221,9 @@ class Frontend(ABC):
         Chameleon calls this method before ``tasks`` when a run begins. The run folder keeps the
         result. If the run is continued, the result is passed to ``restore``.
 
+        Args:
+            trials: lets the frontend measure a few tasks.
+
         Returns:
             The choice as JSON values, or None if there is no choice.
         """
@@ -235,6 +238,9 @@ class Frontend(ABC):
 
         The list may be empty if the frontend can deliver a model without tuned operators.
 
+        Args:
+            target: the resolved target.
+
         Raises:
             ConfigError: an operator is impossible, for example because its shapes do not fit.
         """
@@ -244,6 +250,9 @@ class Frontend(ABC):
 
         Chameleon calls this method at the end of a run, perhaps on another object than the method
         ``tasks``.
+
+        Args:
+            delivery: the winners of the run, the folder for the result, and other facts.
 
         Returns:
             The network's result, or None if there is nothing to deliver. Its ``delivered_seconds``

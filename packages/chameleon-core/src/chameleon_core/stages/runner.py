@@ -87,7 +87,10 @@ class MeasureStream(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Drop the jobs in flight, so that the runner is free. A second call does nothing."""
+        """Give up the jobs that are not complete, so that the runner is free.
+
+        A second call does nothing.
+        """
 
     def __enter__(self) -> Self:
         return self

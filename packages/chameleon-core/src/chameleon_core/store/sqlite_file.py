@@ -118,7 +118,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
-        """A context whose statements are one commit.
+        """A context whose SQL statements are committed together at its end.
 
         The context yields the function that executes a statement.
         """

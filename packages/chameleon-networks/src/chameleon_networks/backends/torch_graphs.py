@@ -183,7 +183,7 @@ class CompiledGraph:
 
     @property
     def computes(self) -> bool:
-        """Whether calls are computed by a delivered network, and no longer by torch's own code."""
+        """Whether Chameleon's network computes the graph's outputs now, instead of torch's code."""
         return self._network is not None
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:

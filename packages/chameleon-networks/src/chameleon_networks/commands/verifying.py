@@ -199,7 +199,11 @@ class Comparison:
     threads: int
 
     def of(self, samples: Sequence[Sample]) -> Verification:
-        """Compare the delivered network's outputs with its framework's outputs for some samples."""
+        """Compare the delivered network's outputs with its framework's outputs for some samples.
+
+        Args:
+            samples: The inputs of several inferences.
+        """
         reference = self.network.frameworks[0]
         inputs = [sample.inputs for sample in samples]
         with framework_process(self.network, reference, threads=self.threads) as process:

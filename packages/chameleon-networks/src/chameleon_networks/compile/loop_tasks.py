@@ -60,12 +60,20 @@ class TunedLoops:
         return cls(plans=plans)
 
     def task_of(self, function: Any) -> str | None:
-        """The name of the task that a function was tuned as, or None."""
+        """The name of the task under which a network's function was tuned, or None.
+
+        Args:
+            function: The function, a ``PrimFunc`` without a schedule.
+        """
         plan = self.plans.get(_identity(function)) if self.plans else None
         return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
-        """The fastest schedule of a function, or None if the function was not tuned."""
+        """The fastest schedule that a run found for a function; None if it was not tuned.
+
+        Args:
+            function: The function, a ``PrimFunc`` without a schedule.
+        """
         plan = self.plans.get(_identity(function)) if self.plans else None
         return None if plan is None else plan[1]
 

@@ -160,6 +160,10 @@ def replace(staged: Path, folder: Path) -> None:
     """Copy a finished folder to its final place in one step. An earlier folder there is removed.
 
     Processes that have loaded the earlier network can still read its files.
+
+    Args:
+        staged: The finished folder.
+        folder: The final place.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)

@@ -299,6 +299,10 @@ class DeliverySteps:
     def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
         """Compile the network with some kernels, and compare it with the reference.
 
+        Args:
+            kernels: The kernels. Other operators get default schedules.
+            name: The name of the network's temporary folder.
+
         Returns:
             The folder, or None if the network cannot be compiled, and the result of the comparison.
 
@@ -374,11 +378,16 @@ class DeliverySteps:
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """A process with the network of a folder: the one that verified it, or a new one."""
+        """A process that runs the network of a folder: the one that verified it, or a new one."""
         return self._verified.pop(folder, None) or self._process("network", folder)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
-        """Add the times of the network and its baselines to a result; see ``Baselines.timed``."""
+        """Time the network and its baselines in turns, and add the times to a result.
+
+        Args:
+            result: The result of the delivery so far.
+            ours: The process that runs the network.
+        """
         try:
             reduced = self._settled.reduced_request(self._reference_outputs)
         except ChameleonError as error:

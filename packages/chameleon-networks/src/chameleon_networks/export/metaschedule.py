@@ -70,7 +70,11 @@ def with_workloads(
 
 
 def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """Yield the functions that ``with_workloads`` put into a network, each with its task's name."""
+    """Yield the functions that ``with_workloads`` made, each with the name of its task.
+
+    Args:
+        module: The module that ``with_workloads`` returned.
+    """
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and OURS in (function.attrs or {}):
             yield str(function.attrs[OURS]), function

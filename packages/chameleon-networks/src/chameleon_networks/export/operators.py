@@ -362,7 +362,11 @@ class Packing:
     constants: Arrays
 
     def write(self, folder: Path) -> None:
-        """Write the packing operations into a folder, with ``pack.py``, which repeats them."""
+        """Write the operations that pack weights into a folder, with ``pack.py``, which runs them.
+
+        Args:
+            folder: The folder of the delivered operator.
+        """
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")

@@ -77,7 +77,13 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
-    """Quantize a network to int8, as an OpenVINO model; ``quantized`` describes how.
+    """Quantize a network to int8, and return it as an OpenVINO model.
+
+    The method is that of ``quantized``.
+
+    Args:
+        forms: The network, in the forms that frameworks read.
+        calibration: The inputs of several inferences.
 
     Raises:
         Exception: NNCF cannot quantize the network.

@@ -69,10 +69,10 @@ def left_out(*names: str) -> dict[str, str]:
 
 
 def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The names for which a module is not installed, each with a sentence about it.
+    """Find names for which a Python module is missing, each with a sentence that says so.
 
     Args:
-        needs: The modules that each name needs.
+        needs: For each name, such as that of a framework, the modules that it needs.
     """
     absent: dict[str, str] = {}
     for name, modules in needs.items():
@@ -155,7 +155,7 @@ def torch_inference(network: Any, program: Any) -> Network:
 
 
 def onnx_bytes(program: Any) -> bytes:
-    """Convert an exported program to the content of an ONNX file.
+    """Convert a network that torch exported to ONNX, for frameworks that read only ONNX.
 
     Args:
         program: The ``torch.export.ExportedProgram``.
@@ -208,7 +208,12 @@ def openvino_network(
 
 
 def openvino_model(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """Convert a network to an OpenVINO model. The arguments are those of ``openvino_network``."""
+    """Convert a network to an OpenVINO model, without compiling it.
+
+    Args:
+        model: The path of an ONNX file, or a ``torch.export.ExportedProgram``.
+        shapes: The shapes of inputs whose sizes the model leaves open, by name.
+    """
     openvino = importlib.import_module("openvino")
     converted = openvino.convert_model(model)
     if shapes:

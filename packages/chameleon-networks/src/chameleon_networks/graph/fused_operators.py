@@ -58,7 +58,7 @@ class FusedOperator:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """The inputs that are multiplied, without those that are added: a residual or a mask."""
+        """The inputs that the operator multiplies, without a residual or a mask, which it adds."""
         spec = self.spec
         if isinstance(spec, FusedSpec):
             return self.inputs[:1]

@@ -18,7 +18,7 @@ _MOST_FACTORS = 4
 
 
 def lowered(module: Any) -> Any:
-    """Replace the operators of a module that later passes cannot handle.
+    """Replace operators that TVM or later passes cannot handle by operators that they can.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form, as it was imported.

@@ -132,7 +132,10 @@ def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> Convoluti
 
 
 def layout_of(call: Any) -> str:
-    """The layout of a convolution's images.
+    """The layout (order of axes) of the images that a convolution reads and writes.
+
+    Args:
+        call: The call of the convolution.
 
     Raises:
         ConfigError: The convolution has layouts that no importer writes.

@@ -361,7 +361,10 @@ class _Mover(relax.PyExprMutator):
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:
-    """The shape of a tensor.
+    """The shape of a tensor in a graph, all of whose extents must be constant.
+
+    Args:
+        expression: The expression that computes the tensor.
 
     Raises:
         ConfigError: An extent is not known.

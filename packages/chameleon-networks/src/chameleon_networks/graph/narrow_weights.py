@@ -51,7 +51,7 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
 
 
 def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
-    """Replace the spec of each fused operator by the fastest that ``specs_for`` yields.
+    """Replace each fused operator by the fastest operator that computes the same.
 
     Args:
         chains: The fused operators of a network.

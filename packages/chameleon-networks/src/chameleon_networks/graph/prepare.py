@@ -257,7 +257,7 @@ _LEADING = 2
 
 
 def with_folded_pads(module: Any) -> Any:
-    """Move constant padding with zeros into the convolutions that read it.
+    """Make zero padding before convolutions a part of the convolutions, to save a copy.
 
     Args:
         module: An ``IRModule`` whose ``main`` is a network with channels first.

@@ -57,7 +57,10 @@ def bindings_of(function: Any) -> list[Any]:
 
 
 def users_of(function: Any) -> dict[Any, list[Any]]:
-    """The bindings that read each variable. None among them stands for the function's result."""
+    """The bindings of a Relax function that read each variable, by the variable.
+
+    The entry None among them stands for the function's result.
+    """
     users: dict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(function):
         for variable in relax.analysis.free_vars(binding.value):
@@ -91,7 +94,7 @@ def known_extents(kind: Any) -> tuple[int, ...] | None:
 
 
 def extents_of(kind: Any) -> tuple[int, ...]:
-    """The extents of a tensor type, all of which must be constant.
+    """The extents of a tensor, from its type in Relax; all of them must be constant.
 
     Raises:
         ConfigError: An extent is not constant.

@@ -97,7 +97,7 @@ class Step:
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
     def decode(self, builder: Any, numbers: Any) -> Any:
-        """Make the call that decodes a tensor with these parameters.
+        """Make the Relax call that decodes (dequantizes) a tensor with this step's scale.
 
         Args:
             builder: A ``BlockBuilder`` that is inside a block.
@@ -108,11 +108,11 @@ class Step:
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def encode(self, builder: Any, numbers: Any) -> Any:
-        """Make the call that encodes a tensor with these parameters.
+        """Make the Relax call that encodes (quantizes) a tensor with this step's scale.
 
         Args:
             builder: A ``BlockBuilder`` that is inside a block.
-            numbers: A variable.
+            numbers: The float32 tensor, a variable.
         """
         if self.floating:
             return self._converted(builder, numbers, ENCODE)

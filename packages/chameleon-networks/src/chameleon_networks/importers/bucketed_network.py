@@ -55,7 +55,11 @@ class BucketedNetwork:
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
 
     def named(self, extents: Sequence[int]) -> str:
-        """A phrase for messages that names the dimensions with some extents, such as "batch 8"."""
+        """A phrase for messages that names the dimensions with some extents, such as "batch 8".
+
+        Args:
+            extents: The extent of each dimension.
+        """
         pairs = zip(self.dimensions, extents, strict=True)
         return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
 

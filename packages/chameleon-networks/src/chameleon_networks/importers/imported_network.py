@@ -124,7 +124,7 @@ class ImportedNetwork(ABC):
 
     @property
     def has_quantized_activations(self) -> bool:
-        """Whether the network rounds computed values, not only weights, to quantized numbers."""
+        """Whether the network quantizes activations, and not only its weights."""
         return self.graph.is_rounded
 
     def keep(self) -> None:
@@ -162,7 +162,9 @@ class ImportedNetwork(ABC):
         return survey.coverage()
 
     def kept_programs(self) -> Mapping[str, str]:
-        """Files from which other processes read parts of this network quickly, by attribute name.
+        """Write files from which other processes read parts of this network quickly.
+
+        The files are returned by the name of the attribute that they hold.
 
         The files exist as long as this object does.
         """
@@ -216,7 +218,11 @@ class ImportedNetwork(ABC):
         """
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
-        """The dtype that a framework computes in, for a name of ``frameworks``."""
+        """The dtype in which a framework computes this network.
+
+        Args:
+            name: The name of the framework, one of ``frameworks``.
+        """
         return FLOAT32
 
     @property

@@ -69,7 +69,7 @@ class OperatorSurvey:
     refusals: list[Refusal] = attrs.field(factory=list)
 
     def check(self) -> None:
-        """Raise an error if the network has operators that cannot be compiled.
+        """Raise one error for all operators of the network that cannot be compiled, if any.
 
         Raises:
             OperatorsRefusedError: There is at least one such operator.

@@ -96,7 +96,9 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def program(self) -> Any:
-        """The ``torch.export.ExportedProgram`` for the requested shapes.
+        """The network as torch exported it for the requested input shapes.
+
+        It is a ``torch.export.ExportedProgram``.
 
         Other processes read it from a file, so that the network is exported once.
         """
@@ -122,7 +124,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def float_program(self) -> Any:
-        """The program that is compiled: ``program``, converted to float32 if in half precision."""
+        """The exported program to compile, which is converted to float32 if in half precision."""
         if self.half is None:
             return self.program
         program = self._recalled("float_program")

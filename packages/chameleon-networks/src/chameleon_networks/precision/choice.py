@@ -129,9 +129,12 @@ class TypeChoice:
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
     def uniform(self, kind: int) -> Assignment:
-        """The assignment of one dtype to all operators.
+        """The assignment that gives all operators the same dtype, as far as possible.
 
         An operator that cannot have the dtype stays in float32.
+
+        Args:
+            kind: The index of the dtype.
         """
         return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 

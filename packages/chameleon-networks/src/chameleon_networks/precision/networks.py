@@ -40,7 +40,11 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def chain(self, index: int) -> FusedOperator | None:
-        """The operator that replaces fused operator ``index`` of the float32 network, or None."""
+        """The operator that replaces an operator of the float32 network, or None.
+
+        Args:
+            index: The index of the fused operator in the float32 network.
+        """
         here = self.places[index]
         return None if here is None else self.chains[here]
 
@@ -74,7 +78,10 @@ class TypedNetworks:
         self._uniform: dict[str, TypedNetwork] = {}
 
     def of(self, types: Types) -> TypedNetwork:
-        """Make the network with some dtypes.
+        """Make the network in which some fused operators have reduced dtypes.
+
+        Args:
+            types: The dtypes of these operators, by index.
 
         Raises:
             ConfigError: An operator cannot have its dtype, or a tensor has no range.

@@ -133,10 +133,13 @@ class Front:
         self.dominated = [point for point in self._uniform if point.types not in known]
 
     def within(self, bound: float) -> Point:
-        """The fastest point within a bound on the error.
+        """The fastest choice of dtypes whose error is within a bound.
 
         If a faster point exceeds the bound, its operators go back to float32 one at a time until
         the bound holds. The result may be faster than any point of the front within the bound.
+
+        Args:
+            bound: The largest accepted error.
         """
         holding = [point for point in self._all if _holds(point, bound)]
         best = min(holding, key=lambda point: point.seconds, default=self.float32)

@@ -72,6 +72,9 @@ class Network:
 
         In attention, such bindings may come before the operator's own bindings. Operands that are
         constants are left out.
+
+        Args:
+            index: The index of the fused operator.
         """
         chain = self.chains[index]
         readers = chain.readers or [chain.members[:1]] * len(chain.operands)

@@ -97,6 +97,9 @@ class Calibrator:
     def observe(self, inputs: Arrays) -> None:
         """Run a batch through the network, and count the values of its tensors.
 
+        Args:
+            inputs: The inputs of one inference.
+
         Raises:
             ConfigError: A tensor of the network becomes infinite or NaN.
         """
@@ -119,7 +122,7 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The ranges that each method chooses for the tensors, by method and by tensor name."""
+        """The 8-bit ranges of the tensors by each method: by method, and then by tensor name."""
         names = {*self._names.values(), *self._group_of}
         by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}
@@ -192,7 +195,10 @@ class _Sums:
 
 
 def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
-    """The largest |difference| over the largest |expected|. Infinite if numbers are not finite.
+    """The error of a simulated network's outputs against its float32 outputs, for one sample.
+
+    It is the largest |difference| over the largest |expected|, and infinite if numbers are not
+    finite.
 
     Args:
         got: The outputs for one sample.

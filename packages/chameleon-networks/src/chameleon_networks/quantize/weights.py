@@ -99,7 +99,7 @@ def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights
 
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
-    """Whether a finite number becomes infinite in a dtype.
+    """Whether any finite number becomes infinite when it is converted to a dtype.
 
     Args:
         values: An array of float32.

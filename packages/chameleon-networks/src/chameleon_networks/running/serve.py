@@ -55,7 +55,11 @@ def framework_network(request: Message) -> Network:
 
 
 def reduced_network(request: Message) -> ReducedNetwork:
-    """Open a network in the framework and the reduced precision that the request names."""
+    """Open a network in a framework and a reduced precision, as a request asks.
+
+    Args:
+        request: The request, with the network, the framework's name and calibration inputs.
+    """
     chosen = reduced_named(request["name"])
     calibration: list[Arrays] = []
     if chosen.calibrated:

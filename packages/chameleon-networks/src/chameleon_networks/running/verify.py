@@ -55,7 +55,7 @@ class OutputCheck:
 
     @property
     def may_be_rounding(self) -> bool:
-        """Whether a comparison failed so closely that the framework's rounding can be the cause."""
+        """Whether outputs differ so little that the framework's own rounding can be the cause."""
         error = self.max_relative_error
         return self.problem is not None and error is not None and error <= ILL_CONDITIONED
 
@@ -133,15 +133,20 @@ class Conditioning:
 
     @property
     def tolerance(self) -> float:
-        """The tolerance for ``compared``, at least ``TOLERANCE``.
+        """The largest accepted error of a network, given its framework's own rounding errors.
 
-        If the framework's error is not a finite number, the tolerance is ``TOLERANCE``.
+        It is at least ``TOLERANCE``, and equals ``TOLERANCE`` if the framework's error is not
+        finite.
         """
         apart = _ROUNDINGS_APART * self.own_error
         return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
 
     def sentence(self, reference: str) -> str:
-        """A sentence for the user that explains why a tolerance above ``TOLERANCE`` is accepted."""
+        """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted.
+
+        Args:
+            reference: The name of the framework.
+        """
         apart = (
             f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
             f"inputs that change by {NUDGE:.0e}"

@@ -132,7 +132,10 @@ def compile_c(source: Path, target: Path, *folders: Path) -> None:
 
 
 def run_compiler(*words: str) -> None:
-    """Call the C compiler with some arguments.
+    """Call the C compiler, and raise an error with its message if it fails.
+
+    Args:
+        words: The arguments, such as the names of files.
 
     Raises:
         ChameleonError: The C compiler fails.

@@ -125,7 +125,12 @@ def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any
 
 
 def checksum(constant: Any, size: int) -> int:
-    """The CRC-32 of an array's bytes with zeros appended, up to ``size`` bytes."""
+    """The checksum of an array in a file of weights: the CRC-32 of its bytes and padding.
+
+    Args:
+        constant: The array.
+        size: Number of bytes with the padding, which consists of zeros.
+    """
     data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
     return zlib.crc32(bytes(size - data.nbytes), zlib.crc32(data))
 

@@ -42,7 +42,10 @@ class TVMBuilder(Builder):
 
     @abstractmethod
     def program(self, config: Sequence[int]) -> Program:
-        """The scheduled program of a configuration.
+        """Make the scheduled program of a configuration, before it is compiled.
+
+        Args:
+            config: The knob indices of the configuration.
 
         Raises:
             InvalidConfigurationError: The configuration has no program.

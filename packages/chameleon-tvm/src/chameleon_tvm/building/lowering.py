@@ -51,7 +51,7 @@ def lower_function(
 
 @cache
 def plain_loops_pipeline() -> str:
-    """The name of the pipeline. The first call registers the pipeline in TVM."""
+    """The name of Chameleon's short pipeline of passes in TVM, which the first call registers."""
     tirx.register_tir_pipeline(PLAIN_LOOPS, _passes)
     return PLAIN_LOOPS
 
@@ -70,7 +70,7 @@ def _passes() -> tuple[object, object, object]:
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
-    """The CUDA source of a function's kernels; this needs neither a GPU nor nvcc.
+    """Generate the CUDA source of a function's kernels, without a GPU or nvcc.
 
     Args:
         function: The scheduled function.

@@ -233,7 +233,10 @@ def kind_of(target: str) -> str:
 
 @cache
 def tvm_target(target: str) -> Target:
-    """TVM's object for a canonical target.
+    """Convert a canonical target to TVM's target object.
+
+    Args:
+        target: The canonical target, a JSON string.
 
     Raises:
         TargetError: The string is no valid target.

@@ -123,7 +123,7 @@ class Dot(Instruction):
         return f"int{8 * self.depth * np.dtype(self.data).itemsize}"
 
     def lanes(self, vector_bytes: int) -> int:
-        """Number of sums in a vector register.
+        """The number of sums that one vector register holds.
 
         Args:
             vector_bytes: Size of the register in bytes.

@@ -143,7 +143,10 @@ def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[Instruct
 
 @cache
 def instruction_of(record: InstructionRecord) -> Instruction:
-    """The instruction object that a plugin record describes.
+    """Make the object of the instruction that a plugin record describes.
+
+    Args:
+        record: The record.
 
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.

@@ -61,7 +61,7 @@ def function(dtype: str, name: str, *arguments: Expr) -> Expr:
 
 
 def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.PrimFunc:
-    """Add to a function the LLVM IR and the permissions that its instructions need.
+    """Complete a function that uses instructions: add their LLVM IR and their permissions.
 
     Args:
         function: The complete function.
@@ -84,7 +84,10 @@ def permissions_of(function: Any) -> frozenset[str]:
 
 
 def require_permissions(function: tirx.PrimFunc) -> None:
-    """Request from the operating system the permissions that a function needs.
+    """Request the permissions that a function's instructions need, such as AMX.
+
+    Args:
+        function: The function.
 
     Raises:
         TargetError: The operating system refuses a permission.

@@ -104,7 +104,7 @@ class TraceSearch:
         return []
 
     def learn(self, results: Sequence[Any]) -> None:
-        """Learn the results of the last batch.
+        """Let the tuner learn how fast the schedules of the last batch were.
 
         Args:
             results: MetaSchedule's runner results, in the order of ``schedules``.
@@ -162,7 +162,10 @@ class Workload:
 
     @classmethod
     def of(cls, context: Any) -> Workload:
-        """The task of a tuning context.
+        """Read the facts about a task from MetaSchedule's tuning context.
+
+        Args:
+            context: The ``TuneContext``.
 
         Raises:
             ConfigError: The context has no module, no target or no space generator.
@@ -334,7 +337,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         database: Any = None,
         cost_model: Any = None,
     ) -> None:
-        """Make the task's design space and search stages.
+        """Make the design space and the search stages of a task, before MetaSchedule tunes it.
 
         MetaSchedule's own cost model is not used.
 
@@ -384,7 +387,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         self._search = None
 
     def generate_measure_candidates(self) -> list[Any] | None:
-        """The next batch of schedules, or None if the search is over."""
+        """Return the next batch of schedules to MetaSchedule, or None if the search is over."""
         with _told():
             schedules = self._required_search().schedules()
         return [
@@ -403,7 +406,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             self._required_search().learn(results)
 
     def clone(self) -> Any:
-        """Make a strategy with the same options, for another task of the same call."""
+        """Make a strategy with the same options, for another task of the same MetaSchedule call."""
         return ChameleonStrategy(**self._stages, prune=self._options.prune, archive=self._archive)
 
     def _required_workload(self) -> Workload:

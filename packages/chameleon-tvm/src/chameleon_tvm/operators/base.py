@@ -48,7 +48,7 @@ class Operator(ABC):
 
     @cached_property
     def spec(self) -> Any:
-        """The task's arguments as an object of the class that the operator's record names."""
+        """The task's arguments as an attrs object, of the class that the operator registers."""
         return record_of(self.task).arguments.of(self.task)  # type: ignore[union-attr]
 
     @abstractmethod
@@ -101,7 +101,10 @@ def is_operator(kind: str) -> bool:
 
 
 def record_of(task: Task) -> OperatorRecord:
-    """The record that registers the kind of a task's operator.
+    """The plugin record of a task's kind of operator.
+
+    Args:
+        task: The task.
 
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
@@ -119,7 +122,10 @@ def record_of(task: Task) -> OperatorRecord:
 
 
 def operator_of(task: Task) -> Operator:
-    """The operator that a task describes.
+    """Make the operator that a task describes, with its TensorIR function and its reference.
+
+    Args:
+        task: The task.
 
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
@@ -176,6 +182,9 @@ def widened(outputs: Arrays) -> Arrays:
 
     NumPy has no bfloat16. References are floating-point numbers, and a difference of unsigned
     integers would never be negative.
+
+    Args:
+        outputs: The outputs of a kernel.
     """
     narrow = {BFLOAT16, UINT8}
     return [array.astype(np.float32) if array.dtype.name in narrow else array for array in outputs]

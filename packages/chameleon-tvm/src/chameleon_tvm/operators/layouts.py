@@ -45,6 +45,9 @@ def is_channels_last(layout: str) -> bool:
 def spatial_rank(layout: str) -> int:
     """Number of spatial axes of a layout.
 
+    Args:
+        layout: The name of the layout, such as NCHW.
+
     Raises:
         ConfigError: The string is not the name of a layout.
     """

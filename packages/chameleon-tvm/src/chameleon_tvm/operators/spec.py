@@ -134,7 +134,11 @@ def leaky_relu(slope: float) -> str:
 
 
 def slope_of(activation: str) -> float | None:
-    """The slope below zero, if the activation is a ``leaky_relu``; else None."""
+    """The slope of a ``leaky_relu`` for numbers below zero; None for other activations.
+
+    Args:
+        activation: The name of the activation.
+    """
     match = _LEAKY.fullmatch(activation)
     return None if match is None else float(match[1])
 

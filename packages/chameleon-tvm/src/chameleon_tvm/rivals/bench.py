@@ -32,6 +32,12 @@ class MetaSchedule(Rival):
         equals Chameleon's time of the best kernel, because the two ways of timing warm up
         differently.
 
+        Args:
+            task: The task.
+            measurements: The largest number of configurations to measure, or None.
+            wall_seconds: The time limit in seconds, or None.
+            seed: The seed of MetaSchedule's search.
+
         Raises:
             ConfigError: The task is a recorded table, which MetaSchedule cannot tune.
             ChameleonError: MetaSchedule's process failed.

@@ -62,7 +62,10 @@ class Progress:
 
     @property
     def best_seconds(self) -> float | None:
-        """Sum of the tasks' best times, multiplied by weights; None if a task has no time yet."""
+        """The sum of the tasks' best times in seconds, each times the number of its occurrences.
+
+        None if a task has no time yet.
+        """
         if len(self.best) < len(self.weights):
             return None
         return sum(weight * self.best[task] for task, weight in enumerate(self.weights))
@@ -127,7 +130,7 @@ def workers(threads: int, *, mended: bool) -> dict[str, Any]:
 
 
 def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Run ``ms.tune_tir`` for a request, and return the answer.
+    """Run MetaSchedule's tuner ``ms.tune_tir`` on a task, and return times and the best kernel.
 
     Args:
         request: The request that ``launch.tune_with_metaschedule`` makes.

@@ -82,7 +82,7 @@ class Trial(ABC):
         return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
 
     def function(self) -> tirx.PrimFunc:
-        """A TensorIR function that adds the products of all cases to their sums."""
+        """The TensorIR function that runs the test: it adds the products of all cases to sums."""
         buffers = {}
         for holds in _NAMES:
             elements = self.cases * int(np.prod(self.shapes[holds]))

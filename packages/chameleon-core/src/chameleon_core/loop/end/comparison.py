@@ -138,7 +138,11 @@ class Baselines:
 
     @classmethod
     def of(cls, task: Task, specs: Sequence[StageSpec]) -> Baselines:
-        """Collect the variants of all baselines that can compute a task.
+        """Collect the baselines that can compute a task, with all their variants.
+
+        Args:
+            task: the task.
+            specs: the baselines that the pipeline names.
 
         Raises:
             PluginError: a baseline breaks its contract.

@@ -51,7 +51,7 @@ Origins = Mapping[Config, Origin]
 
 
 def tuples(configs: Configs) -> list[Config]:
-    """The rows of an array of shape (n, knobs), as tuples of Python integers."""
+    """Convert an array of configurations, shape (n, knobs), to tuples of Python integers."""
     return [tuple(row) for row in configs.tolist()]
 
 
@@ -151,7 +151,10 @@ class Batch:
 
     @property
     def measurements(self) -> list[Measurement]:
-        """Measurements from the store and the runner, in the order of the proposals."""
+        """The measurements of the batch so far, in the order in which it was proposed.
+
+        They come from the store and from the runner.
+        """
         return [self._measured[config] for config in self.configs if config in self._measured]
 
     def shorten(self, size: int) -> None:

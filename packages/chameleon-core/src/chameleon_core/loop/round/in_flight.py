@@ -49,7 +49,7 @@ class CheckedRunner:
 
     @property
     def batch_size(self) -> int:
-        """Configurations per batch that keep the runner busy.
+        """The number of configurations per batch that keeps the runner busy.
 
         Raises:
             PluginError: the runner's value is not a positive integer.
@@ -111,8 +111,8 @@ class CheckedRunner:
         """Measure a job outside the search, such as a test of layouts, and return its measurements.
 
         Raises:
-            PluginError: the runner raises, returns a measurement nobody asked for, repeats one, or
-                leaves one out.
+            PluginError: the runner raises, returns a measurement that was not requested, repeats
+                one, or leaves one out.
             RunInterrupted: the user asked the run to stop.
         """
         batch = Batch(job.configs, stored={}, origins={})
@@ -142,7 +142,12 @@ class CheckedRunner:
     def compare(
         self, task: Task, contenders: Sequence[Contender], plan: ComparisonPlan
     ) -> tuple[Measurement, ...]:
-        """Time contenders against each other, and return one measurement for each contender.
+        """Time the contenders of a final comparison in turns, and return a measurement for each.
+
+        Args:
+            task: the task that all contenders compute.
+            contenders: the programs to compare.
+            plan: the time limit, and a function that shows the progress.
 
         Raises:
             PluginError: the runner breaks its contract.
@@ -215,8 +220,8 @@ class CheckedStream:
             timeout: the time limit in seconds of the runner's clock, or None for no limit.
 
         Raises:
-            PluginError: the runner raises, returns a measurement nobody asked for, repeats one, or
-                leaves one out.
+            PluginError: the runner raises, returns a measurement that was not requested, repeats
+                one, or leaves one out.
             RunInterrupted: the user asked the run to stop, and the measurements that were running
                 have arrived.
         """
@@ -238,7 +243,7 @@ class CheckedStream:
         """Let the runner finish its work after all measurements have arrived.
 
         Raises:
-            PluginError: the runner raises, or returns a measurement nobody asked for.
+            PluginError: the runner raises, or returns a measurement that was not requested.
         """
         with self._contract.call("finish measuring"):
             while not self._batches and self._stream.busy:
@@ -468,7 +473,7 @@ class BatchesInFlight:
         self._stream.wake()
 
     def step(self, timeout: float | None = None) -> None:
-        """Wait for the next measurement and store it.
+        """Wait for the next measurement of any batch, and store it.
 
         Args:
             timeout: the time limit in seconds of the runner's clock, or None for no limit.

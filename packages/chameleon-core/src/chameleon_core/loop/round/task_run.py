@@ -64,7 +64,7 @@ class TaskRecords:
 
     @property
     def failure(self) -> str | None:
-        """The message of the first failure of the most frequent kind, or None without failures."""
+        """The most frequent failure of the task: the message of its first occurrence, or None."""
         return most_frequent_failure(self.measured.values())
 
     @property
@@ -98,7 +98,15 @@ class TaskRecords:
         score: float | None,
         spending: Spending,
     ) -> bool:
-        """Commit a measurement to the store (``RecordStore.add``).
+        """Write a measurement to the run's store at once (``RecordStore.add``).
+
+        Args:
+            measurement: the measurement.
+            key: the number of the configuration in its space (``DesignSpace.keys``).
+            knobs: the knob values of the configuration.
+            origin: the stage that proposed the configuration.
+            score: the cost model's score of the configuration, or None.
+            spending: the seconds that the task's search has taken so far, by part.
 
         Returns:
             Whether the configuration is faster than all earlier ones of the task.
@@ -240,7 +248,7 @@ class TaskRun:
 
     @property
     def in_flight(self) -> int:
-        """Number of configurations in the batch that is being measured, or 0 without a batch."""
+        """The number of configurations of this task that are being measured at the moment."""
         return 0 if self._batch is None else self._batch.size
 
     @property
@@ -254,7 +262,7 @@ class TaskRun:
 
     @property
     def replayed(self) -> bool:
-        """Whether the tuner has learnt all measurements of the task in the store."""
+        """Whether the tuner of a resumed run has learnt all measurements that the store holds."""
         return len(self.records.measured) <= len(self.tuner.measurements)
 
     @property

@@ -43,11 +43,15 @@ class WarmStart:
         self._known = [known for folder in folders for known in _tasks_of(folder)]
 
     def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
-        """Legal configurations of a task's space, the most promising one last.
+        """Configurations of earlier runs to measure first for a task, the most promising one last.
 
         The configurations come from the same task if an earlier run has it. Otherwise they are the
         best configurations of the most similar tasks: those with the same operator and target that
         have most arguments in common.
+
+        Args:
+            task: the task.
+            space: the task's design space, in which the configurations are legal.
         """
         rows: list[Mapping[str, Any]] = []
         for known in self._known:

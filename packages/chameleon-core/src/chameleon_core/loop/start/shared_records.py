@@ -81,7 +81,11 @@ class SharedRecords:
         return float(self._taken("seconds").get(task.key, 0.0))
 
     def suggestions(self, task: Task) -> list[Config]:
-        """The best configurations of the nearest tasks, the most promising one last."""
+        """Configurations that were fast for similar tasks, to measure first for a task.
+
+        They come from databases. The most promising one is last. The list is empty if the task has
+        records of its own.
+        """
         return [tuple(config) for config in self._taken("suggested").get(task.key, ())]
 
     def _taken(self, what: str) -> Mapping[str, Any]:

@@ -32,7 +32,9 @@ def frontend_of(pipeline: Subject) -> Frontend:
 
 
 def target_of(pipeline: ResolvedPipeline) -> str:
-    """The pipeline's target, resolved by the target resolver if one is installed.
+    """The target of a pipeline in canonical form, as the target resolver converts it.
+
+    Without an installed target resolver, the target stays as it is.
 
     Raises:
         TargetError: the target does not exist.

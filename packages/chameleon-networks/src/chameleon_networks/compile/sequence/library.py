@@ -92,7 +92,7 @@ class Plan:
 
 
 def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
-    """Plan the memory of a call sequence.
+    """Plan where each tensor of a call sequence lies in memory.
 
     Args:
         sequence: The calls.

@@ -291,7 +291,10 @@ _MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 
 def with_marks(module: Any) -> Any:
-    """Replace concatenations, splits, slices and shuffles by calls of marked functions.
+    """Replace operators that only move data by calls of functions with a mark.
+
+    These operators are concatenations, splits, slices and channel shuffles. Later passes may remove
+    marked functions.
 
     Args:
         module: An ``IRModule`` in normal form, before ``LegalizeOps``.

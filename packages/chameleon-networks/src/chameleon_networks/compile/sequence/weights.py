@@ -55,7 +55,7 @@ def link_weights(source: Path, target: Path) -> None:
 
 
 def copy_weights(source: Path, target: Path) -> None:
-    """Copy a file of weights.
+    """Copy a file with the weights of a network.
 
     Args:
         source: The file to copy.

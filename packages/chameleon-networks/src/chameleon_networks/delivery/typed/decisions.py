@@ -218,7 +218,10 @@ class PrecisionDecisions:
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
-        """The decisions as JSON values, for ``restore``, with the seconds of each step."""
+        """The decisions about dtypes as JSON values, which a resumed run passes to ``restore``.
+
+        They include the seconds of each step.
+        """
         means = {name: mean.tolist() for name, mean in self._means.items()}
         return {
             "types": list(self.types),

@@ -219,7 +219,11 @@ def in_types(
 
 
 def precision_facts(result: NetworkResult) -> Mapping[str, object]:
-    """The part of a manifest about the dtypes that were chosen for a network."""
+    """The facts about chosen dtypes that are written into a network's manifest.
+
+    Args:
+        result: The result of the delivery.
+    """
     fields = {"precision", "precisions", "precision_summary", "front"}
     return {name: value for name, value in result.to_json().items() if name in fields}
 
@@ -271,7 +275,11 @@ class _TypedDelivery:
         )
 
     def chosen(self, result: NetworkResult) -> tuple[Path, NetworkResult]:
-        """Choose the dtypes. Returns the folder of the network to deliver, and its result."""
+        """Choose dtypes for the network, and return its folder and its result.
+
+        Args:
+            result: The result of the delivery in float32.
+        """
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
         if single is not None and all(single.types != rival.point.types for rival in candidates):

@@ -158,7 +158,7 @@ class Simulation(AskedProcess):
         return self._known[key]
 
     def outputs(self, inputs: Arrays, types: Types) -> Arrays:
-        """The network's outputs with some dtypes.
+        """Compute the network's outputs for a choice of dtypes.
 
         Args:
             inputs: The inputs of one inference.

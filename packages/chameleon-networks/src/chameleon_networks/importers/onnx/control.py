@@ -37,7 +37,12 @@ class Graphs(Protocol):
         """Convert a graph, and return its outputs."""
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Choose between the outputs of both branches of an ``If`` by a computed condition."""
+        """Select outputs of one of two branches of an ``If``, by a condition computed at run time.
+
+        Args:
+            condition: The Relax expression of the condition.
+            branches: The outputs of both branches.
+        """
 
     def emit(self, value: Any) -> Any:
         """Bind an expression to a variable, and return the variable."""

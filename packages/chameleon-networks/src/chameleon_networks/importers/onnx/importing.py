@@ -436,7 +436,12 @@ class _Importer:
         return [inner[one.name] for one in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Choose between the outputs of both branches of an ``If`` by a computed condition."""
+        """Select outputs of one of two branches of an ``If``, by a condition computed at run time.
+
+        Args:
+            condition: The Relax expression of the condition.
+            branches: The outputs of both branches.
+        """
         chosen = []
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))

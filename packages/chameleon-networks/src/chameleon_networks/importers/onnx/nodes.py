@@ -129,7 +129,11 @@ class Node:
         return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
     def refuse(self, *names: str) -> None:
-        """Raise ``Unsupported`` if one of the named attributes has a value other than zero."""
+        """Raise an error if an attribute that is not supported has a value other than zero.
+
+        Args:
+            names: Names of the attributes.
+        """
         for name in names:
             if self.attributes.get(name):
                 raise Unsupported(f"it has the attribute {name}")
@@ -186,7 +190,12 @@ def positive(axis: int, rank: int) -> int:
 
 
 def scalar(number: Any, like: Any) -> Any:
-    """A scalar constant, with the dtype of another tensor or with a named dtype."""
+    """Make a scalar Relax constant.
+
+    Args:
+        number: The value.
+        like: A tensor whose dtype the constant gets, or the name of a dtype.
+    """
     dtype = like if isinstance(like, str) else dtype_of(like)
     return relax.const(number, dtype)
 
@@ -206,7 +215,11 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 
 def owner_of(node: Any) -> str:
-    """The torch module that a node comes from if torch exported the graph, else the node's name."""
+    """The name under which messages mention a node: its torch module, or its own name.
+
+    Args:
+        node: The node of the ONNX graph.
+    """
     scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)

@@ -103,7 +103,7 @@ class _Writer:
         self._one: str | None = None
 
     def write(self, node: Any) -> None:
-        """Write a node of the model, or the nodes that replace it."""
+        """Add a node to the rewritten model, or the nodes that replace it."""
         if _is_rewritten(node):
             _REWRITTEN[node.op_type](_Rewriting(node=node, writer=self))
         else:

@@ -115,7 +115,12 @@ class _Direction:
         return [self.activated(0, op.add(inside, self.from_state(state[0])))]
 
     def GRU(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """One step of a ``GRU``. Its gates are, in this order, update, reset and hidden."""
+        """Compute one step of a ``GRU``, whose gates are update, reset and hidden, in this order.
+
+        Args:
+            inside: The product of the step's inputs and weights.
+            state: The hidden state before the step.
+        """
         emit, hidden, [held] = self.node.emit, self.hidden, state
         *given, new = _parts(self.node, inside, 3, 1)
         cuts = [
@@ -137,7 +142,12 @@ class _Direction:
         return [emit(op.add(new, op.multiply(update, op.subtract(held, new))))]
 
     def LSTM(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """One step of an ``LSTM``. Its gates are, in this order, input, output, forget and cell."""
+        """Compute one step of an ``LSTM``; its gates are input, output, forget and cell, in order.
+
+        Args:
+            inside: The product of the step's inputs and weights.
+            state: The hidden state and the cell before the step.
+        """
         emit, (held, cell) = self.node.emit, state
         sums = emit(op.add(inside, self.from_state(held)))
         entering, leaving, forgetting, new = _parts(self.node, sums, 4, 1)

@@ -15,7 +15,13 @@ STANDARD = frozenset({"", "ai.onnx"})
 
 
 def schema_of(node: Any, domain: str, opset: int) -> Any | None:
-    """The schema of an operator in a version of the standard. None if there is no such operator."""
+    """The definition of a node's operator in the ONNX standard; None if there is none.
+
+    Args:
+        node: The node.
+        domain: The domain of the operator.
+        opset: The version of the operator set.
+    """
     try:
         return onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
@@ -23,7 +29,12 @@ def schema_of(node: Any, domain: str, opset: int) -> Any | None:
 
 
 def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
-    """A node's attributes by name, with the standard's defaults for missing ones."""
+    """A node's attributes by name, with the standard's defaults for missing ones.
+
+    Args:
+        node: The node.
+        schema: The definition of the node's operator (``schema_of``).
+    """
     found = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():

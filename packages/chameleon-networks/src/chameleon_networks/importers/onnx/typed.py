@@ -55,7 +55,13 @@ class Typed:
 
 
 def stand_in(kind: str) -> str:
-    """The dtype in which a tensor of dtype ``kind`` is held while the network computes."""
+    """The dtype in which Relax computes tensors that have another dtype in the ONNX model.
+
+    Kernels cannot compute in some dtypes, such as float16 or int4.
+
+    Args:
+        kind: The dtype in the model.
+    """
     return INTEGERS.get(kind, "float32") if kind in TYPES else kind
 
 
@@ -64,6 +70,9 @@ def interface(kind: str) -> str:
 
     Floats of 8 bits or fewer are passed as their bytes (uint8). bfloat16 is passed as float32,
     since TVM's bfloat16 crashes the process on CPUs.
+
+    Args:
+        kind: The dtype in the model.
     """
     return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else stand_in(kind)
 

@@ -82,6 +82,10 @@ def store_input(folder: Path, array: NDArray[Any]) -> Argument:
 def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
     """Read an input from its file in an artifact's folder.
 
+    Args:
+        folder: The folder of the artifact.
+        argument: The description of the input.
+
     Raises:
         ValueError: The values in the file do not have the expected digest.
         OSError: The file does not exist or cannot be read.
@@ -102,7 +106,10 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Read an artifact's recipe.
+    """Read the recipe in an artifact's folder, which says how to load the kernel.
+
+    Args:
+        folder: The folder of the artifact.
 
     Raises:
         ValueError: The recipe is damaged, or another version of this package wrote it.

@@ -39,7 +39,10 @@ class KernelLoader:
     cooldown: float
 
     def load(self, artifact: Path) -> ModuleKernel:
-        """Load an artifact as a kernel.
+        """Load an exported kernel from its folder (artifact) onto the device.
+
+        Args:
+            artifact: The folder.
 
         Raises:
             OSError: A file is missing.

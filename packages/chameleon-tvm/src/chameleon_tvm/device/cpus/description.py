@@ -182,7 +182,7 @@ class TargetInfo:
 
     @property
     def sums_in_flight(self) -> int:
-        """Number of independent vectors of sums that keep all multiply-add units busy.
+        """The number of vectors of sums that a kernel needs to keep all multiply-add units busy.
 
         Each sum waits for ``fma_latency`` cycles until the next product can be added.
         """

@@ -140,5 +140,9 @@ def architecture_named(target: str) -> str:
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """All features that code for a target may use, by LLVM's names."""
+    """All features that code for a target may use, by LLVM's names.
+
+    Args:
+        target: TVM's target object of a CPU.
+    """
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

@@ -16,7 +16,7 @@ from chameleon_system.processor import this_processor
 
 
 def kept_file() -> Path:
-    """Path of the file of measured rates, in the user's cache folder."""
+    """The file that keeps measured memory bandwidths, in the user's cache folder."""
     return user_cache_folder() / "cpu.json"
 
 

@@ -48,7 +48,10 @@ class CudaTemplate(Template):
         """Schedule the operator's function for a legal configuration, whatever the GPU's limits."""
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The scheduled function of a legal configuration.
+        """Schedule the operator's function for a legal configuration, and check the GPU's limits.
+
+        Args:
+            values: The value of each knob by its name.
 
         Raises:
             InvalidConfigurationError: The function exceeds a limit of the GPU.

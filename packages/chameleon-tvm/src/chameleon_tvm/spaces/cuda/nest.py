@@ -202,7 +202,12 @@ class Nest:
         )
 
     def vector(self, values: Values, operand: Operand) -> Any:
-        """Number of elements of an operand that a thread loads at once."""
+        """The number of elements of an operand that a thread loads at once, shape (n,).
+
+        Args:
+            values: Knob values of n configurations.
+            operand: The operand.
+        """
         return values.get(operand.knob, 1)
 
 

@@ -93,7 +93,7 @@ class TensorCoreTemplate(CudaTemplate):
 
     @abstractmethod
     def matrices(self) -> tuple[Sizes, Product]:
-        """The task as a product of matrices.
+        """Describe the task as a product of matrices: the sizes, and the function's blocks.
 
         Raises:
             ConfigError: The template does not support the task.

@@ -164,7 +164,13 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
 
 
 def default_plan(function: Any) -> LoopPlan:
-    """The plan that is expected to be best; it uses all threads if the function has enough work."""
+    """The schedule that is expected to be best for a function, without measurements.
+
+    It uses all threads if the function has enough work.
+
+    Args:
+        function: A ``PrimFunc`` of TVM's blocks.
+    """
     schedule = Schedule(tvm.IRModule({"main": function}))
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     work = sum(
@@ -254,7 +260,7 @@ def interleaved(block: Any) -> int:
 
 
 def has_gaps(block: Any) -> bool:
-    """Whether a block reads or writes an array that is a part of a larger array."""
+    """Whether a block reads or writes an array with gaps, as a part of a larger array has."""
     return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
 
 

@@ -33,7 +33,12 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
-    """Decode a configuration of a task of kind ``loops`` to a schedule."""
+    """Convert a configuration of a task of kind ``loops`` to the schedule that it stands for.
+
+    Args:
+        task: The task.
+        config: The knob indices of the configuration.
+    """
     return _plan(LoopTemplate(task, TemplateOptions()).space().decode(config))
 
 

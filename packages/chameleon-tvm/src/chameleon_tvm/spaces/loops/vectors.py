@@ -82,7 +82,12 @@ def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
-    """The position of an element in memory, counted in elements from the first."""
+    """The position of an array's element in memory, in elements from the array's start.
+
+    Args:
+        buffer: The array.
+        indices: The indices of the element.
+    """
     strides = list(buffer.ty.strides)
     if not strides:
         extents = itertools.accumulate(reversed(buffer.shape[1:]), operator.mul, initial=1)
@@ -164,7 +169,13 @@ class Guarded:
 
     @classmethod
     def of(cls, loop: Any) -> Guarded | None:
-        """The guarded body of a loop; None if the loop's body is not one condition."""
+        """Recognize a loop whose body is under one condition, as for a shorter last part.
+
+        The result is None for other loops.
+
+        Args:
+            loop: The loop.
+        """
         body, width, variable = loop.body, int(loop.extent), loop.loop_var
         if not isinstance(body, tirx.IfThenElse) or body.else_case is not None:
             return None

@@ -30,7 +30,7 @@ from chameleon_tvm.spaces.sketch.tiles import (
 
 
 def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
-    """A lowered statement in which every tiled reduction is rewritten.
+    """Rewrite every tiled reduction in a lowered statement, so that its sums stay in registers.
 
     Args:
         statement: Loops, sequences and stores.

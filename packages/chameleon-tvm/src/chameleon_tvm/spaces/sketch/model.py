@@ -101,7 +101,11 @@ class NestModel:
         return self.nest.levels[-1]
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
-        """Quantities of the register tile: the innermost spatial loops, the last one vectorized."""
+        """Estimates of the register tile: the innermost spatial loops, the last one vectorized.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+        """
         facts: dict[str, Any] = {}
         nest = self.nest
         start = self._innermost_level()
@@ -140,7 +144,11 @@ class NestModel:
         return facts
 
     def accumulators(self, extents: list[Extents]) -> Any:
-        """Number of vector registers that the sums of the register tile take."""
+        """The number of vector registers that the sums of the register tile need.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+        """
         copies = _product(extents[self._innermost_level() : -1])
         return copies * np.ceil(extents[-1] / float(self.lanes))
 
@@ -163,7 +171,12 @@ class NestModel:
     # -- code size --------------------------------------------------------------------------
 
     def unrolling(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """The number of copies of the vectorized statement that TVM's unrolling makes."""
+        """The number of copies of the innermost statement that TVM makes by unrolling loops.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+            values: Knob values of n configurations.
+        """
         limit = (
             values[self.nest.unroll].astype(np.float64)
             if self.nest.unroll is not None
@@ -201,9 +214,13 @@ class NestModel:
     # -- threads ----------------------------------------------------------------------------
 
     def parallel(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """Iterations of the fused parallel loop, and the share of the cores' time in use.
+        """Estimates of the parallel loop: its iterations, and how well it keeps the cores busy.
 
         TVM fuses spatial loops from outside as long as the loop has few enough iterations.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+            values: Knob values of n configurations.
         """
         depth = self.nest.position_of_first_reduction()
         depth_limit: Any = np.full(1, float(depth))

@@ -99,7 +99,7 @@ class Nest:
         block: Name of the anchor block.
         axes: The unscheduled loops.
         loops: The scheduled loops, outermost first. A fused loop has several parts.
-        threads: The name of the thread axis of each loop that is bound to one. A key is the loop's
+        threads: The GPU's thread axes that loops are bound to: the name of the axis, by the loop's
             position in ``loops``.
         accesses: The buffers that the block reads or writes.
         staged_at: Position of the loop in which outputs are copied from their local buffer; None
@@ -128,11 +128,17 @@ class Nest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of all loops, outermost first, with fused loops taken apart."""
+        """The parts of all loops of the nest, outermost first; a fused loop has several parts."""
         return tuple(part for loop in self.loops for part in loop)
 
     def extents(self, values: Values) -> list[Extents]:
-        """Extents of every part for n configurations: shape (n,), or (1,) if constant."""
+        """The number of iterations of every part of the nest in n configurations.
+
+        Each has shape (n,), or (1,) if it is the same for all configurations.
+
+        Args:
+            values: Knob values of n configurations.
+        """
         columns = {
             knob: np.ascontiguousarray(values[knob].T, np.float64)
             for knob in {part.knob for part in self.parts if part.knob is not None}
@@ -146,7 +152,7 @@ class Nest:
 
     @cached_property
     def levels(self) -> list[int]:
-        """The first position of each tile level in ``parts``.
+        """The position in ``parts`` at which each level of tiles begins.
 
         A level is a run of spatial loops or of reduction loops with the same factor index.
         """
@@ -259,7 +265,12 @@ def _realize(schedule: Schedule, block: Any) -> Any:
 
 
 def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
-    """Every buffer that a block reads or writes, with strides by the loops' names."""
+    """Describe every buffer that a block reads or writes, with its strides.
+
+    Args:
+        schedule: The schedule that has the block.
+        block: The block.
+    """
     bindings = _bindings(schedule, block)
     names = {binding.variable: binding.binding_name for binding in bindings}
     origin = dict.fromkeys(names, 0)

@@ -60,7 +60,11 @@ class Decision:
         return self.knob or self.sample.subject
 
     def of(self, config: Mapping[str, Any]) -> Any:
-        """The decision for a decoded configuration, in the form that TVM needs."""
+        """The choice that a configuration makes at this instruction, in the form that TVM needs.
+
+        Args:
+            config: Knob values by name.
+        """
         if self.knob is None:
             return self.sample.decision
         chosen = config[self.knob]

@@ -233,7 +233,10 @@ class SketchPlan:
             )
 
     def scheduled(self, config: Sequence[int]) -> Scheduled:
-        """The scheduled function of a configuration.
+        """Make the scheduled function of a configuration.
+
+        Args:
+            config: The knob indices of the configuration.
 
         Raises:
             InvalidConfigurationError: The configuration has no program.

@@ -68,7 +68,13 @@ class TraceReplay:
         return self.blocks.get(hash(variable), "block")
 
     def get_loops(self, instruction: Any) -> None:
-        """Record the loops of a block; those of an unscheduled block become parts of its nest."""
+        """Handle the instruction ``GetLoops``: record which loops a block has.
+
+        The loops of an unscheduled block become parts of the block's nest.
+
+        Args:
+            instruction: The instruction of the trace.
+        """
         name = self.block_name(instruction.inputs[0])
         outputs = [hash(output) for output in instruction.outputs]
         for output in outputs:
@@ -110,7 +116,13 @@ class TraceReplay:
             self._replace(name, inputs, [output])
 
     def reorder(self, instruction: Any) -> None:
-        """Reorder some loops of a block; all other loops keep their positions."""
+        """Handle the instruction ``Reorder``: change the order of some loops of a block.
+
+        All other loops keep their positions.
+
+        Args:
+            instruction: The instruction of the trace.
+        """
         inputs = [hash(loop) for loop in instruction.inputs]
         name = self.loop_block.get(inputs[0], "")
         order = self.order.get(name)
@@ -130,7 +142,11 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block of a loop and the loop's position in the nest; None if unknown."""
+        """The block that a loop belongs to, and the loop's position in the block's nest, or None.
+
+        Args:
+            loop: The random variable of the loop in the trace.
+        """
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None

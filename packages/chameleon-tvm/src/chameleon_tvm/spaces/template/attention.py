@@ -197,7 +197,7 @@ class AttentionTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed cycles per vector of scores, to order first guesses; shape (n,)."""
+        """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
         vectors, rows, outputs, _, block = (values[name].astype(np.float64) for name in TILE_KNOBS)

@@ -47,7 +47,7 @@ class OuterAxis:
 
     @property
     def inside(self) -> float:
-        """Fraction of all taps of all outputs that fall inside the input."""
+        """The fraction of all products along this axis whose input is not padding."""
         at = np.arange(self.out)[:, None] * self.stride - self.pad
         taps = at + np.arange(self.kernel) * self.dilation
         return float(((taps >= 0) & (taps < self.size)).mean())
@@ -99,17 +99,17 @@ class Geometry:
 
     @property
     def planes(self) -> int:
-        """Number of planes of height and width in one image of the input."""
+        """The number of planes (height x width) in one image of the input, without channels."""
         return math.prod(axis.size for axis in self.outer)
 
     @property
     def out_planes(self) -> int:
-        """Number of planes of height and width in one image of the output."""
+        """The number of planes (height x width) in one image of the output, without channels."""
         return math.prod(axis.out for axis in self.outer)
 
     @property
     def staged_size(self) -> tuple[int, int]:
-        """Height and width of the part of the padded input that outputs depend on."""
+        """Height and width of the padded input, without rows and columns that no output reads."""
         height, width = (
             (out - 1) * stride + (kernel - 1) * dilation + 1
             for out, stride, kernel, dilation in zip(

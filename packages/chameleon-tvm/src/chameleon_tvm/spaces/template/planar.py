@@ -271,7 +271,7 @@ class PlanarProducts:
     def function(
         self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     ) -> tirx.PrimFunc:
-        """The function of a legal configuration.
+        """Make the TensorIR function of a legal configuration.
 
         Args:
             values: Values of the knobs, by name.

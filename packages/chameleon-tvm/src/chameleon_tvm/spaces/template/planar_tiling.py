@@ -103,7 +103,11 @@ def planar_geometry(geometry: Geometry) -> Geometry | None:
 
 
 def in_place_applies(geometry: Geometry) -> bool:
-    """Whether planar loops may read the input in place, without a copy."""
+    """Whether loops over channels-first images can read the input without a padded copy.
+
+    Args:
+        geometry: The sizes of the convolution.
+    """
     return not any(geometry.padded) and geometry.stride[1] == 1
 
 

@@ -121,7 +121,7 @@ class Runs:
 
 
 def filled_channels(geometry: Geometry, product: TileProduct) -> int:
-    """Number of input channels, zeros included, that needs the fewest tile products.
+    """The number of input channels, with added zeros, for which the fewest tile products suffice.
 
     Args:
         geometry: The convolution, of one group.

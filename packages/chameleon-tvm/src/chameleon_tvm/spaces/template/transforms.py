@@ -52,13 +52,13 @@ class Transforms:
 
     @property
     def points(self) -> int:
-        """Number of products per tile and pair of channels, (m + 2)^2."""
+        """The number of products that a tile needs for each pair of channels: (m + 2)^2."""
         return self.size**2
 
 
 @cache
 def transforms(out: int) -> Transforms:
-    """The matrices for tiles of ``out`` x ``out`` outputs, by Cook and Toom's construction."""
+    """Make Winograd's matrices for tiles of ``out`` x ``out`` outputs (Cook and Toom)."""
     points = np.array(POINTS[out], np.float64)
     size = out + TAPS - 1
     data, weights = np.zeros((size, size)), np.zeros((size, TAPS))
@@ -119,10 +119,14 @@ class Registers:
         return emit.read(register)
 
     def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
-        """The product of a matrix with as many vectors as it has columns.
+        """Emit the product of a matrix with as many vectors as it has columns.
 
         Winograd's points come in pairs p and -p, so pairs of columns or rows are equal up to signs.
         Sums and differences of such a pair are computed once.
+
+        Args:
+            matrix: The matrix, one of Winograd's.
+            vectors: The vectors.
         """
         coefficients, vectors = self._pair_columns(matrix, list(vectors))
         pairs = _pairs(coefficients)

@@ -337,7 +337,7 @@ BY_PARTS = frozenset(
 
 
 def has_complex(program: Any) -> bool:
-    """Whether a node of a program has a complex result.
+    """Whether a torch program computes complex numbers anywhere.
 
     Args:
         program: A ``torch.export.ExportedProgram``.

@@ -35,7 +35,11 @@ class Pair:
 
     @classmethod
     def of_last_axis(cls, both: Any) -> Pair:
-        """The pair of a tensor whose last axis holds the real and the imaginary part."""
+        """Read a complex tensor from a real tensor whose last axis holds both parts.
+
+        Args:
+            both: The real tensor, whose last axis has the real and the imaginary part.
+        """
         return cls(_ATEN.select.int(both, -1, 0), _ATEN.select.int(both, -1, 1))
 
     @classmethod
@@ -44,7 +48,10 @@ class Pair:
         return cls(times(size, _ATEN.cos.default(angle)), times(size, _ATEN.sin.default(angle)))
 
     def tensors(self) -> tuple[Any, Any]:
-        """Both parts as tensors of one shape. At least one part must be a tensor."""
+        """The real and the imaginary part as tensors of one shape.
+
+        At least one part must be a tensor; a part that is a number is then expanded.
+        """
         if is_number(self.imaginary):
             return self.real, _ATEN.full_like.default(self.real, self.imaginary)
         if is_number(self.real):
@@ -52,7 +59,7 @@ class Pair:
         return self.real, self.imaginary
 
     def last_axis(self) -> Any:
-        """A tensor whose last axis holds the real and the imaginary part."""
+        """Write the complex tensor as a real tensor whose last axis holds both parts."""
         return _ATEN.stack.default(list(self.tensors()), -1)
 
     def each(self, function: Callable[[Any], Any]) -> Pair:

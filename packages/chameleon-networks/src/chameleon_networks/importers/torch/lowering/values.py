@@ -24,7 +24,7 @@ class Call:
 
     @property
     def dtype(self) -> str:
-        """The dtype of the result. Only for calls with a single result."""
+        """The dtype of the torch operator's result, for operators with a single result."""
         return str(self.node.meta["val"].dtype).removeprefix("torch.")
 
     @property
