@@ -58,6 +58,9 @@ def inspect_pipeline(
 def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
     """List the operators of a pipeline's model, and whether each can be compiled.
 
+    Args:
+        pipeline: the pipeline.
+
     Raises:
         ConfigError: the model is no network, or cannot be read.
     """

@@ -87,7 +87,9 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def set_option(example: str) -> Option:
-    """The option ``--set`` (argument ``overrides``): assignments that override a file.
+    """The command-line option ``--set``, whose assignments override a file.
+
+    Commands get the assignments as the argument ``overrides``.
 
     Args:
         example: an example of an assignment, such as ``budget.measurements=64``.

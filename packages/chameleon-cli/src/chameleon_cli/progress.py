@@ -23,11 +23,18 @@ class ProgressListener(Protocol):
     """A listener of events that shows progress, until it is closed."""
 
     def close(self) -> None:
-        """Stop the display, and leave the terminal as before. A second call does nothing."""
+        """Stop the progress display, and leave the terminal as it was before.
+
+        A second call does nothing.
+        """
 
 
 def progress_for(stream: TextIO) -> ProgressListener:
-    """The display for a stream: bars for a terminal, lines for other streams."""
+    """Make the progress display for a stream: bars on a terminal, lines on other streams.
+
+    Args:
+        stream: the stream, such as stderr.
+    """
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
 
 

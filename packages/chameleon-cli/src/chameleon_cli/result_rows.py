@@ -37,7 +37,7 @@ def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
 
 
 def network_sentence(summary: NetworkSummary) -> str:
-    """A network's time in a sentence, or the reason why it has none.
+    """A sentence with a network's time, or with the reason why it has none.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
@@ -141,7 +141,13 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
 
 
 def network_lines(network: NetworkResult) -> list[str]:
-    """The network's result as lines of text; empty if no network was delivered."""
+    """Lines of text about a network's result, for the terminal and for a run's page.
+
+    The list is empty if no network was delivered.
+
+    Args:
+        network: the result of the network.
+    """
     if network.failure is not None or network.folder is None:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
@@ -173,7 +179,11 @@ _SHOWN = 0.01
 
 
 def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """A row for each kernel of a network with its time, with the columns of ``KERNEL_HEADER``."""
+    """The rows of a table of a network's kernels, with the columns of ``KERNEL_HEADER``.
+
+    Args:
+        network: the result of the network.
+    """
     total = sum(kernel.seconds for kernel in network.kernels)
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
@@ -245,9 +255,14 @@ BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 
 def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """A row for each bucket of shapes with one inference, with the columns of ``BUCKET_HEADER``.
+    """The rows of a table of a network's buckets of shapes, one row for each bucket.
+
+    The columns are those of ``BUCKET_HEADER``, for one inference.
 
     If dtypes were chosen, an additional last column has the bucket's precision.
+
+    Args:
+        network: the result of the network.
     """
     rows: list[tuple[str, ...]] = []
     for bucket in network.buckets:

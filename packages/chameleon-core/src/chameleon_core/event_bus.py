@@ -1,4 +1,7 @@
-"""Passes each event to all listeners, such as the event log. A listener that fails is removed."""
+"""Passes each event of a run to all listeners, such as the event log.
+
+A listener that raises an exception gets no further events.
+"""
 
 from __future__ import annotations
 

@@ -135,7 +135,13 @@ class RunFolder:
         self.store.set_fact("target", target)
 
     def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
-        """The stored result, if the run ended with the same pipeline and budget; otherwise None."""
+        """The stored result, if a run with the same pipeline and budget has ended in this folder.
+
+        Otherwise the result is None.
+
+        Args:
+            pipeline: the pipeline that is about to run in the folder.
+        """
         fact = self.store.fact("finished")
         if fact is None or _in_full(fact["identity"]) != _identity(pipeline):
             return None
@@ -143,7 +149,12 @@ class RunFolder:
         return result
 
     def finish(self, pipeline: ResolvedPipeline, result: Mapping[str, Any] | None) -> None:
-        """Store the result of a run that ended. With None, the run counts as unfinished again."""
+        """Store the result of a run that has ended.
+
+        Args:
+            pipeline: the pipeline of the run.
+            result: the result as JSON values. None makes the run count as unfinished again.
+        """
         fact = None if result is None else {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", fact)
         self._begun = result is None
@@ -182,7 +193,12 @@ class RunFolder:
         return took_part
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file as a whole: a reader sees either the old text or the new one."""
+        """Write a file of the folder, so that a reader sees either the old or the new content.
+
+        Args:
+            name: the name of the file.
+            text: the new content.
+        """
         with _sentences(self.path):
             write_whole(self.path / name, text)
 
@@ -235,6 +251,9 @@ def listing_folder(task: Task) -> str:
 
 def read_store(path: Path) -> RecordStore:
     """Open the record store of a run folder for reading, even while a run writes it.
+
+    Args:
+        path: the run folder.
 
     Raises:
         RunFolderError: the folder holds no run.

@@ -164,17 +164,17 @@ class RunView:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The pipeline with every default written out; empty if the folder has none."""
+        """The pipeline of the run as JSON values, with every default; empty if there is none."""
         return dict((self.store.fact("pipeline") or {}).get("document", {}))
 
     @property
     def target(self) -> str:
-        """The resolved target, or an empty string if the run has not resolved it yet."""
+        """The resolved target of the run, or an empty string if it was not resolved yet."""
         return str(self.store.fact("target") or "")
 
     @property
     def runner(self) -> dict[str, Any]:
-        """The runner's description of itself, empty if the runner has not started yet."""
+        """The description that the run's runner gave of itself; empty before the runner started."""
         return dict(self.store.fact("runner") or {})
 
     @property
@@ -238,7 +238,7 @@ class RunView:
 
     @property
     def network(self) -> NetworkSummary | None:
-        """A summary of the operators' network, or None if the model is no network."""
+        """A summary of the network that the run tunes, or None if the model is no network."""
         network = NetworkResult() if self.result is None else self.result.network
         delivered = network.folder is not None or network.failure is not None
         if not (delivered or was_checked(self.store)):

@@ -48,7 +48,13 @@ class AlternatingModels(CostModel):
                 return
 
     def predict(self, configs: Configs) -> Scores:
-        """Scores from the model of this round, in that model's units, shape (n,)."""
+        """The score of each configuration by the model of this round, shape (n,).
+
+        The unit is that model's own.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
         return self._turn.predict(configs)
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:

@@ -48,9 +48,13 @@ class PriorMean:
         return self._model is not None
 
     def raw(self, configs: Configs) -> Scores:
-        """The trained model's predictions of throughput, or their logarithms, shape (n,).
+        """The trained model's prediction for each configuration, shape (n,).
 
-        All are 0 if there is no trained model.
+        It is relative throughput, or its logarithm. All predictions are 0 if there is no trained
+        model.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
         """
         if self._model is None or not len(configs):
             return np.zeros(len(configs))
@@ -81,7 +85,9 @@ class PriorMean:
         self._offset = float(wanted.mean()) - self._slope * float(raw.mean())
 
     def mean(self, raw: Scores) -> Scores:
-        """The scaled predictions, in units of the targets of ``fit``, shape (n,).
+        """Predictions of the trained model, scaled to the measurements of this task, shape (n,).
+
+        The unit is that of the targets of ``fit``.
 
         Args:
             raw: Predictions that ``raw`` returned, shape (n,).

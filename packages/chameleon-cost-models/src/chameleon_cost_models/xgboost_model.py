@@ -81,7 +81,14 @@ class XGBoostModel(TreeModel):
                 break
 
     def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """Predicted relative throughput, or a rank score with ``objective: rank``, shape (n,)."""
+        """The score of each configuration, shape (n,).
+
+        It is relative throughput, or a rank score with ``objective: rank``.
+
+        Args:
+            features: The features of n configurations, shape (n, features).
+            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
+        """
         # Without a DMatrix a call costs a quarter of a millisecond, which a walk of 500 steps
         # pays 500 times.
         predicted = self._booster.inplace_predict(

@@ -1,4 +1,4 @@
-"""A set of the best configurations that a walk has met, kept as arrays."""
+"""A set of the best configurations that a search has scored, kept as arrays."""
 
 from __future__ import annotations
 

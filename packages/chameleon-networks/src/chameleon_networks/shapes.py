@@ -1,4 +1,4 @@
-"""Input shapes of a network as a pipeline file gives them; an axis may have several extents."""
+"""The input shapes that a pipeline file asks for; an axis may have several sizes (buckets)."""
 
 from __future__ import annotations
 

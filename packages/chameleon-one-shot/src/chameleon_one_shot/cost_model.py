@@ -96,9 +96,14 @@ class OneShotModel(CostModel):
         return self._fallback is None or self._fallback.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the linear correction if ``finetune`` is set; otherwise learn nothing.
+        """Fit the linear correction to the task's measurements, if ``finetune`` is set.
 
-        If the fallback model is used, that model is fitted instead.
+        Without this option, the model learns nothing during a run.
+
+        If the fallback model is used, it is fitted instead.
+
+        Args:
+            observations: All measurements of the task so far.
         """
         if self._fallback is not None:
             self._fallback.fit(observations)
@@ -253,7 +258,9 @@ class LastLayer:
         self._measured = inputs
 
     def moments(self, representation: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of the predictor's error, shape (n,) each.
+        """The expected error of the predictor for each configuration: mean and deviation.
+
+        Each has shape (n,). The deviation is a standard deviation.
 
         Args:
             representation: The predictor's features of n configurations, shape (n, width).

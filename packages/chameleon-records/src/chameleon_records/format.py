@@ -92,7 +92,11 @@ def load(content: bytes, place: str) -> Records:
 
 
 def check_version(version: object, place: str) -> None:
-    """Raise an error if a file was written by a newer version.
+    """Raise an error if a file of records was written by a newer version of Chameleon.
+
+    Args:
+        version: the version number that the file has.
+        place: the place of the file, for messages.
 
     Raises:
         RecordsError: the version is newer, or is no version.
@@ -136,6 +140,9 @@ def normal(record: Record) -> Record:
 def record_from_json(value: Mapping[str, Any]) -> Record:
     """Read a record from the output of ``record_to_json``.
 
+    Args:
+        value: the record as JSON values.
+
     Raises:
         KeyError: a value is missing.
         TypeError: a value has another type.
@@ -165,6 +172,9 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
 def key_from_json(value: Any) -> RecordKey:
     """Read a key from the output of ``RecordKey.to_json``.
 
+    Args:
+        value: the key as JSON values.
+
     Raises:
         KeyError: a value is missing.
         TypeError: a value has another type.
@@ -179,7 +189,10 @@ def key_from_json(value: Any) -> RecordKey:
 
 
 def config_of(value: Any) -> tuple[int, ...]:
-    """Read the knob indices of a configuration.
+    """Read the knob indices of a configuration from a JSON value, and check them.
+
+    Args:
+        value: the JSON value.
 
     Raises:
         TypeError: the value is no list of integers.

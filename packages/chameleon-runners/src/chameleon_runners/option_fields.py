@@ -53,11 +53,15 @@ def duration(default: float, words: str, **more: Any) -> Any:
 
 
 def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """List a class's own options at suitable places among the inherited ones.
+    """Sort the options of a class, so that its own options stand at suitable places.
 
-    For ``attrs.frozen(field_transformer=...)``. An option that overrides an inherited option keeps
-    its place. A new option comes before the option that its ``before`` names. Without ``before`` it
-    follows the new option above it.
+    The function is an argument of ``attrs.frozen(field_transformer=...)``. An option that overrides
+    an inherited option keeps its place. A new option comes before the option that its ``before``
+    names. Without ``before`` it follows the new option above it.
+
+    Args:
+        cls: The class.
+        fields: The options, inherited ones first.
     """
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]

@@ -71,11 +71,19 @@ class TimingPolicy:
         return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
-        """The number of consecutive runs per repeat, for a kernel of ``run_seconds`` seconds."""
+        """The number of consecutive runs that one repeat of a kernel should have.
+
+        Args:
+            run_seconds: The time of one run of the kernel in seconds.
+        """
         return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
 
     def repeats_per_turn(self, repeat_seconds: float) -> int:
-        """The number of repeats per turn, if one repeat takes ``repeat_seconds`` seconds."""
+        """The number of repeats that one turn of a kernel should have.
+
+        Args:
+            repeat_seconds: The time of one repeat in seconds.
+        """
         return max(1, round(self.turn_seconds / max(repeat_seconds, self.repeat_seconds)))
 
 

@@ -48,12 +48,12 @@ class KMeansKneeOptions:
 
     @classmethod
     def literal(cls) -> KMeansKneeOptions:
-        """The options that follow Algorithm 1 of Ahn et al. (2020) to the letter."""
+        """The sampler's options that follow Algorithm 1 of Ahn et al. (2020) to the letter."""
         return cls(step=1, scaled=False, representative="floor")
 
     @classmethod
     def release(cls) -> KMeansKneeOptions:
-        """The options that match the code released with Ahn et al. (2020)."""
+        """The sampler's options that match the code released with Ahn et al. (2020)."""
         return cls(step=8, knobs="widest", scaled=False, representative="floor")
 
 

@@ -55,9 +55,12 @@ class Probe(Protocol):
     """
 
     def seconds(self, count: int) -> float:
-        """The longest time of the computation on any of the first ``count`` cores, in seconds.
+        """Run the computation on several cores at once, and return the longest time in seconds.
 
         The time is infinity if the probe is closed, or if another thread closes it during the call.
+
+        Args:
+            count: the number of cores, counted from the first.
         """
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ class CoreMeter:
 
     @property
     def others(self) -> float:
-        """The part of ``seconds`` in which other processes used the cores.
+        """The seconds in which other processes used the cores, a part of ``seconds``.
 
         The system counts in ticks of the clock, so the value is not exact.
         """

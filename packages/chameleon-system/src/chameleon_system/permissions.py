@@ -36,7 +36,7 @@ def refusal(permission: str) -> str:
 
 
 def system_call(*words: int) -> int:
-    """Make a system call.
+    """Make a system call of Linux, for which Python has no function.
 
     Args:
         words: the number of the call, and its arguments.

@@ -50,7 +50,7 @@ def usable_threads(root: Path = ROOT) -> int:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """The CPU time that the cgroups of this process allow, in cores; None for no limit.
+    """How many cores' CPU time the cgroups of this process allow; None for no limit.
 
     Args:
         root: the folder that contains ``proc`` and ``sys``.

@@ -83,7 +83,9 @@ def tiled_space() -> DesignSpace:
 
 
 def spaces() -> Mapping[str, DesignSpace]:
-    """Design spaces by name: ordinary, extreme and degenerate ones.
+    """The design spaces with which checks try stages: ordinary, extreme and degenerate ones.
+
+    The result maps the name of each space to the space.
 
     The last space is so large that two seeds never propose the same configurations by chance.
     """

@@ -67,7 +67,7 @@ class Judged(ABC):
 
     @abstractmethod
     def parameters(self) -> list[Tensor]:
-        """The weights of the convolutions and matrix products that the network uses."""
+        """The weights with which the network's convolutions and matrix products compute."""
 
 
 class NetworkScore(ABC):

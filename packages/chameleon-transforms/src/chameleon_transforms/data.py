@@ -1,4 +1,4 @@
-"""Batches of images and classes: built-in data, or a DataLoader that the user's code returns."""
+"""Batches of images and classes: built-in data, or a DataLoader that a user's function returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A replacement for ``np.ascontiguousarray`` that also works for arrays that record operations."""
+"""A replacement for ``np.ascontiguousarray`` that keeps arrays of subclasses.
+
+Some of these subclasses record the operations on an array.
+"""
 
 from __future__ import annotations
 

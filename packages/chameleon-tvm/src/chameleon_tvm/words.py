@@ -1,4 +1,4 @@
-"""Short forms for messages: errors in one line, a network's dtypes, and names as identifiers."""
+"""Short texts for messages: errors in one line, dtypes of a network, names as identifiers."""
 
 from __future__ import annotations
 

@@ -197,6 +197,9 @@ class Execution:
     def run(self, suite: Suite) -> None:
         """Run every cell that has no result yet.
 
+        Args:
+            suite: The suite.
+
         Raises:
             RunInterrupted: The suite was interrupted; the results of ended cells are kept.
             RunFolderError: A result cannot be written.

@@ -63,7 +63,7 @@ class CellResult:
 
     @classmethod
     def failed(cls, cell: Cell, why: str) -> CellResult:
-        """The result of a cell that failed.
+        """Make the result of a cell that failed, with the reason.
 
         Args:
             cell: The cell.
@@ -72,7 +72,11 @@ class CellResult:
         return cls(identity=cell.identity, versions=cell.versions, failure=why)
 
     def write(self, path: Path) -> None:
-        """Write the result to a file, so that readers see either the whole file or none."""
+        """Write the result to a file, so that readers see either the whole file or none.
+
+        Args:
+            path: The file.
+        """
         trajectories = [trajectory.to_json() for trajectory in self.trajectories]
         value = {**attrs.asdict(self, recurse=False), "trajectories": trajectories}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,9 +117,14 @@ class CellResult:
 
 
 def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> CellResult:
-    """Run or continue a cell, and write its result.
+    """Run a cell of a suite, or continue it, and write its result.
 
     If the cell fails, its result has the reason, and the suite can continue.
+
+    Args:
+        cell: The cell.
+        registry: The registry of plugins.
+        interruption: The object that holds a request to stop, if any.
 
     Raises:
         RunInterrupted: The suite was interrupted. A live cell can be continued later.

@@ -64,7 +64,7 @@ class ListedRun:
 
 
 def listed_runs(folder: Path) -> list[ListedRun]:
-    """The run folders in a folder and below it, the one measured last at the end.
+    """Find the run folders in a folder and below it, the one measured last at the end.
 
     Args:
         folder: The folder to search.

@@ -51,7 +51,7 @@ class Drawing:
 
 
 def drawing(plot: Plot) -> Drawing:
-    """Draw a plot as SVG.
+    """Draw a plot as SVG, which is shown before or without plotly.js.
 
     Args:
         plot: The plot, as plotly.js takes it.
@@ -465,7 +465,11 @@ def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
 
 
 def dashes(trace: Trace) -> str:
-    """The SVG attribute of a dashed or dotted line; empty for other lines."""
+    """The SVG attribute that makes the line of a trace dashed or dotted, or an empty string.
+
+    Args:
+        trace: The trace.
+    """
     dash = trace["line"].get("dash")
     return f' stroke-dasharray="{_DASHES[dash]}"' if dash else ""
 

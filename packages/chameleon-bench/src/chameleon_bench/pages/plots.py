@@ -133,7 +133,12 @@ def colour(number: int) -> str:
 
 
 def seconds_axis(title: str, **more: Any) -> dict[str, Any]:
-    """The description of an axis of seconds, whose ticks have suitable units."""
+    """The description of an axis of seconds, whose ticks have suitable units.
+
+    Args:
+        title: The title beside the axis.
+        more: More properties of the axis for plotly.js.
+    """
     return titled(title, tickformat="~s", ticksuffix="s", **more)
 
 

@@ -91,7 +91,7 @@ def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
 
 
 def rendered(template: str, **values: Any) -> Markup:
-    """Fill in a template.
+    """Fill in a template of a page, and return the HTML.
 
     Args:
         template: The template's file in the folder ``templates``.

@@ -48,7 +48,7 @@ class RunEvents:
 
 
 def run_events(path: Path) -> RunEvents:
-    """Read a run's log of events, also while the run writes to it.
+    """Read the event log of a run, also while the run writes to it.
 
     Args:
         path: The log file, which may be missing.

@@ -30,7 +30,11 @@ _LEAST = 5
 
 
 def comparison(task: TaskRecord) -> Table | None:
-    """The results of the final comparison; None if there was nothing to compare."""
+    """A table of the final comparison of an operator; None if nothing was compared.
+
+    Args:
+        task: An operator of a run.
+    """
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
         for variant in task.operator.variants

@@ -52,7 +52,10 @@ class ComparedOperator:
 
     @property
     def repeats(self) -> tuple[float, ...]:
-        """The repeats whose median is the operator's time, in seconds; empty if it has no time."""
+        """The repeats (single timings) of the operator's best configuration, in seconds.
+
+        Their median is the operator's time. There are none if it has no time.
+        """
         return () if self.time is None else self.time.measurement.seconds
 
     @property
@@ -104,7 +107,7 @@ class ComparedRun:
 
     @property
     def latency(self) -> float | None:
-        """Seconds of one inference of the delivered network; None if it was not timed."""
+        """The time of one inference of the run's network in seconds; None if it was not timed."""
         return None if self.network is None else self.network.result.latency_seconds
 
 
@@ -337,7 +340,11 @@ def shared(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
-    """The time of an operator in one run, and the measurements and seconds of its search."""
+    """An operator's time in one run as JSON values, with its measurements and search time.
+
+    Args:
+        operator: The operator.
+    """
     repeats = operator.repeats
     ends = estimate(repeats).to_json() if repeats else {"low": None, "high": None}
     return {
@@ -481,7 +488,7 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
 
 
 def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """The facts in the runners' descriptions that differ, the resolved target included.
+    """Facts about the machines and runners that differ between runs.
 
     Args:
         runs: The runs.

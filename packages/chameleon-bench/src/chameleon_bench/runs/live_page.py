@@ -254,7 +254,7 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_port = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its
-        """Log an error of a request, except a connection that the browser closed."""
+        """Log an error in a request, unless the browser only closed the connection."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
             log.warning("a request failed", error=f"{type(error).__name__}: {error}")
@@ -293,10 +293,15 @@ class _Handler(BaseHTTPRequestHandler):
         return len(host) == 1 and host[0].lower() in {f"{name}:{port}" for name in _NAMES}
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer an error with one line of text.
+        """Answer a request that failed with one line of text.
 
         ``http.server`` answers 501 to unknown methods. This server answers 405, which also lists
         the methods that it knows.
+
+        Args:
+            code: The HTTP status.
+            message: The text, or None for the usual text of the status.
+            explain: Not used.
         """
         del explain
         if code == HTTPStatus.NOT_IMPLEMENTED:

@@ -142,7 +142,11 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """The p-values adjusted for their number by Holm's step-down method; None stays None."""
+    """Adjust p-values for the number of tests by Holm's step-down method.
+
+    Args:
+        values: The p-values. None stands for a test that was not possible, and stays None.
+    """
     order = sorted(
         (index for index, value in enumerate(values) if value is not None),
         key=lambda index: values[index] or 0.0,

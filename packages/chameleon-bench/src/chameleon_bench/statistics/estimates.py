@@ -45,7 +45,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The median and its 95 % percentile-bootstrap interval.
+    """The median of some values with its 95 % interval by the percentile bootstrap.
 
     Args:
         values: At least one value, one per seed or repeat; infinity if it is censored.

@@ -20,7 +20,9 @@ _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 
 
 def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
-    """The measurements and the seconds until a cost was reached; infinity if it never was.
+    """How many measurements and seconds a search needed to reach a cost.
+
+    Both are infinity if it never did.
 
     Args:
         trajectory: The search.

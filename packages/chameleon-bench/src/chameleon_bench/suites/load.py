@@ -256,7 +256,13 @@ class SuiteEntry:
 
 
 def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
-    """The suite's pipelines: each is the name of a preset, a mapping of stages, or a rival."""
+    """Read the pipelines that a suite file compares.
+
+    Each is the name of a preset, a mapping of stages, or a rival.
+
+    Args:
+        reader: The reader of the suite.
+    """
     node = reader.root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
         mark = (node or reader.root).mark
@@ -311,7 +317,7 @@ def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
 
 
 def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
-    """The suite's tasks.
+    """Read the tasks on which a suite file compares its pipelines.
 
     Args:
         reader: The reader of the suite.

@@ -37,7 +37,7 @@ class Pairing:
 
     @property
     def measurements(self) -> int | None:
-        """The largest number of measurements in the budget; None if only the time is limited."""
+        """The largest number of measurements that the pipeline may make; None for no limit."""
         measurements: int | None = self.document["budget"]["measurements"]
         return measurements
 

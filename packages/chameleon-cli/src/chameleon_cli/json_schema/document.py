@@ -37,7 +37,7 @@ _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 
 
 def pipeline_schema(registry: Registry | None = None) -> Schema:
-    """The JSON Schema of pipeline files.
+    """Make the JSON Schema of pipeline files, with the options of all plugins.
 
     Args:
         registry: the registry of plugins whose stages and options the schema describes; if None,

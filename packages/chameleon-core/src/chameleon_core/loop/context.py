@@ -1,4 +1,4 @@
-"""The objects that every step of a run uses, and sums over all processes of the run."""
+"""The objects that every step of a run uses, and times that are summed over all its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline as a tree of values, each with the file, line and column that it comes from."""
+"""A pipeline as a tree of values, each with the file, line and column where it is written."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class GivenPlugin:
     path: str
 
     def load(self) -> Any:
-        """Import the module, and return it.
+        """Import the plugin's module with its hooks, and return the module.
 
         Raises:
             Exception: any exception that the module raises.
@@ -53,7 +53,7 @@ class GivenPlugin:
 
 
 def given_plugins() -> tuple[GivenPlugin, ...]:
-    """The plugins that this process was given with ``--plugin``.
+    """The plugins that the user gave to this process with ``--plugin``.
 
     Raises:
         ConfigError: a path is no plugin, or two modules have the same name.
@@ -86,7 +86,7 @@ def enter_path(folder: Path) -> None:
 
 
 def given_paths() -> list[str]:
-    """The absolute paths of the plugins that this process was given with ``--plugin``."""
+    """The absolute paths of the plugins that the user gave with ``--plugin``."""
     return [path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path]
 
 

@@ -6,7 +6,13 @@ import pluggy
 
 
 def order_of(implementation: pluggy.HookImpl) -> int:
-    """The rank of an event hook's implementation: -1 for ``tryfirst``, 1 for ``trylast``, or 0."""
+    """The place of an event hook's implementation among all: -1 first, 1 last, or 0 between.
+
+    pluggy's options ``tryfirst`` and ``trylast`` decide it.
+
+    Args:
+        implementation: the implementation.
+    """
     return implementation.trylast - implementation.tryfirst
 
 

@@ -209,7 +209,11 @@ table does not have it."""
 
 
 def hook_specs(kinds: Iterable[Kind]) -> type:
-    """A class with the registration hook of each kind, for pluggy's ``add_hookspecs``."""
+    """Make the class whose methods are the registration hooks of all kinds, for pluggy.
+
+    Args:
+        kinds: the kinds of plugins.
+    """
     return type("RegistrationHooks", (), {kind.hook: _hook_spec(kind) for kind in kinds})
 
 

@@ -79,7 +79,7 @@ class Registry:
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """The plugin manager of pluggy, whose plugins get the events of runs."""
+        """The plugin manager of pluggy, through which loaded plugins get the events of runs."""
         return self._loaded.manager
 
     @property
@@ -106,7 +106,11 @@ class Registry:
         return tuple(self._loaded.distributions)
 
     def entries(self, kind: str) -> Sequence[Registration]:
-        """All registered plugins of a kind, sorted by name. A name may occur twice."""
+        """All registered plugins of a kind, sorted by name. A name may occur twice.
+
+        Args:
+            kind: a key of ``kinds``.
+        """
         return tuple(
             entry for _, entries in sorted(self._entries[kind].items()) for entry in entries
         )
@@ -148,7 +152,13 @@ class Registry:
         return entries[0]
 
     def record(self, kind: str, name: str, *, author: str | None = None) -> Any:
-        """The record of the plugin that ``find`` returns. Raises the errors of ``find``."""
+        """The record of a plugin, which is found as by ``find`` and with the same errors.
+
+        Args:
+            kind: a key of ``kinds``.
+            name: the plugin's name, or ``distribution:name``.
+            author: the distribution that wrote the name; None if a user wrote it.
+        """
         return self.find(kind, name, author=author).record
 
     def full_name(self, entry: Registration) -> str:

@@ -346,9 +346,9 @@ class DesignSpace:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of knobs, constraints and variant.
+        """A digest of the space's knobs, constraints and variant.
 
-        Records with another fingerprint do not apply to this space.
+        Records of a space with another fingerprint do not apply to this space.
         """
         described = [
             [type(k).__name__, k.name, k.when, np.asarray(k.values).tolist()] for k in self.knobs
@@ -419,6 +419,9 @@ class DesignSpace:
 
         A legal configuration has indices in range, index 0 for knobs that do not apply, and meets
         every constraint.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         configs = np.asarray(configs)
         in_range = (configs >= 0) & (configs < self.cardinalities)
@@ -445,7 +448,11 @@ class DesignSpace:
         return ok
 
     def why_illegal(self, config: Sequence[int]) -> str | None:
-        """The first reason why a configuration is illegal, or None if it is legal."""
+        """The first reason why a configuration is illegal, or None if it is legal.
+
+        Args:
+            config: the knob indices of one configuration.
+        """
         row = np.asarray([config])
         if row.shape != (1, len(self.knobs)):
             return f"a configuration of this space has {len(self.knobs)} knob indices"
@@ -469,9 +476,12 @@ class DesignSpace:
         return names + (self.features_block.names if self.features_block else ())
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        """Numbers that cost models learn from, a row for each configuration.
+        """The features of each configuration, from which cost models learn.
 
         The shape is (n, len(feature_names)).
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         configs = np.asarray(configs)
         out = np.empty((len(configs), len(self.feature_names)), dtype=np.float32)
@@ -491,7 +501,7 @@ class DesignSpace:
 
     @cached_property
     def everything(self) -> Configs | None:
-        """All legal configurations if the space is small enough to list them, else None."""
+        """All legal configurations, shape (m, knobs); None if too many to list."""
         if self._listed is not None:
             rows = self.from_keys(self._listed.keys)
         elif self.size <= ENUMERABLE:
@@ -571,7 +581,13 @@ class DesignSpace:
         return moved
 
     def neighbours(self, config: Sequence[int]) -> Configs:
-        """Legal configurations that differ by one index step in one knob, shape (m, knobs)."""
+        """The legal neighbours of a configuration, shape (m, knobs).
+
+        A neighbour differs by one index step in one knob.
+
+        Args:
+            config: the knob indices of the configuration.
+        """
         base = np.asarray(config, dtype=np.int32)
         width = len(self.knobs)
         steps = np.concatenate([np.eye(width, dtype=np.int32), -np.eye(width, dtype=np.int32)])

@@ -42,7 +42,11 @@ def index_of(knob: Knob, value: Any) -> int:
 
 
 def knob_of(space: DesignSpace, name: str) -> Knob:
-    """A knob by its name.
+    """Find a knob of a design space by its name.
+
+    Args:
+        space: the design space.
+        name: the name of the knob.
 
     Raises:
         ConfigError: the space has no such knob.

@@ -35,7 +35,11 @@ class Knob(ABC):
 
     @abstractmethod
     def decode(self, index: int) -> Any:
-        """The value at an index, as a plain Python value that JSON can hold."""
+        """The value of the knob at an index, as a plain Python value that JSON can hold.
+
+        Args:
+            index: the index of the value.
+        """
 
     @property
     @abstractmethod
@@ -138,7 +142,13 @@ def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
-    """The feature of a number: ``sign(x) * log2(1 + |x|)``, which spaces powers of two evenly."""
+    """Convert numbers to features ``sign(x) * log2(1 + |x|)``.
+
+    Powers of two, such as tile sizes, are then evenly spaced.
+
+    Args:
+        values: numbers, in an array of any shape.
+    """
     values = np.asarray(values).astype(np.float32)
     spread: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
     return spread
@@ -190,6 +200,9 @@ class Factorization(Knob):
 
     def index_of(self, factors: tuple[int, ...]) -> int:
         """The index of a factorization.
+
+        Args:
+            factors: the factors, the outermost first.
 
         Raises:
             KeyError: the knob has no such factorization.

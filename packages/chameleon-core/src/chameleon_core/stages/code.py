@@ -147,6 +147,10 @@ class SpaceProvider(ABC):
     def builder(self, task: Task, *, threads: int) -> Builder:
         """Make a builder of the task's kernels, in a worker process.
 
+        Args:
+            task: the task.
+            threads: the number of threads that kernels run with.
+
         Raises:
             ConfigError: the provider has no space for this task.
         """
@@ -164,13 +168,20 @@ class Baseline(ABC):
 
     @abstractmethod
     def supports(self, task: Task) -> bool:
-        """Whether the baseline can compute this task; False if its library is missing."""
+        """Whether the baseline can compute this task; False if its library is missing.
+
+        Args:
+            task: the task.
+        """
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:
         """Names of the baseline's variants for a task, such as layouts.
 
         The fastest variant counts in results.
+
+        Args:
+            task: the task.
         """
 
     @abstractmethod

@@ -41,12 +41,15 @@ class Disturbance:
 
     @property
     def stolen(self) -> float | None:
-        """Share of the cores' time that the host of the virtual machine took; None if unknown."""
+        """The share of the cores' time that the host of a virtual machine gave to other work.
+
+        The value is None if it is unknown.
+        """
         return self.stolen_seconds / self.core_seconds if self.core_seconds else None
 
     @property
     def others(self) -> float | None:
-        """Share of the cores' time that other processes used; None if unknown."""
+        """The share of the cores' time that other programs used during timing; None if unknown."""
         return self.others_seconds / self.core_seconds if self.core_seconds else None
 
     @property

@@ -142,7 +142,7 @@ class EpisodeBatch:
         return allowed
 
     def step(self, actions: NDArray[np.int64]) -> Step:
-        """Move every episode that has not ended.
+        """Move every walk (episode) that has not ended by one step.
 
         Args:
             actions: ``DOWN``, ``STAY``, ``UP`` or ``JUMP`` for each knob, shape (episodes, knobs).

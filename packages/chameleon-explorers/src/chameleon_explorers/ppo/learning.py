@@ -208,7 +208,11 @@ def advantages(
 
 
 def standardised(advantage: Tensor) -> Tensor:
-    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal."""
+    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal.
+
+    Args:
+        advantage: The numbers, in a tensor of any shape.
+    """
     centred = advantage - advantage.mean()
     deviation = centred.square().mean().sqrt()
     # The mean of equal numbers may be a few last places off; that is no difference between them.

@@ -18,7 +18,11 @@ class ActorCritic(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits, shape (n, knobs, actions), and the values, shape (n,), of n states."""
+        """Compute the network for n states: logits (n, knobs, actions) and values (n,).
+
+        Args:
+            states: The states, shape (n, ...).
+        """
 
 
 class SharedActorCritic(ActorCritic):

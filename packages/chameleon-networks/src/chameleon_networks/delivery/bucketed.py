@@ -1,4 +1,4 @@
-"""The frontends of whole networks: one network, or one network for each bucket of shapes."""
+"""The frontends of networks with one shape, and of networks for several buckets of shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles the winners of a run into a verified network in a folder."""
+"""Delivers a network: compiles it with the winners of a run, verifies it, and writes a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles the winners of a run into one folder, with a verified network for each bucket."""
+"""Delivers a network for several shapes: one folder with a verified network per bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of one delivery: compile, verify, find the kernel that is wrong, time."""
+"""The steps of one delivery: compile the network, verify it, find a wrong kernel, time it."""
 
 from __future__ import annotations
 

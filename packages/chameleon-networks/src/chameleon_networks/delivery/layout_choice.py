@@ -1,8 +1,8 @@
 """Chooses the layout of a network's images by the time of a few convolutions.
 
-Convolutions are measured, or estimated if the run must not measure. They are also estimated if the
-estimates are far apart. The permutations that a layout needs are always estimated. In a small
-network, permutations can take longer than the layout saves.
+Convolutions are measured, or estimated if the run must not measure. They are also only estimated if
+the estimates of two layouts are far apart. The permutations that a layout needs are always
+estimated. In a small network, permutations can take longer than the layout saves.
 """
 
 from __future__ import annotations

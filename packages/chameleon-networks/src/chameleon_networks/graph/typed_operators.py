@@ -1,9 +1,10 @@
 """Fused operators that read and write quantized tensors, as a network's quantization steps say.
 
 A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
-(Jacob et al., arXiv 1712.05877, section 2.2). The next operators compute in float32 until their
-result is encoded, in the same kernel if nothing else reads it. ONNX's ``QLinearConv`` and
-``QLinearMatMul`` compute the same. Products of floating-point dtypes work alike, without scales.
+(Jacob et al., arXiv 1712.05877, section 2.2). The operators after it compute in float32 until their
+result is quantized. They are part of the same kernel if nothing else reads their inputs. ONNX's
+``QLinearConv`` and ``QLinearMatMul`` compute the same. Products of floating-point dtypes work
+alike, without scales.
 """
 
 from __future__ import annotations

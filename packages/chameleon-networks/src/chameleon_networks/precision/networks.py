@@ -1,4 +1,4 @@
-"""Makes a network with other dtypes for some operators, and maps these to the original ones."""
+"""Makes a network in which some operators have other dtypes, and finds each original operator."""
 
 from __future__ import annotations
 

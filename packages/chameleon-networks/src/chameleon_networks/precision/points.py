@@ -1,4 +1,4 @@
-"""The points of a network's front: dtypes of its operators, with their seconds and error."""
+"""Chooses among fronts of dtypes: each point is a choice of dtypes with seconds and error."""
 
 from __future__ import annotations
 

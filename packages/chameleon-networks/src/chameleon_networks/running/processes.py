@@ -1,4 +1,4 @@
-"""Starts processes that run one network each, and ends those that hang."""
+"""Starts child processes that run one network each, and ends processes that hang."""
 
 from __future__ import annotations
 

@@ -96,6 +96,9 @@ class Check:
 def checked(folder: Path) -> Check:
     """Read every file of a data set, and report all problems.
 
+    Args:
+        folder: The folder of the data set.
+
     Raises:
         DatasetError: The folder is no data set, or has a newer format.
     """

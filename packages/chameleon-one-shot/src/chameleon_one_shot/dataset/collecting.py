@@ -242,7 +242,10 @@ class NetworkTasks:
     say: Callable[[str], None]
 
     def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
-        """The tasks of each network.
+        """Read the tasks of each network, from a kept file if there is one.
+
+        Args:
+            networks: The networks, as parts of pipelines.
 
         Raises:
             ConfigError: Some networks cannot be read. The error names them, after all other

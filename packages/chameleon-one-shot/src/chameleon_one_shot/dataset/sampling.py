@@ -236,7 +236,11 @@ def _listed(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an integer or a floating-point number, and no boolean."""
+    """Whether an argument is a number, but no boolean (which Python counts as an integer).
+
+    Args:
+        value: The argument.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -123,7 +123,9 @@ class Dataset:
 
 
 def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
-    """Merge tasks of the same group, and leave out duplicate candidates.
+    """Merge tasks of the same operator, device, threads and design space into one task.
+
+    Duplicate candidates are left out.
 
     Args:
         tasks: The tasks. If a candidate occurs twice, its first measurement counts.

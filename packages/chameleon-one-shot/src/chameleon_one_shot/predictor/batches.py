@@ -65,6 +65,9 @@ def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     Without weights, most candidates of a space are slow, and most candidates of a search are near
     the best (Ryu et al. 2022, section 4.3). A rare target gets at most ten times the weight of a
     target of average density.
+
+    Args:
+        targets: The targets of n candidates, shape (n,).
     """
     edges = np.linspace(targets.min(), targets.max() + 1e-9, _BINS + 1)
     bin_of = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)

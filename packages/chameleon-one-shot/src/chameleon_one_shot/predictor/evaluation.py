@@ -57,7 +57,10 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, Quality]:
-        """The mean quality over tasks by model, the highest Kendall's tau first."""
+        """The mean quality of each model over all tasks, by the model's name.
+
+        The model with the highest Kendall's tau comes first.
+        """
         names = dict.fromkeys(result.model for result in self.results)
         qualities = {
             name: Quality.mean(result.quality for result in self.results if result.model == name)
@@ -90,7 +93,13 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
 
 
 def evaluate_file(file: Path, dataset: Path, **options: Any) -> Evaluation:
-    """Evaluate the model in a file on a data set; see ``evaluate``."""
+    """Evaluate the model in a file on the tasks of a data set; see ``evaluate``.
+
+    Args:
+        file: The file of the model.
+        dataset: The folder of the data set.
+        options: Arguments of ``evaluate``.
+    """
     return evaluate(load(file), examples_of(read_dataset(dataset)), **options)
 
 

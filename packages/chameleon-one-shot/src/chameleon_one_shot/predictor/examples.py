@@ -57,13 +57,17 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """The first guesses of the design space, best first; empty if the space is unknown."""
+        """The first guesses of the task's design space, best first; empty without a known space."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
 
 def identity(task: DatasetTask) -> str:
-    """The identity of a task, its device and its number of threads."""
+    """A string that identifies a task together with its device and number of threads.
+
+    Args:
+        task: The task in a data set.
+    """
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
 

@@ -94,7 +94,17 @@ def divided(
 
 
 def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
-    """Divide items into folds with about the same number of groups, without splitting groups.
+    """Divide items at random into folds, for cross-validation, without splitting groups.
+
+    The folds have about the same number of groups.
+
+    Args:
+        labels: The group of each item.
+        count: The number of folds.
+        seed: The seed of the random division.
+
+    Returns:
+        The indices of the items of each fold.
 
     Raises:
         DatasetError: There are fewer groups than folds.

@@ -28,7 +28,14 @@ def named_numbers(name: str, value: Any) -> dict[str, float]:
 
 
 def sizes(name: str, value: Any) -> dict[str, float]:
-    """The unscaled numbers of a JSON value, with the names of ``named_numbers``; no strings."""
+    """The numbers in a JSON value without scaling, with names as in ``named_numbers``.
+
+    Strings are left out.
+
+    Args:
+        name: The name of the value.
+        value: The JSON value.
+    """
     return {key: number for key, number in _leaves(name, value) if isinstance(number, float)}
 
 

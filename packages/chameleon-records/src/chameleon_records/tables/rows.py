@@ -94,7 +94,12 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
 
 
 def records_of_run(folder: Path) -> Records:
-    """The measurements that a run has made itself, by key.
+    """Read the measurements that a run has made itself, as records by key.
+
+    Measurements that the run took from databases are left out.
+
+    Args:
+        folder: the run folder.
 
     Raises:
         RunFolderError: the folder is no run folder, or cannot be read.

@@ -52,6 +52,9 @@ class OneDNNBaseline(Baseline):
         oneDNN's int8 kernels are left out. On CPUs without VNNI they saturate sums of two products,
         so Chameleon's check would reject their outputs (oneDNN's manual, "Nuances of int8
         computations").
+
+        Args:
+            task: The task.
         """
         return (
             task.operator in VARIANTS

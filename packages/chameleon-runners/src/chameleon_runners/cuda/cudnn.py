@@ -33,7 +33,11 @@ class CudnnBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a GPU."""
+        """Whether the task is a convolution or matrix product without epilogue, on a GPU.
+
+        Args:
+            task: The task.
+        """
         return _is_plain(task) and kind_of(task) == "cuda"
 
     def variants(self, task: Task) -> Sequence[str]:
@@ -47,7 +51,11 @@ class StandInBaseline(CudnnBaseline):
     """Runs oneDNN on a CPU with the code of the cuDNN baseline, to test it without a GPU."""
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a CPU."""
+        """Whether the task is a convolution or matrix product without epilogue, on a CPU.
+
+        Args:
+            task: The task.
+        """
         return _is_plain(task) and kind_of(task) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:

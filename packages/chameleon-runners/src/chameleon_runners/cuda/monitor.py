@@ -49,7 +49,7 @@ class GpuState:
             return False
 
     def to_json(self) -> dict[str, Any]:
-        """The values, or the problem, as a mapping for the run's records."""
+        """The GPU's values, or the reason why there are none, as JSON for the run's records."""
         if self.problem:
             return {"clocks": f"not watched: {self.problem}"}
         return {**self.values, "slowed_down": self.slowed_down}
@@ -76,7 +76,7 @@ def _visible() -> list[str] | None:
 
 
 def state_of(index: int) -> GpuState:
-    """The current state of a GPU, from NVIDIA's driver.
+    """Ask NVIDIA's driver for the current state of a GPU, such as its temperature.
 
     Args:
         index: The index of the GPU among those that this process may use.

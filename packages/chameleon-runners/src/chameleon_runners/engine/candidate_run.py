@@ -55,12 +55,12 @@ class CandidateRun:
 
     @property
     def fastest(self) -> float:
-        """Seconds per run in the fastest repeat; infinity if there is no repeat."""
+        """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
         return min((*self.repeats, *self.again, *self.disturbed), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
-        """Seconds that one repeat takes; infinity if there is no repeat yet."""
+        """The seconds that one repeat of the candidate takes; infinity without any repeat."""
         return max(1, self.number) * self.fastest
 
     @property
@@ -141,7 +141,7 @@ class CandidateRun:
         )
 
     def failed_reply(self, reply: Message, log: str) -> Measurement:
-        """The measurement for a worker's reply that reports a failure.
+        """The failed measurement that a worker's reply about a failure stands for.
 
         Args:
             reply: The reply.

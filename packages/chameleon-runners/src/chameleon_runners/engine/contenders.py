@@ -37,7 +37,7 @@ class ContenderState(Generic[C]):
     result: Measurement | None = None
 
     def refuse(self, reply: Message, log: str = "") -> None:
-        """Record a reply that says why the contender was not built.
+        """Record that the contender could not be built, from the worker's reply.
 
         Args:
             reply: The worker's reply.

@@ -172,6 +172,9 @@ class ProcessPool(WorkerPool):
 
         After their last task, threads of these workers would keep spinning on cores where another
         worker times a kernel.
+
+        Args:
+            besides: The worker that is not paused, or None.
         """
         for worker in self.workers:
             if worker is not besides:

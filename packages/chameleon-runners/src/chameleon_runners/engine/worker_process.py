@@ -135,14 +135,18 @@ class WorkerProcess(Worker):
 
     @property
     def memory(self) -> int:
-        """Resident memory of the worker in bytes; 0 if the worker has ended."""
+        """The memory that the worker occupies in bytes; 0 if the worker has ended."""
         try:
             return int(psutil.Process(self.pid).memory_info().rss)
         except psutil.Error:
             return 0
 
     def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
-        """Kill the worker and all processes that it started, and close its pipes."""
+        """Kill the worker and all processes that it started, and close its pipes.
+
+        Args:
+            reason: The cause of the end, for messages.
+        """
         # The thread that measures may notice the end that the thread that closes brings about.
         with self._ending:
             if self.end is None:

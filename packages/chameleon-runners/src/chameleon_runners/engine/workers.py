@@ -210,7 +210,10 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The time in seconds on the pool's clock, which deadlines and pauses use."""
+        """The time on the pool's clock in seconds; simulated pools have a clock of their own.
+
+        Deadlines and pauses use this clock.
+        """
 
     @abstractmethod
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
@@ -238,7 +241,11 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def end_worker(self, worker: Worker) -> None:
-        """End a worker, even if it is busy; no listener is called."""
+        """End a worker, even if it is busy; no listener is called.
+
+        Args:
+            worker: The worker.
+        """
 
     def lives(self, worker: Worker) -> bool:
         """Whether an idle worker is still alive. If not, the pool calls its listener later."""

@@ -56,7 +56,11 @@ class Connector:
             device.worker = None
 
     def connect(self, device: DeviceState) -> None:
-        """Let a device's worker connect to the device for the current target."""
+        """Send a device's worker the command to connect the device for the current target.
+
+        Args:
+            device: The device, whose worker is ready.
+        """
         self._availability.move(device, DeviceStatus.CONNECTING)
         device.target = self.target
         stage = device.ref.device

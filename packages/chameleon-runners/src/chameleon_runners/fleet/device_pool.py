@@ -184,7 +184,7 @@ class DevicePool(Availability):
                 self._connector.connect(device)
 
     def list_anew(self) -> None:
-        """List the devices if that is due, and start the workers of new devices.
+        """List the fleet's devices again if it is time, and start the workers of new devices.
 
         Raises:
             ChameleonError: The first listing fails. Later failures are only logged.

@@ -212,7 +212,7 @@ class FleetStream(MeasureStream):
         return any(run.open for run in self._runs)
 
     def interrupt(self) -> None:
-        """Finish the measurements that run on devices, and start no new ones."""
+        """Let measurements that run on devices finish, but start no new ones."""
         self._interrupted = True
         self._pool.wake()
 

@@ -64,7 +64,7 @@ class Reliability:
 
     @property
     def fault_rate(self) -> float:
-        """The estimated probability that a good candidate fails on the device.
+        """The estimated probability that a candidate without faults fails on the device.
 
         It is the observed share of such failures, shrunk towards the fleet's share.
         """

@@ -47,6 +47,11 @@ class LocalContext(MeasureContext):
     def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
         """Send a command to one worker while all other idle workers are paused.
 
+        Args:
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
+
         Returns:
             The worker's answer or its end.
 

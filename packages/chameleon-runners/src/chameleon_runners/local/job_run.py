@@ -65,9 +65,13 @@ class Rounds:
         self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
-        """Add a candidate that was timed, and return the candidates that leave.
+        """Keep a candidate that was timed, and return the candidates that are no longer kept.
 
-        Candidates leave if they are much slower than the best, or if there are too many.
+        Candidates are no longer kept if they are much slower than the best, or if there are too
+        many.
+
+        Args:
+            candidate: The candidate.
         """
         self._admitted += 1
         self._best = min(self._best, candidate.fastest)

@@ -141,7 +141,7 @@ class Cluster:
         return bool(ray.is_initialized())
 
     def close(self) -> None:
-        """Leave the cluster. A cluster that was started for the run ends."""
+        """Leave the Ray cluster, and end the cluster if it was started for this run."""
         if self._own and self.joined:
             ray.shutdown()
 

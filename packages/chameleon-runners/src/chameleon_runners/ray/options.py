@@ -74,7 +74,7 @@ class RayOptions(FleetOptions):
 
     @property
     def needs(self) -> dict[str, float]:
-        """The resources that a device uses on its node, by Ray's names."""
+        """The resources of a node that each device uses, by Ray's names, such as ``GPU``."""
         needs = {_GPU: float(self.gpus), "CPU": self.cpus, **self.resources}
         return {name: amount for name, amount in needs.items() if amount > 0.0}
 

@@ -171,6 +171,9 @@ def tables_of_run(folder: Path) -> list[Table]:
     A table's space has the knobs of the recorded space, with the recorded values only. Only
     recorded configurations are legal, since others cannot be replayed.
 
+    Args:
+        folder: The run folder.
+
     Raises:
         RunFolderError: The folder has no run, or cannot be read.
     """
@@ -233,7 +236,10 @@ def tables_at(path: str) -> tuple[Table, ...]:
 
 
 def table_of_task(task: Task) -> Table:
-    """The table of a task that the frontend ``table`` made.
+    """Read the recorded table that a task of the frontend ``table`` stands for.
+
+    Args:
+        task: The task.
 
     Raises:
         ConfigError: The task has no table, or the table's file is missing or has changed.

@@ -91,7 +91,7 @@ class Table:
 
     @property
     def best_seconds(self) -> float:
-        """The lowest cost in the table in seconds; infinity if every row failed."""
+        """The lowest recorded time in the table in seconds; infinity if every row failed."""
         return float(self.costs.min())
 
     def space(self) -> DesignSpace:

@@ -24,7 +24,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an address.
+        """Parse the address of a tracker or server, such as ``host:9190``.
+
+        Args:
+            text: The address as the user wrote it.
 
         Raises:
             ConfigError: The string does not have the form ``host:port``.

@@ -64,7 +64,11 @@ class RpcSession:
         return self._opened + self.lifetime - time.monotonic()
 
     def give_back_when_idle(self, seconds: float) -> None:
-        """Close the session, in the background, once it was unused for ``seconds`` seconds."""
+        """Close the session, in the background, once it was unused for ``seconds`` seconds.
+
+        Args:
+            seconds: The time without use after which the session is closed.
+        """
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
@@ -127,6 +131,9 @@ class RpcSession:
     def try_out(self, target: str) -> None:
         """Run a tiny test function for a target on the device, to check that kernels work there.
 
+        Args:
+            target: The canonical target.
+
         Raises:
             TargetError: The function cannot be loaded or run, probably because the target does not
                 match the machine.
@@ -154,6 +161,9 @@ class RpcSession:
 
     def load(self, artifact: Path) -> Kernel:
         """Upload an exported kernel, and load it on the device.
+
+        Args:
+            artifact: The folder of the exported kernel.
 
         Raises:
             DeviceLostError: The connection was lost.

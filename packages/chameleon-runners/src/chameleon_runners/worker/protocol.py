@@ -31,7 +31,11 @@ def encode(message: Message) -> bytes:
 
 
 def send(descriptor: int, message: Message) -> None:
-    """Write one whole message.
+    """Write one whole message to a pipe.
+
+    Args:
+        descriptor: The file descriptor of the pipe.
+        message: The message.
 
     Raises:
         OSError: The other end of the pipe is closed.
@@ -80,6 +84,13 @@ def _parse(body: bytes) -> Message:
 
 
 def receive(descriptor: int, decoder: Decoder) -> list[Message] | None:
-    """Wait for bytes, and return the messages that they complete; None at the end of the pipe."""
+    """Wait for bytes in a pipe, and return the messages that they complete, or None.
+
+    None means that the other end of the pipe was closed.
+
+    Args:
+        descriptor: The file descriptor of the pipe.
+        decoder: The object that keeps incomplete messages.
+    """
     data = os.read(descriptor, 1 << 16)
     return decoder.feed(data) if data else None

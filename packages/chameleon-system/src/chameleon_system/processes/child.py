@@ -115,13 +115,21 @@ class ChildProcess:
         self._log.clear()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process group of the child, unless it has been killed."""
+        """Send a signal to the process group of the child, unless it has been killed.
+
+        Args:
+            number: the signal.
+        """
         if self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the child has ended, at most ``seconds``. Return whether it has ended."""
+        """Wait until the child has ended, and return whether it has.
+
+        Args:
+            seconds: the longest time to wait, in seconds.
+        """
         limit = time.monotonic() + seconds
         pause = _FIRST_LOOK
         while self.alive:

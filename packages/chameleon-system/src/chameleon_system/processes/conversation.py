@@ -35,7 +35,10 @@ class Conversation:
         self._received = b""
 
     def tell(self, request: Message) -> None:
-        """Send a request to the child.
+        """Send a request to the child process, without waiting for the answer.
+
+        Args:
+            request: the request as JSON values.
 
         Raises:
             ChildEndedError: the child does not read requests any more.

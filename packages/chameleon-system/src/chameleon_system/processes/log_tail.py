@@ -50,7 +50,11 @@ class LogTail:
         return "".join(c for c in text if c.isprintable() or c in "\n\t").strip()
 
     def join(self, timeout: float) -> None:
-        """Wait until all writers have closed the pipe, at most ``timeout`` seconds."""
+        """Wait until all processes that write to the pipe have closed it.
+
+        Args:
+            timeout: the longest time to wait, in seconds.
+        """
         self._ended.wait(timeout)
 
 

@@ -13,7 +13,10 @@ _PREFIX = "chameleon-runner"
 
 
 def make_scratch() -> Path:
-    """Make a private folder in the system's temporary folder, named after this process."""
+    """Make a private temporary folder, named after this process.
+
+    So a later process recognizes it as abandoned if this process is killed.
+    """
     stamp = ProcessStamp.of(os.getpid())
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{stamp}-"))
 

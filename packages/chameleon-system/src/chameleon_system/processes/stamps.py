@@ -43,7 +43,10 @@ class ProcessStamp:
 
     @classmethod
     def of(cls, pid: int) -> ProcessStamp:
-        """The stamp of a process that this process can see.
+        """Make the stamp of a running process.
+
+        Args:
+            pid: the process id in this process's namespace.
 
         Raises:
             ProcessLookupError: no process has this id.
@@ -58,6 +61,9 @@ class ProcessStamp:
         """Read a stamp from the output of ``str``.
 
         The result is None if the text is no stamp, or one of an older version.
+
+        Args:
+            text: the text.
         """
         parts = text.split("-")
         if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):  # noqa: PLR2004

@@ -51,12 +51,14 @@ class ConformanceSuite:
 
     @property
     def where(self) -> str:
-        """The kind and name of the plugin, with which failure messages begin."""
+        """The plugin's kind and name, with which messages about failed checks begin."""
         return f"{self.about.noun} '{self.record.name}'"
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        """The parts of a pipeline on which the plugin can be tried, as attributes of the suite.
+        """Take from a pipeline the parts with which the plugin can be tried, such as its task.
+
+        They are returned by the names of the suite's attributes.
 
         Args:
             pipeline: a pipeline that uses the plugin.

@@ -239,7 +239,11 @@ _KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
 
 
 def constructor(module: nn.Module, name: str) -> str:
-    """Python code that makes a module, without its weights.
+    """Python code that makes a torch module like a given one, without its weights.
+
+    Args:
+        module: The module.
+        name: The name of the module, for messages.
 
     Raises:
         ConfigError: The text that torch prints for the module does not make an equal module.

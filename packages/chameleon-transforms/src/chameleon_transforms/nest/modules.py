@@ -1,4 +1,7 @@
-"""The torch module of a program. The code of delivered networks contains its class."""
+"""The torch module of a transformed convolution.
+
+The code of delivered networks contains this module's class.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class TransformedConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(bias)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output of all stages for images of shape (n, channels, rows, columns)."""
+        """Compute the transformed convolution for images (n, channels, rows, columns)."""
         for stage, convolutions in zip(self.plan, self.convolutions, strict=True):
             slabs: dict[tuple[int, int], list[Tensor]] = {}
             for part, convolution in zip(stage, convolutions, strict=True):

@@ -100,7 +100,7 @@ class NetworkSpace:
         return {layer.name: layer for layer in self.network.layers}
 
     def candidate(self, config: Sequence[int]) -> Candidate:
-        """The network of a row of indices.
+        """Describe the network that a row of knob indices stands for.
 
         Args:
             config: One index for each knob of ``design``.

@@ -102,7 +102,12 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """Check that a network's output is one tensor of shape (samples, classes), and return it.
+    """Check that a network's output is one tensor of class scores, and return it.
+
+    Its shape must be (samples, classes).
+
+    Args:
+        outputs: The output of the network.
 
     Raises:
         ConfigError: The output is something else.

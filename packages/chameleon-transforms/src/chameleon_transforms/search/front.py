@@ -93,7 +93,9 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def front(points: Sequence[Point], score: str) -> list[Point]:
-    """The accepted and measured points that no other dominates, fastest first.
+    """The networks that no other network dominates in time and score, fastest first.
+
+    Networks that were not accepted or not measured are left out.
 
     Args:
         points: Judged networks.

@@ -35,7 +35,7 @@ class NestTransform(Transform):
 class Group(NestTransform):
     """The transform ``group(G)``: divide the channels of a convolution into G groups.
 
-    The domains of co and ci are divided into G tiles, which are tied.
+    Each group of output channels then reads only one group of input channels.
     """
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:

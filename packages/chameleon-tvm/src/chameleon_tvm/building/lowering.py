@@ -1,8 +1,9 @@
 """A short pipeline of TVM passes for functions that already are loops over arrays.
 
 TVM's default pipeline handles blocks, thread bindings, layouts and dtypes that the templates'
-functions do not contain. On the templates' straight-line tiles, it takes as long as LLVM does. LLVM
-itself merges common subexpressions and hoists invariants.
+functions do not contain. On the templates' tiles, which are code without loops, TVM's pipeline
+takes as long as LLVM does. It is not needed: LLVM itself merges common subexpressions and hoists
+invariants.
 """
 
 from __future__ import annotations

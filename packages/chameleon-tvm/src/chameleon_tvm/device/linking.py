@@ -1,4 +1,4 @@
-"""Links compiled functions for the machine that runs them, which may be another machine."""
+"""Links compiled functions into a library, also for another machine that will run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to put instructions into a TensorIR function: LLVM's intrinsics and functions in LLVM IR."""
+"""Puts instructions into a TensorIR function, as LLVM's intrinsics or as functions in LLVM IR."""
 
 from __future__ import annotations
 

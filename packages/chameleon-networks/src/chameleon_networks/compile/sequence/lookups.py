@@ -1,10 +1,10 @@
 """Channel shuffles without copies: kernels look up the place of each channel that they read.
 
-Splits, slices and concatenations of the same axis lie between a shuffle and the kernels that read
-it. The result is a selection of channels of tensors that other kernels write. Those tensors become
-parts of one storage. A kernel that reads one channel at a time gets a table of the channels'
-places. Other kernels read a view if the channels lie side by side, and otherwise a copy of the
-selection.
+Between a shuffle and the kernels that read its result, there may be splits, slices and
+concatenations of the same axis. Together they select channels of tensors that other kernels write.
+These tensors become parts of one storage. A kernel that reads one channel at a time gets a table of
+the channels' places. Other kernels read a view if the channels lie side by side, and otherwise a
+copy of the selection.
 
 No order in memory could avoid the tables. A unit of ShuffleNet v2
 (https://arxiv.org/abs/1807.11164) reads a part of the outputs of each earlier unit of its stage,

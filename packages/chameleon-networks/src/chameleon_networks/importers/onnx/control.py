@@ -1,7 +1,8 @@
 """Control flow and sequences of ONNX, which are resolved before a network is compiled.
 
-If a condition is known, its branch is chosen. If the network computes the condition, both branches
-run, and the network chooses between their outputs. Loops are unrolled, and sequences become lists.
+If the condition of an ``If`` is constant, its branch is chosen. If the network computes the
+condition, both branches run, and the network chooses between their outputs. Loops are unrolled, and
+sequences become lists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The artifact that a builder sends to a device: a library, its inputs, and a recipe."""
+"""The folder that a builder exports for a device: a library, its inputs, and a recipe."""
 
 from __future__ import annotations
 

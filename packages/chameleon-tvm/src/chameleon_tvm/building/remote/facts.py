@@ -1,4 +1,4 @@
-"""The facts that a measurement server reports, and whether it can run code for a target."""
+"""The versions and processor that a measurement server reports, and what code it can run."""
 
 from __future__ import annotations
 

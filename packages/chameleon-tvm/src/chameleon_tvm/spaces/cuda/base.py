@@ -1,4 +1,4 @@
-"""The base classes of CUDA templates. Their schedules pass TVM's own check of GPU limits."""
+"""The base classes of CUDA templates. TVM checks their schedules against the GPU's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiled reduction in the form of loops, and functions that change the bodies of loops."""
+"""A description of a tiled reduction's loops, and functions that change bodies of loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins the design spaces of several algorithms into one, with the algorithm as a knob."""
+"""Joins the design spaces of a convolution's algorithms, with the algorithm as a knob."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Convolutions by tile products (such as AMX), and the design space of their loops.
 
 A tile of data holds the inputs of up to 16 neighbouring outputs of one image row, one tile row for
-each output. The instruction loads tile rows directly from the padded input, one stride apart.
-Nothing is rearranged (no im2col,
-Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
+each output. The instruction loads tile rows directly from the padded input, one stride apart. So
+the input is not rearranged into a matrix, as im2col would do (Chellapilla et al., "High Performance
+Convolutional Neural Networks for Document Processing", 2006).
 """
 
 from __future__ import annotations
