@@ -25,7 +25,11 @@ def chameleon_commands() -> Iterable[CommandRecord]:
 
 @hookimpl
 def chameleon_run_finished(event: RunFinished) -> None:
-    """Write the report of a run that has ended into its folder."""
+    """Write the HTML report of a run that has ended into its folder, as a listener of events.
+
+    Args:
+        event: The event at the end of the run.
+    """
     from chameleon_bench.pages.run_page import write_report  # noqa: PLC0415 - rarely needed
 
     write_report(Path(event.folder))

@@ -1,4 +1,4 @@
-"""Whether output is in colours: as the environment asks, or else if the stream is a terminal.
+"""Decides whether output is in colours: as the environment asks, or else on terminals.
 
 ``NO_COLOR`` (https://no-color.org) and ``FORCE_COLOR`` (https://force-color.org) count if they are
 not empty. If both are set, ``NO_COLOR`` wins. The library rich reads these variables itself.
@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 def asked_for() -> bool | None:
-    """Whether the environment asks for colours; None if neither variable is set."""
+    """Whether the environment variables ask for colours; None if neither variable is set."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None

@@ -1,4 +1,7 @@
-"""``chameleon env``: versions and settings that results depend on, found without importing."""
+"""The command ``chameleon env``: versions and settings that results depend on.
+
+It imports none of the libraries whose versions it shows.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def command(as_json: bool) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """Describe the environment as JSON values: sizes in bytes, null for unknown values."""
+    """Describe versions, machine and settings as JSON values: sizes in bytes, null if unknown."""
     registry = default_registry()
     processor = this_processor()
     ours = sorted({*installed(FIRST_PARTY), *registry.distributions})

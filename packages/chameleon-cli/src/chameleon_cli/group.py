@@ -22,8 +22,8 @@ class BuiltIn:
     Attributes:
         summary: a line about the command for ``--help``.
         factory: the click command as ``"module:function"``.
-        logs: whether the command logs. Other commands do not import structlog, which is slow to
-            import.
+        logs: whether the command logs. If False, the command does not import structlog, which is
+            slow to import.
     """
 
     summary: str

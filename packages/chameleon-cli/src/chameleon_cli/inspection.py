@@ -58,6 +58,9 @@ def inspect_pipeline(
 def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
     """List the operators of a pipeline's model, and whether each can be compiled.
 
+    Args:
+        pipeline: the pipeline.
+
     Raises:
         ConfigError: the model is no network, or cannot be read.
     """
@@ -114,7 +117,13 @@ class _Inspection:
         self._found: list[tuple[Problem, ChameleonError]] = []
 
     def look_at(self, pipeline: ResolvedPipeline) -> None:
-        """Run all checks that need only imports; if they find no fault, try the model."""
+        """Check a pipeline: first all checks that need only imports, then the model.
+
+        The model is tried only if the other checks find no fault, because this takes longer.
+
+        Args:
+            pipeline: the pipeline.
+        """
         # The target comes first, because TVM is faster to import before torch, which a stage may
         # need.
         target = self._try("target", partial(target_of, pipeline))

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 
 class JsonLines(io.TextIOBase):
-    """Writes each line of text as one JSON object.
+    """A text stream for ``--log-format json``, which writes each line as one JSON object.
 
     Args:
         stream: the stream to which the objects are written.
@@ -22,7 +22,11 @@ class JsonLines(io.TextIOBase):
         self._rest = ""
 
     def write(self, text: str) -> int:
-        """Write each complete line of ``text`` as an object with the level ``info``."""
+        """Write each complete line of ``text`` as an object with the level ``info``.
+
+        Args:
+            text: the text, whose last line may be incomplete.
+        """
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             if line.strip():
@@ -44,7 +48,7 @@ class JsonLines(io.TextIOBase):
         self.stream.flush()
 
     def finish(self) -> None:
-        """Write the rest of the text, even if it is no complete line."""
+        """Write the text after the last line break as an object, when the process ends."""
         if self._rest:
             self.write("\n")
 
@@ -59,7 +63,7 @@ class JsonLines(io.TextIOBase):
 
 
 def json_lines() -> JsonLines | None:
-    """The object that writes standard error as JSON lines, or None if no such object is in use."""
+    """The object that turns standard error into JSON lines; None if stderr is plain text."""
     return sys.stderr if isinstance(sys.stderr, JsonLines) else None
 
 

@@ -10,7 +10,7 @@ from chameleon_core.words import did_you_mean
 
 
 def kind_named(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind | None:
-    """The kind that a user means by ``cost-model``, ``cost_models`` or ``cost model``, or None.
+    """The kind of plugin that a user means, for example by ``cost-model``; None if unknown.
 
     Args:
         text: the name as the user wrote it.
@@ -23,7 +23,11 @@ def kind_named(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind | None:
 
 
 def kind_of(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind:
-    """The kind that a user means (``kind_named``); raises an error for an unknown name.
+    """The kind of plugin that a user means; like ``kind_named``, but with an error.
+
+    Args:
+        text: the name as the user wrote it.
+        kinds: the kinds of plugins by name.
 
     Raises:
         ConfigError: no kind has this name.

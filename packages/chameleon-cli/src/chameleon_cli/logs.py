@@ -1,4 +1,4 @@
-"""Sets up logging for commands: libraries only log, and this module writes the lines to stderr."""
+"""Sets up logging for commands. Libraries only log; this module writes the lines to stderr."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ with without("rich"):
 
 
 def configure(*, debug: bool = False, verbose: bool = False) -> None:
-    """Send structlog's lines to stderr: warnings and errors by default.
+    """Show the messages that libraries log on stderr: warnings and errors by default.
 
-    With ``verbose``, messages of level ``info`` are shown too, and with ``debug`` all messages. If
-    stderr is written as JSON lines, so are these lines.
+    If stderr is written as JSON lines, the messages are too.
+
+    Args:
+        debug: whether to show all messages.
+        verbose: whether to show messages of level ``info`` too.
     """
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     structlog.configure(

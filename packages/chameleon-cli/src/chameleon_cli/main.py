@@ -195,7 +195,7 @@ class _Told:
     traceback: str | None = None
 
     def show(self) -> None:
-        """Write the message to stderr: the text, the hint, and the traceback."""
+        """Write an error to stderr: its message, its hint, and with ``--debug`` its traceback."""
         lines = json_lines.json_lines()
         if lines is not None:
             more = {"hint": self.hint, "exit_code": self.code, "traceback": self.traceback}

@@ -15,7 +15,7 @@ Detector = Callable[[Path, str], Iterator[PresetRecord]]
 
 
 def models_beside(registry: Registry, folder: Path) -> list[PresetRecord]:
-    """The models in a folder; models of the file that changed last come first.
+    """Find the models in the folder of a pipeline file, the file that changed last first.
 
     Args:
         registry: the registry with the frontends.
@@ -31,7 +31,7 @@ def models_beside(registry: Registry, folder: Path) -> list[PresetRecord]:
 
 
 def chosen_model(registry: Registry, folder: Path, source: str) -> PresetRecord:
-    """The model that a user names.
+    """Find the model that a user names by its file, and by a function's name if needed.
 
     Args:
         registry: the registry with the frontends.

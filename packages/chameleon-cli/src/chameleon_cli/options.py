@@ -17,7 +17,7 @@ from chameleon_core.plugins import given
 
 
 def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
-    """Add plugins to those of this process and of all processes that it starts from now on.
+    """Add plugins that the user gives with ``--plugin``, also for processes started later.
 
     Args:
         paths: the paths of the plugins. Each is a module with hooks, a package with a module
@@ -40,7 +40,11 @@ def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
 
 
 def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlugin, str]]:
-    """The plugins that replace an installed one, each with the installed plugin's distribution."""
+    """The given plugins that replace an installed plugin, with the installed distribution.
+
+    Args:
+        plugins: plugins that were given with ``--plugin``.
+    """
     return [
         (plugin, distribution)
         for distribution, module in given.announced()
@@ -83,7 +87,9 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def set_option(example: str) -> Option:
-    """The option ``--set`` (argument ``overrides``): assignments that override a file.
+    """The command-line option ``--set``, whose assignments override a file.
+
+    Commands get the assignments as the argument ``overrides``.
 
     Args:
         example: an example of an assignment, such as ``budget.measurements=64``.

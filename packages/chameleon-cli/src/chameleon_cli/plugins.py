@@ -61,7 +61,11 @@ def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
 
 
 def options_of(record: Any) -> list[dict[str, Any]]:
-    """The options of a record as JSON values: name, type, default, help and ``required``."""
+    """The options of a plugin as JSON values: name, type, default, help and ``required``.
+
+    Args:
+        record: the record that the plugin registers.
+    """
     operator = isinstance(record, OperatorRecord)
     options = record.arguments if operator else getattr(record, "options", None)
     if options is None:

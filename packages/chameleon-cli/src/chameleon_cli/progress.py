@@ -23,11 +23,18 @@ class ProgressListener(Protocol):
     """A listener of events that shows progress, until it is closed."""
 
     def close(self) -> None:
-        """Stop the display, and leave the terminal as before. A second call does nothing."""
+        """Stop the progress display, and leave the terminal as it was before.
+
+        A second call does nothing.
+        """
 
 
 def progress_for(stream: TextIO) -> ProgressListener:
-    """The display for a stream: bars for a terminal, lines for other streams."""
+    """Make the progress display for a stream: bars on a terminal, lines on other streams.
+
+    Args:
+        stream: the stream, such as stderr.
+    """
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
 
 
@@ -300,7 +307,7 @@ def _best(task: events.TaskSummary) -> str:
 
 
 class Rate:
-    """The number of measurements per second, and the time that is left at this rate.
+    """The speed of a run in measurements per second, and the time that the run still takes.
 
     Args:
         seconds_left: the seconds until the budget's wall-clock time ends the run, or None for no
@@ -323,7 +330,10 @@ class Rate:
         return (len(self._times) - 1) / span if span > 0 else 0.0
 
     def left(self, count: int | None) -> str:
-        """The time that ``count`` measurements take, or that the budget leaves, such as ``3:20``.
+        """The time that the run still takes, as text such as ``3:20``.
+
+        It is the time that the remaining measurements take at the present rate, or the time that
+        the budget leaves.
 
         Args:
             count: the number of measurements that are left. None if only the wall-clock time ends

@@ -19,7 +19,7 @@ from chameleon_core.words import in_seconds
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
-    """A network's result as JSON values; None if the model is no network.
+    """The network part of a command's JSON output; None if the model is no network.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
@@ -37,7 +37,7 @@ def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
 
 
 def network_sentence(summary: NetworkSummary) -> str:
-    """A network's time in a sentence, or the reason why it has none.
+    """A sentence with a network's time, or with the reason why it has none.
 
     Args:
         summary: the ``network`` of a ``chameleon_core.run_view.RunView``.
@@ -70,7 +70,11 @@ def _beside(summary: NetworkSummary) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A kernel's time as text with three digits, because timings are not more accurate."""
+    """A kernel's time as text with three digits, because more digits would not be reliable.
+
+    Args:
+        seconds: the time in seconds, or None if it is unknown.
+    """
     return in_seconds(seconds, "#.3g")
 
 
@@ -109,9 +113,12 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
 
 
 def operator_legend(operators: Sequence[OperatorResult]) -> str:
-    """Lines that explain the columns ``vendor`` and ``ratio``, and name the largest error.
+    """Lines below a table of operators: what ``vendor`` and ``ratio`` mean, and the largest error.
 
     Lines that do not apply are left out.
+
+    Args:
+        operators: the results of the operators in the table.
     """
     vendors = sorted(
         {variant.name for operator in operators for variant in operator.variants if variant.vendor}
@@ -134,7 +141,13 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
 
 
 def network_lines(network: NetworkResult) -> list[str]:
-    """The network's result as lines of text; empty if no network was delivered."""
+    """Lines of text about a network's result, for the terminal and for a run's page.
+
+    The list is empty if no network was delivered.
+
+    Args:
+        network: the result of the network.
+    """
     if network.failure is not None or network.folder is None:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
@@ -166,7 +179,11 @@ _SHOWN = 0.01
 
 
 def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """A row for each kernel of a network with its time, with the columns of ``KERNEL_HEADER``."""
+    """The rows of a table of a network's kernels, with the columns of ``KERNEL_HEADER``.
+
+    Args:
+        network: the result of the network.
+    """
     total = sum(kernel.seconds for kernel in network.kernels)
     unmeasured = {task.name for task in network.unmeasured}
     large = [kernel for kernel in network.kernels if kernel.seconds >= _SHOWN * total]
@@ -188,8 +205,8 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     """The network and its rivals with their precisions, with the columns of ``RIVAL_HEADER``.
 
     Rivals in the network's precision come first, then those in float32, then those in reduced
-    precision. The table is empty if no rival computes in reduced precision, because the network's
-    line has all times then.
+    precision. The table is empty if no rival computes in reduced precision, because another line
+    then shows all times.
     """
     ours = network.latency_seconds
     if not network.rivals_reduced or ours is None:
@@ -214,7 +231,7 @@ FRONT_HEADER = ("operators in", "seconds", "error", "")
 def front_rows(
     network: NetworkResult, shown: Callable[[float], str] = duration
 ) -> list[tuple[str, ...]]:
-    """The choices of dtypes, one row each, with the columns of ``FRONT_HEADER``.
+    """The rows of a table of choices of dtypes, with the columns of ``FRONT_HEADER``.
 
     If the network has buckets of shapes, the name of the bucket is an additional first column.
 
@@ -238,9 +255,14 @@ BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 
 def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """A row for each bucket of shapes with one inference, with the columns of ``BUCKET_HEADER``.
+    """The rows of a table of a network's buckets of shapes, one row for each bucket.
+
+    The columns are those of ``BUCKET_HEADER``, for one inference.
 
     If dtypes were chosen, an additional last column has the bucket's precision.
+
+    Args:
+        network: the result of the network.
     """
     rows: list[tuple[str, ...]] = []
     for bucket in network.buckets:
@@ -310,10 +332,14 @@ def _megabytes(size: int | None) -> str:
 
 
 def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
-    """All rivals: those in the network's precision, then those in float32, then reduced ones.
+    """All rivals of a network with their times, sorted for a table.
 
-    Within each group, rivals that compute in float32 come before all others; among these, faster
-    ones come first.
+    First come rivals in the network's precision, then those in float32, then those in reduced
+    precision. In each group, rivals that really compute in float32 come first, and faster rivals
+    before slower ones.
+
+    Args:
+        result: the result of the network.
     """
     times = dict(result.rivals_reduced)
     for name, seconds in result.rivals.items():

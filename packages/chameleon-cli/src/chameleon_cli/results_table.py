@@ -14,7 +14,11 @@ from chameleon_cli.colours import in_colours
 
 
 def print_network(network: NetworkResult) -> None:
-    """Print the times of a network's kernels, its buckets, choices and rivals, and its result."""
+    """Print the times of a network's kernels, its buckets, choices and rivals, and its result.
+
+    Args:
+        network: the result of the network.
+    """
     if network.kernels:
         sys.stdout.write("\n")
         print_table(result_rows.KERNEL_HEADER, result_rows.kernel_rows(network))
@@ -36,7 +40,13 @@ def print_network(network: NetworkResult) -> None:
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, file: TextIO | None = None
 ) -> None:
-    """Print a table. The first column is left-aligned, the others are right-aligned."""
+    """Print a table. The first column is left-aligned, the others are right-aligned.
+
+    Args:
+        header: the names of the columns.
+        rows: the rows, each with one string per column.
+        file: the stream to print to; stdout if None.
+    """
     file = file or sys.stdout
     if file.isatty():
         from rich.console import Console  # noqa: PLC0415 - 60 ms that --json need not wait for

@@ -1,4 +1,4 @@
-"""Signals that stop a run: the first one in order, the second one at once."""
+"""Signals that stop a run: the first one lets it end in order, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ HARD_STOP_SECONDS = 5.0
 
 @contextlib.contextmanager
 def signals(interruption: Interruption) -> Iterator[None]:
-    """Handle SIGINT and SIGTERM while the context is open. Call it in the main thread only.
+    """Let SIGINT and SIGTERM stop a run while the context is open.
+
+    Call this function in the main thread only.
 
     Args:
         interruption: the request to stop, which the first signal makes.

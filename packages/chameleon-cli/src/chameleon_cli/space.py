@@ -115,7 +115,11 @@ def _print(operator: dict[str, Any]) -> None:
 
 
 def count_in_words(size: int) -> str:
-    """A number of index vectors as text. It may be too large for a float."""
+    """A number of configurations as text, such as ``1.2e+30``, even if too large for a float.
+
+    Args:
+        size: the number, a Python integer.
+    """
     return str(size) if size < _MANY else f"{Decimal(size):.3g}"
 
 
@@ -211,7 +215,7 @@ def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int)
 
 
 def shown_values(space: DesignSpace, config: list[int]) -> dict[str, Any]:
-    """The values of the knobs that apply in a configuration, by name.
+    """The values of a configuration's knobs by name, without knobs that do not apply.
 
     Args:
         space: the design space of the configuration.

@@ -64,6 +64,9 @@ def describe(run: RunView) -> dict[str, Any]:
 
     ``best_seconds`` of an operator is its best time in the search. ``seconds`` is from the
     comparison if there was one, and ``seconds_from`` names the source of this time.
+
+    Args:
+        run: the run folder.
     """
     final = {operator.stored.id: operator for operator in run.operators}
     operators = []

@@ -1,4 +1,4 @@
-"""Keeps stdout for results, and lets commands go on if no process reads their output."""
+"""Keeps stdout for results, and handles readers that close a command's output early."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ class _OutlivingStream:
 
 @contextlib.contextmanager
 def outliving_readers() -> Iterator[None]:
-    """Let a command go on if the reader of its output has gone, as in ``| head``."""
+    """Let a command finish its work although the reader of its output has gone.
+
+    An example of such a reader is ``| head``.
+    """
     with contextlib.ExitStack() as restored:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)

@@ -1,4 +1,4 @@
-"""The type of the arrays that operators and networks take and return."""
+"""The type of the NumPy arrays that operators and networks take as inputs and return."""
 
 from __future__ import annotations
 

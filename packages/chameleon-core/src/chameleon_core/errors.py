@@ -70,4 +70,4 @@ class RunFolderError(ChameleonError):
 
 
 class InvalidConfigurationError(ChameleonError):
-    """A configuration names no program. The runner records it as a failed measurement."""
+    """A configuration describes no program. The runner records it as a failed measurement."""

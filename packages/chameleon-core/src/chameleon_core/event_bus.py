@@ -1,4 +1,7 @@
-"""Passes each event to all listeners, such as the event log. A listener that fails is removed."""
+"""Passes each event of a run to all listeners, such as the event log.
+
+A listener that raises an exception gets no further events.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,9 @@ class EventBus:
         """Pass an event to every listener.
 
         Listeners are called in order of registration, unless they have ``tryfirst`` or ``trylast``.
+
+        Args:
+            event: the event.
         """
         caller = getattr(self._manager.hook, hook_of(type(event)))
         # Each implementation is called separately, because pluggy's own call ends at the first
@@ -76,12 +82,13 @@ class EventBus:
 
 
 def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str] = ()) -> object:
-    """Make a listener that calls one function with every event.
+    """Make a listener for ``EventBus`` that calls one function with every event.
 
     Args:
-        tell: the function.
+        tell: the function to call with each event.
         name: the listener's name in the log if it fails.
-        but: names of the hooks whose events are not passed on.
+        but: names of hooks, such as ``chameleon_measured``, whose events are not passed to
+            ``tell``.
     """
 
     def hook_named(hook: str) -> Callable[[object, Event], None]:
@@ -99,8 +106,8 @@ def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str]
 def event_log(path: Path) -> object:
     """A listener that appends events to a file, one JSON object per line.
 
-    It leaves out measurements, which are in the store, and steps of comparisons, which only the
-    display needs.
+    Two kinds of events are not written: measurements, which are in the store, and steps of
+    comparisons, which only the display needs.
 
     Args:
         path: the file; lines of earlier processes stay.

@@ -1,4 +1,4 @@
-"""Fallbacks after unexpected errors: logged with their traceback, and raised in tests."""
+"""The response to unexpected errors in optional work: logged with traceback, raised in tests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ log = structlog.get_logger()
 
 
 def fall_back(event: str, error: Exception, **words: Any) -> None:
-    """Log an unexpected error with its traceback, before the caller does without the failed part.
+    """Log an unexpected error of optional work, so that the caller can go on without that work.
 
     Args:
-        event: the message of the log entry, which says what the caller does without.
+        event: the message of the log entry. It names the result that the caller now lacks.
         error: the unexpected error, which is being handled.
-        words: further fields of the log entry.
+        words: further fields of the log entry, such as the task's name.
 
     Raises:
         Exception: the error, if ``CHAMELEON_STRICT`` is set.

@@ -127,12 +127,22 @@ negative."""
 
 
 def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:
-    """The number of failures of each kind, in the order in which the kinds first occurred."""
+    """The number of failures of each kind, in the order in which the kinds first occurred.
+
+    Args:
+        measurements: the measurements of a task.
+    """
     return dict(Counter(m.failure.value for m in measurements if m.failure is not None))
 
 
 def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
-    """Kind and message of the first failure of the most frequent kind; None if nothing failed."""
+    """The kind of failure that occurs most often, with the message of its first occurrence.
+
+    The result is None if nothing failed.
+
+    Args:
+        measurements: the measurements of a task.
+    """
     failed = failures_by_kind(measurements)
     if not failed:
         return None
@@ -141,7 +151,7 @@ def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
 
 
 def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int | None:
-    """The number of equal failures after which a search ends, or None for no such end.
+    """The number of equal failures after which a search ends, or None if it never ends so.
 
     A target that the machine cannot run, a wrong reference or a missing compiler makes every
     configuration fail with the same message. Further measurements would only repeat the failure.
@@ -154,7 +164,9 @@ def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int 
 
 
 def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | None:
-    """The failure that all measurements share, as its kind and message.
+    """The failure that all measurements share, as its kind and message, or None.
+
+    The search of a task ends early if all of its measurements fail alike.
 
     Two failures are the same if they have the same kind and the same message. Numbers in the
     messages, such as sizes, times and addresses, may differ.

@@ -18,8 +18,8 @@ class RivalTime:
     """The time of one inference by a rival: another framework or runtime.
 
     Attributes:
-        asked: the precision that was requested of the rival; ``as-it-comes`` for its default
-            precision.
+        asked: the precision that Chameleon requested of the rival. ``as-it-comes`` stands for the
+            rival's default precision.
         precision: the precision that the rival reports.
         seconds: the time of one inference in seconds.
         max_relative_error: the error of the rival's outputs against those in float32; None if the
@@ -55,8 +55,8 @@ class Unmeasured:
 
     Attributes:
         name: the name of the operator's task.
-        kernel: the kernel's origin: ``first guess``, ``configuration predicted to be best``,
-            ``another guess`` or ``default schedule``.
+        kernel: the way in which the kernel was chosen: ``first guess``, ``configuration predicted
+            to be best``, ``another guess`` or ``default schedule``.
         because: the reason why the kernel was not timed.
     """
 
@@ -134,7 +134,7 @@ class OwnPrecision:
     """The comparison of a half-precision network with its framework in the same precision.
 
     Attributes:
-        dtype: the dtype, in which the network itself is written.
+        dtype: the half-precision dtype of the network's own tensors, such as ``float16``.
         reference: the framework; None if it cannot run the network, so that nothing was compared.
         tolerance: the largest allowed error of the outputs; None if nothing was compared.
         max_relative_error: the error of the network's outputs; None if nothing was compared.
@@ -157,18 +157,18 @@ class InferenceResult:
         untuned_seconds: the time of the network as compiled without a tuner, or None if it was not
             timed.
         rivals: the time of each rival by name, for the network in its original precision.
-        rivals_precision: the dtype of each of these rivals that does not compute in float32, by
-            name.
+        rivals_precision: the dtype in which a rival of ``rivals`` computes, by its name. Rivals
+            that compute in float32 are left out.
         rivals_reduced: the times, dtypes and errors of rivals in other precisions, by name.
         precision: a description of the dtypes in which the network computes.
-        precisions: the dtypes that were chosen for the network, without the dtype of the other
-            operators.
+        precisions: the reduced dtypes that were chosen for some operators. The dtype of all other
+            operators is left out.
         max_relative_error: the error of the network's outputs, or None if nothing was compiled.
         reference: the framework with whose outputs the network's were compared.
         reference_day: the day on which an earlier run had the framework compute these outputs, as
             ``2026-11-25``; None if this run did.
-        conditioning: a sentence that the reference's own rounding errors are large, or None if they
-            are not.
+        conditioning: a warning that the reference's own rounding errors are large. None if they are
+            small.
         own_precision: the comparison with a framework in half precision; None if the network is not
             in half precision.
     """
@@ -199,12 +199,12 @@ class InferenceResult:
 
     @property
     def fastest_rival(self) -> tuple[str, float] | None:
-        """Name and seconds of the fastest of ``like_rivals``, or None without any rival."""
+        """The name and the seconds of the fastest rival in the network's precision, or None."""
         return min(self.like_rivals.items(), key=lambda pair: pair[1], default=None)
 
     @property
     def ratio(self) -> float | None:
-        """The fastest rival's time over the network's: above 1, the network is faster.
+        """The fastest rival's time divided by the network's: above 1, the network is faster.
 
         The ratio is None if either was not timed.
         """
@@ -212,7 +212,7 @@ class InferenceResult:
         return rival[1] / self.latency_seconds if rival and self.latency_seconds else None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``chameleon run --json`` prints, without most of the empty keys."""
+        """The object that ``chameleon run --json`` prints; most of its empty keys are left out."""
         # `attrs.asdict` keeps tuples, but `attr.asdict` makes lists, as in JSON.
         return {**attr.asdict(self, filter=_told), "ratio": self.ratio}
 
@@ -245,14 +245,15 @@ class NetworkResult(InferenceResult):
 
     Attributes:
         precision_summary: the reason for the network's ``precision``; empty if there was no choice.
-        front: the choices of dtypes that no other choice beats in time and error, slowest first,
-            for all buckets.
+        front: the choices of dtypes that no other choice beats in both time and error, slowest
+            first. It holds the choices of all buckets.
         delivered_seconds: the wall-clock time from the start of the run until its folder held the
             verified network, before comparisons began. None if no network was delivered.
         delivery_seconds: the wall-clock time of each step of the delivery, by its name.
         kernels: the times of the network's kernels, slowest first; empty if they are not known.
         unmeasured: the operators whose kernel in the network was never timed.
-        left_out: the reason why the network was not compared with a runtime, by the runtime's name.
+        left_out: for each rival runtime that the network was not compared with, the reason, by the
+            runtime's name.
         footprint: memory, time and disk space of the network's process (under ``network``), and of
             its rivals, by name.
         layout: the layout of the images in the network; None if the frontend reports no layout.
@@ -282,7 +283,7 @@ class NetworkResult(InferenceResult):
         return self.folder is not None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON, with its precision only if it was chosen or is not float32."""
+        """The result as JSON values; a precision that is float32 without a choice is left out."""
         values = super().to_json() | {"buckets": [bucket.to_json() for bucket in self.buckets]}
         plain = self.precision == FLOAT32 and not self.precision_summary
         absent = {"precision": plain, "precisions": plain, "buckets": not self.buckets}
@@ -313,8 +314,8 @@ class OperatorCoverage:
     Attributes:
         name: the operator's name.
         occurrences: the number of occurrences in the model.
-        assumed: the number of occurrences of which only the operator's name is known, so that only
-            the name was checked.
+        assumed: the number of occurrences for which only the operator's name could be checked,
+            because its arguments are unknown.
         missing: the reasons why the operator cannot be compiled, each with a sentence about the
             next step.
     """

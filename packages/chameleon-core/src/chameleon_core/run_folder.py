@@ -89,8 +89,8 @@ class RunFolder:
     def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
         """Check that the folder's measurements belong to a pipeline, and store the pipeline.
 
-        A folder with measurements belongs to the parts of the pipeline that they depend on. A
-        folder without measurements belongs to no pipeline.
+        Measurements belong to a pipeline if the parts that times depend on are equal. A folder
+        without measurements accepts any pipeline.
 
         Args:
             pipeline: the pipeline that is about to run in the folder.
@@ -117,6 +117,9 @@ class RunFolder:
     def claim_target(self, target: str) -> None:
         """Check that the folder's measurements are for a resolved target, and store the target.
 
+        Args:
+            target: the resolved target.
+
         Raises:
             RunFolderError: the measurements are for another target. This happens, for example, if
                 the target ``native`` is resolved on another machine.
@@ -132,7 +135,13 @@ class RunFolder:
         self.store.set_fact("target", target)
 
     def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
-        """The stored result, if the run ended with the same pipeline and budget; otherwise None."""
+        """The stored result, if a run with the same pipeline and budget has ended in this folder.
+
+        Otherwise the result is None.
+
+        Args:
+            pipeline: the pipeline that is about to run in the folder.
+        """
         fact = self.store.fact("finished")
         if fact is None or _in_full(fact["identity"]) != _identity(pipeline):
             return None
@@ -140,7 +149,12 @@ class RunFolder:
         return result
 
     def finish(self, pipeline: ResolvedPipeline, result: Mapping[str, Any] | None) -> None:
-        """Store the result of a run that ended. With None, the run counts as unfinished again."""
+        """Store the result of a run that has ended.
+
+        Args:
+            pipeline: the pipeline of the run.
+            result: the result as JSON values. None makes the run count as unfinished again.
+        """
         fact = None if result is None else {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", fact)
         self._begun = result is None
@@ -154,8 +168,8 @@ class RunFolder:
 
         Args:
             pipeline: the pipeline of the run.
-            described: the runner's description of itself. Its ``versions`` are those in workers and
-                on devices.
+            described: the runner's description of itself. Its key ``versions`` has the versions in
+                worker processes and on devices.
             at_end: whether the run ends, so that the versions of all imported libraries are looked
                 up too. This takes half a second, and stages import some libraries only when they
                 need them.
@@ -179,7 +193,12 @@ class RunFolder:
         return took_part
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file as a whole: a reader sees either the old text or the new one."""
+        """Write a file of the folder, so that a reader sees either the old or the new content.
+
+        Args:
+            name: the name of the file.
+            text: the new content.
+        """
         with _sentences(self.path):
             write_whole(self.path / name, text)
 
@@ -232,6 +251,9 @@ def listing_folder(task: Task) -> str:
 
 def read_store(path: Path) -> RecordStore:
     """Open the record store of a run folder for reading, even while a run writes it.
+
+    Args:
+        path: the run folder.
 
     Raises:
         RunFolderError: the folder holds no run.

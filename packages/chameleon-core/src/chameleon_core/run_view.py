@@ -1,4 +1,4 @@
-"""Reads a run folder: the state of the run, its results, and the source of each time."""
+"""Reads a run folder: the state of the run, its results, and where each time comes from."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ class ViewedOperator:
     Attributes:
         store: the run's record store.
         stored: the row of the operator's task in the store.
-        result: the operator's result; if the run has not ended, its present state.
+        result: the operator's result. If the run has not ended, it is made from the measurements so
+            far.
     """
 
     store: RecordStore
@@ -123,7 +124,8 @@ class NetworkSummary:
         seconds: the time of one inference in seconds. If the network was not timed, it is the sum
             of its operators' best times in the search, each times the number of its occurrences.
             None if no operator has a time.
-        source: the comparison if the network was timed, the search if ``seconds`` is a sum.
+        source: the comparison at the end of the run if the network was timed. The search if
+            ``seconds`` is a sum of operators' times.
         measured: the number of operators that have a time.
         operators: the number of operators, without alternatives in other dtypes.
         result: the network's result; empty before the end of the run.
@@ -162,17 +164,17 @@ class RunView:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The pipeline with every default written out; empty if the folder has none."""
+        """The pipeline of the run as JSON values, with every default; empty if there is none."""
         return dict((self.store.fact("pipeline") or {}).get("document", {}))
 
     @property
     def target(self) -> str:
-        """The resolved target, or an empty string if the run has not resolved it yet."""
+        """The resolved target of the run, or an empty string if it was not resolved yet."""
         return str(self.store.fact("target") or "")
 
     @property
     def runner(self) -> dict[str, Any]:
-        """The runner's description of itself, empty if the runner has not started yet."""
+        """The description that the run's runner gave of itself; empty before the runner started."""
         return dict(self.store.fact("runner") or {})
 
     @property
@@ -221,7 +223,7 @@ class RunView:
 
     @cached_property
     def operators(self) -> tuple[ViewedOperator, ...]:
-        """The operators with their final results; before the end of the run, ``searched``."""
+        """The operators with their final results, or with ``searched`` results during the run."""
         if self.result is None:
             return self.searched
         rows = {(row.task.key, row.space, row.fingerprint): row for row in self.store.tasks()}
@@ -236,7 +238,7 @@ class RunView:
 
     @property
     def network(self) -> NetworkSummary | None:
-        """A summary of the operators' network, or None if the model is no network."""
+        """A summary of the network that the run tunes, or None if the model is no network."""
         network = NetworkResult() if self.result is None else self.result.network
         delivered = network.folder is not None or network.failure is not None
         if not (delivered or was_checked(self.store)):

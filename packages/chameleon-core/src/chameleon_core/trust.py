@@ -1,4 +1,4 @@
-"""Refuses code that files contain or name, unless the user trusts the files.
+"""Refuses to run code that a file contains or names, unless the user trusts the file.
 
 Run folders and files with tasks may come from other people. Commands treat them as data, and run
 code in them only with ``--trust-source``.
@@ -18,7 +18,9 @@ from chameleon_core.task import Task
 
 
 def sources_in(options: Any) -> Iterator[str]:
-    """The names of code in checked options: values of fields with ``source`` in their metadata.
+    """The names of code in checked options, such as ``nets.py:build``.
+
+    They are the values of fields whose metadata has ``source``.
 
     Args:
         options: an instance of an attrs class, or a mapping, list or value in one.

@@ -25,7 +25,7 @@ def distributions_of(pipeline: ResolvedPipeline) -> list[str]:
 
 
 def stages_of(value: Any) -> Iterator[StageSpec]:
-    """All stages of a pipeline, also those that are options of other stages."""
+    """Find all stages in a pipeline or in options, also stages that are options of others."""
     if isinstance(value, StageSpec):
         yield value
         yield from stages_of(value.options)
@@ -48,13 +48,21 @@ def installed(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def imported() -> list[str]:
-    """The distributions of all modules that this process has imported so far."""
+    """The names of the distributions whose modules this process has imported so far."""
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
     return sorted({brought.metadata["Name"] for brought, brings in _brings() if brings & names})
 
 
 def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
-    """The changed versions by distribution, each as a string such as ``2.0 -> 2.1``."""
+    """Describe which versions of distributions changed, such as ``2.0 -> 2.1``.
+
+    Args:
+        before: the earlier version of each distribution, by name. None if it was not installed.
+        now: the present versions, in the same form.
+
+    Returns:
+        The change of each distribution whose version changed, by its name.
+    """
     return {
         name: f"{before[name]} -> {version}"
         for name, version in now.items()

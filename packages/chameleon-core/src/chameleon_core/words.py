@@ -10,7 +10,12 @@ from chameleon_core.errors import ChameleonError
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` with the most similar known name, or an empty string."""
+    """The end of an error message about an unknown name: ``; did you mean 'x'?``, or "".
+
+    Args:
+        word: the unknown name.
+        known: the names that exist.
+    """
     alike = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean '{alike[0]}'?" if alike else ""
 
@@ -21,7 +26,10 @@ def listing(names: Sequence[str]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun: ``1 task``, ``2 tasks``. The plural of the noun must end in "s"."""
+    """A count with its noun for messages, such as ``1 task`` or ``2 tasks``.
+
+    The plural of the noun must end in "s".
+    """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -61,5 +69,11 @@ def in_seconds(value: float | None, form: str = ".4g") -> str:
 
 
 def in_ratio(value: float) -> str:
-    """A ratio of times as text, with two decimals below 100, such as ``2.75`` and ``1050``."""
+    """A ratio of times as text: with two decimals below 100, without decimals above.
+
+    Examples are ``2.75`` and ``1050``.
+
+    Args:
+        value: the ratio.
+    """
     return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"

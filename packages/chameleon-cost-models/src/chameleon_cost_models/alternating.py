@@ -1,4 +1,4 @@
-"""A cost model that lets several models take turns, since each is wrong about some spaces."""
+"""A cost model in which several models take turns, since each errs about some spaces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class AlternatingModels(CostModel):
 
     A search with one model stays near configurations about which this model is confidently wrong.
     Measurements of another model's rounds correct such errors. Only the round's model is fitted, so
-    a round takes no longer than with one model. Whose turn it is depends only on the number of
-    measurements.
+    a round takes no longer than with one model. The number of measurements alone decides which
+    model is next.
 
     Args:
         options: The names and options of the models.
@@ -39,7 +39,7 @@ class AlternatingModels(CostModel):
         return self._turn.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the next model, or the first model after it that can learn from the observations."""
+        """Fit the model whose turn it is, or the next one that can learn from the observations."""
         first = -(-len(observations) // self._batch) % len(self._models)
         for model in self._models[first:] + self._models[:first]:
             self._turn = model
@@ -48,9 +48,22 @@ class AlternatingModels(CostModel):
                 return
 
     def predict(self, configs: Configs) -> Scores:
-        """Scores from the model of this round, in that model's units, shape (n,)."""
+        """The score of each configuration by the model of this round, shape (n,).
+
+        The unit is that model's own.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
         return self._turn.predict(configs)
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The rows that the model of this round selects for a batch, or None."""
+        """The rows that the model of this round selects for a batch, or None.
+
+        None means the rows with the best scores.
+
+        Args:
+            configs: The explorer's candidates, best score first, shape (n, knobs).
+            count: The largest number of rows.
+        """
         return self._turn.select_batch(configs, count)

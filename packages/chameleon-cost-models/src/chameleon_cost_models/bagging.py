@@ -21,7 +21,7 @@ def bagged_trees(
     rounds: int,
     parameters: Mapping[str, Any],
 ) -> Any:
-    """Fit several members, each an ensemble of boosted trees, as the outputs of one xgboost model.
+    """Fit several ensembles of boosted trees (members) as the outputs of one xgboost model.
 
     All members see the same rows with different random weights. One call fits all members, and one
     call predicts with all of them. The weights come from an exponential distribution (the Bayesian
@@ -63,7 +63,7 @@ def tree_parameters(seed: int) -> dict[str, Any]:
 
 
 def opinions(booster: Any, features: Features) -> NDArray[np.float64]:
-    """The prediction of every member, shape (n, members).
+    """The prediction of every member for each configuration, shape (n, members).
 
     Args:
         booster: A model that ``bagged_trees`` returned.

@@ -66,6 +66,9 @@ class Ensemble(TreeModel):
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
         """Mean and standard deviation of the members' predicted relative throughput.
 
+        Args:
+            configs: Configurations, shape (n, knobs).
+
         Returns:
             Two arrays of shape (n,), one number per configuration.
         """
@@ -77,9 +80,13 @@ class Ensemble(TreeModel):
         return self._opinions(*self.seen(configs))
 
     def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """The acquisition value of each configuration, shape (n,).
+        """The value of measuring each configuration, by the acquisition function, shape (n,).
 
         The unit is relative throughput.
+
+        Args:
+            features: The features of n configurations, shape (n, features).
+            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
         """
         mean, std = _moments(self._opinions(features, guess))
         return self._acquisition(mean, std, self._best, self._kappa)
@@ -112,12 +119,26 @@ def mean_alone(mean: Numbers, _std: Numbers, _best: float, _kappa: float) -> Num
 
 
 def upper_bound(mean: Numbers, std: Numbers, _best: float, kappa: float) -> Numbers:
-    """Upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, algorithm 1)."""
+    """Upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, algorithm 1).
+
+    Args:
+        mean: The predicted mean of n configurations, shape (n,).
+        std: The predicted standard deviations, shape (n,).
+        _best: Not used.
+        kappa: The weight of the uncertainty.
+    """
     return mean + kappa * std
 
 
 def expected_improvement(mean: Numbers, std: Numbers, best: float, _kappa: float) -> Numbers:
-    """Expected improvement over the best observed target (Jones et al. 1998, equation 15)."""
+    """Expected improvement over the best observed target (Jones et al. 1998, equation 15).
+
+    Args:
+        mean: The predicted mean of n configurations, shape (n,).
+        std: The predicted standard deviations, shape (n,).
+        best: The best observed target.
+        _kappa: Not used.
+    """
     std = np.maximum(std, _LEAST_STD)
     gain = (mean - best) / std
     density = np.exp(-0.5 * gain**2) / np.sqrt(2.0 * np.pi)

@@ -60,9 +60,9 @@ class GaussianProcess(CostModel):
         return self._posterior is not None or self._prior.available
 
     def fit(self, observations: Observations) -> None:
-        """Fit the model to the measurements so far, or to a part if there are very many.
+        """Fit the model to the measurements so far, or to some of them if there are very many.
 
-        Without a prior, the model stays untrained until two configurations were timed and two
+        Without a prior, the model stays untrained until two configurations were timed, and two
         observations differ.
         """
         self._posterior = None
@@ -75,9 +75,10 @@ class GaussianProcess(CostModel):
         self._posterior = Posterior(points, self._missing(observations)[rows], parameters)
 
     def predict(self, configs: Configs) -> Scores:
-        """Upper confidence bounds in standard deviations of the fitted targets, shape (n,).
+        """The score of each configuration: an upper confidence bound, shape (n,).
 
-        Before the first fit, the result is the prior's prediction, or zeros without a prior.
+        The unit is the standard deviation of the fitted targets. Before the first fit, the result
+        is the prior's prediction, or zeros without a prior.
         """
         if self._posterior is None or not len(configs):
             return self._prior.raw(configs)
@@ -86,7 +87,11 @@ class GaussianProcess(CostModel):
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The rows that GP-BUCB selects (Desautels et al. 2014, algorithm 1).
+        """Select rows for a batch with GP-BUCB (Desautels et al. 2014, algorithm 1).
+
+        Args:
+            configs: The explorer's candidates, best score first, shape (n, knobs).
+            count: The largest number of rows.
 
         Returns:
             Row numbers in the order of selection, at most ``count``. None before the first fit.
@@ -270,7 +275,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
 
 
 class Posterior:
-    """The posterior of a Gaussian process, given values at some points.
+    """The posterior of a Gaussian process whose values are known at some points.
 
     Args:
         points: The features of the known points, shape (n, features).
@@ -306,17 +311,21 @@ class Posterior:
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def covariance(self, points: Numbers) -> Numbers:
-        """The posterior covariance of the function between n points, shape (n, n)."""
+        """The posterior covariance of the function between n points, shape (n, n).
+
+        Args:
+            points: The features of n points, shape (n, features).
+        """
         scaled = points / self._parameters.lengths
         solved = self._solved(self._kernel(self._points, scaled))
         covariance: Numbers = self._kernel(scaled, scaled) - solved.T @ solved
         return covariance
 
     def conditioned(self, covariance: Numbers, row: int) -> Numbers:
-        """The covariance of n points after one of them is measured too, shape (n, n).
+        """The covariance of n points if one of them is measured too, shape (n, n).
 
         Args:
-            covariance: A result of ``covariance`` or of this method, shape (n, n).
+            covariance: The covariance before this measurement, shape (n, n).
             row: The row of the point that is measured.
         """
         known = covariance[row]

@@ -33,9 +33,12 @@ def features_of(space: DesignSpace, configs: Configs) -> Features:
 
 
 def teaches(observations: Observations) -> bool:
-    """Whether at least two observations differ in relative throughput.
+    """Whether a model can learn from observations: at least two differ in throughput.
 
     Otherwise a fitted model would be a constant, and could not rank configurations.
+
+    Args:
+        observations: The measurements.
     """
     quality = observations.relative_throughput
     return bool(len(quality)) and bool(np.ptp(quality) > 0.0)

@@ -27,13 +27,13 @@ _VALIDITY_ROUNDS = 30
 
 
 class MixedEnsemble(CostModel):
-    """Bagged boosted trees: half the members learn relative throughput, half its logarithm.
+    """Bagged boosted trees: half of the trees learn throughput, half its logarithm.
 
     Throughput distinguishes the fastest configurations, and its logarithm the slower ones. The
     score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation 6),
-    over the members' standardised predictions. A classifier learns which configurations fail; it
-    lowers the scores of those that probably fail. With the option ``price``, configurations that
-    take long to build and run get lower scores.
+    over the standardised predictions of all members (ensembles of trees). A classifier learns which
+    configurations fail; it lowers the scores of those that probably fail. With the option
+    ``price``, configurations that take long to build and run get lower scores.
     """
 
     def __init__(self, options: MixedOptions, context: StageContext) -> None:
@@ -66,7 +66,10 @@ class MixedEnsemble(CostModel):
             self._durations = Durations(features, observations, seed=self._seed)
 
     def predict(self, configs: Configs) -> Scores:
-        """Upper confidence bounds in standard deviations of the timed targets, shape (n,)."""
+        """The score of each configuration: an upper confidence bound, shape (n,).
+
+        The unit is the standard deviation of the targets of timed configurations.
+        """
         if not len(configs):
             return np.zeros(0)
         if self._members is None:
@@ -161,10 +164,10 @@ class Durations:
         )
 
     def doublings(self, features: Features) -> Scores:
-        """The predicted duration of each measurement as a power of two of the median, shape (n,).
+        """The predicted duration of measuring each configuration, as a logarithm, shape (n,).
 
-        0 means the median duration of the measurements so far, 1 twice as long, -1 half as long.
-        All values are 0 if the durations hardly differ.
+        The base is 2: 0 means the median duration of the measurements so far, 1 twice as long, -1
+        half as long. All values are 0 if the durations hardly differ.
         """
         if self._model is None:
             return np.zeros(len(features))

@@ -1,7 +1,7 @@
 """A prior mean: predictions of a model trained before the run, scaled to the measurements.
 
 A cost model with a prior learns only the prior's errors. A fitted slope says how much the prior
-counts, so that a prior that is wrong about a task soon has no influence.
+counts. So a prior that is wrong about a task soon has no influence.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TRUST = 4.0
 class PriorMean:
     """The predictions of a cost model that was trained before the run, scaled to measurements.
 
-    The trained model predicts relative throughput. It is not used if it says that it is untrained,
-    as a predictor does for tasks unlike those of its training.
+    The trained model predicts relative throughput. The model is not used if it reports that it is
+    untrained. A predictor reports this for tasks unlike those of its training.
 
     Args:
         priors: The cost models' option ``prior``, with no model or one.
@@ -48,9 +48,13 @@ class PriorMean:
         return self._model is not None
 
     def raw(self, configs: Configs) -> Scores:
-        """The trained model's predictions of throughput, or their logarithms, shape (n,).
+        """The trained model's prediction for each configuration, shape (n,).
 
-        All are 0 if there is no trained model.
+        It is relative throughput, or its logarithm. All predictions are 0 if there is no trained
+        model.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
         """
         if self._model is None or not len(configs):
             return np.zeros(len(configs))
@@ -81,7 +85,9 @@ class PriorMean:
         self._offset = float(wanted.mean()) - self._slope * float(raw.mean())
 
     def mean(self, raw: Scores) -> Scores:
-        """The scaled predictions, in units of the targets of ``fit``, shape (n,).
+        """Predictions of the trained model, scaled to the measurements of this task, shape (n,).
+
+        The unit is that of the targets of ``fit``.
 
         Args:
             raw: Predictions that ``raw`` returned, shape (n,).

@@ -49,7 +49,7 @@ class TreeModel(CostModel):
 
     @abstractmethod
     def grow(self, features: Features, quality: Scores, guess: Scores) -> None:
-        """Fit the trees.
+        """Fit the trees; subclasses do this with different libraries.
 
         Args:
             features: The features of the measured configurations, shape (n, features).
@@ -101,10 +101,14 @@ class TreeModel(CostModel):
         return self.evaluate(features, guess) if self._grown else guess
 
     def seen(self, configs: Configs) -> tuple[Features, Scores]:
-        """The features of configurations, and the expectation from other tasks and the prior.
+        """The inputs of the trees for some configurations.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
 
         Returns:
-            Features of shape (n, features), and relative throughput of shape (n,).
+            Features of shape (n, features), and the relative throughput that other tasks and the
+            prior let expect, shape (n,).
         """
         features = features_of(self._space, configs)
         guess = self._prior.guess(features, self._own)
@@ -114,7 +118,7 @@ class TreeModel(CostModel):
 
     @property
     def expects(self) -> bool:
-        """Whether ``guess`` is more than zeros, because there is a base model or a prior."""
+        """Whether other tasks or a prior give the model expectations before it is fitted."""
         return self._prior.available or self._mean.available
 
 
@@ -197,7 +201,9 @@ class Prior:
         return self._booster is not None
 
     def guess(self, features: Features, own: int) -> Scores:
-        """The base model's prediction times ``2 ** (-own / half_life)``, shape (n,).
+        """The base model's prediction of relative throughput, weighted, shape (n,).
+
+        The weight is ``2 ** (-own / half_life)``, so it falls with every measurement of the task.
 
         Args:
             features: Features that ``features_of`` computed in the task's own space, shape (n,
@@ -289,7 +295,7 @@ class EarlierTask:
         fingerprint: The fingerprint of the design space. Knob indices have the same meaning only in
             spaces with the same fingerprint.
         configs: The knob indices of each measurement.
-        choices: The same configurations as knob values by knob name.
+        choices: The same configurations, each as a mapping from knob name to value.
         costs: The median kernel time of each measurement in seconds, infinity for a failure, shape
             (n,).
     """
@@ -302,7 +308,7 @@ class EarlierTask:
 
 
 def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
-    """The tasks of finished runs, folder by folder.
+    """Read the tasks of finished runs and their measurements, folder by folder.
 
     Args:
         folders: Run folders that ``chameleon run`` wrote.

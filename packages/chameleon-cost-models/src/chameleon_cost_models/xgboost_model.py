@@ -26,7 +26,7 @@ _OBJECTIVES: dict[str, dict[str, Any]] = {
 
 
 class XGBoostModel(TreeModel):
-    """Predicts relative throughput by boosted trees, or only its order with ``objective: rank``."""
+    """Predicts relative throughput by boosted trees; only its order with ``objective: rank``."""
 
     def __init__(self, options: XGBoostOptions, context: StageContext) -> None:
         super().__init__(context, options.transfer, options.prior)
@@ -81,7 +81,14 @@ class XGBoostModel(TreeModel):
                 break
 
     def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """Predicted relative throughput, or a rank score with ``objective: rank``, shape (n,)."""
+        """The score of each configuration, shape (n,).
+
+        It is relative throughput, or a rank score with ``objective: rank``.
+
+        Args:
+            features: The features of n configurations, shape (n, features).
+            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
+        """
         # Without a DMatrix a call costs a quarter of a millisecond, which a walk of 500 steps
         # pays 500 times.
         predicted = self._booster.inplace_predict(
@@ -94,7 +101,10 @@ class XGBoostModel(TreeModel):
 
 
 def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating], top: int) -> float:
-    """The recall of the k best values by the k best predictions, averaged over k = 1 to ``top``.
+    """How well predictions find the best configurations: mean recall over k = 1 to ``top``.
+
+    The recall is the share of the k truly best configurations among the k with the best
+    predictions.
 
     Args:
         predicted: Predicted quality, higher is better, shape (n,).

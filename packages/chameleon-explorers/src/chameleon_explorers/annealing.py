@@ -1,4 +1,4 @@
-"""AutoTVM's simulated annealing on the cost model's scores, with all walks in one array."""
+"""AutoTVM's simulated annealing on the cost model's scores, with all walks as one array."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class AnnealingExplorer(Explorer):
 
     Many walks (chains) run in parallel. Each step changes one knob of each chain, and the
     temperature falls to 0 (Chen et al., "Learning to Optimize Tensor Programs", 2018, section 5.2).
-    By default each round continues the chains of the last round, since scores change little between
-    two fits.
+    By default each round continues the chains of the last round. The reason is that scores change
+    little when the cost model is fitted again.
     """
 
     def __init__(self, options: AnnealingOptions, context: StageContext) -> None:
@@ -50,7 +50,10 @@ class AnnealingExplorer(Explorer):
         self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
-        """Remember the best measured configurations, for new chains and for steps to neighbours."""
+        """Keep the best measured configurations, at which new chains start.
+
+        Some of the steps also lead to neighbours of these configurations.
+        """
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
         ranked = observations.configs[order]

@@ -1,4 +1,4 @@
-"""A set of the best configurations that a walk has met, kept as arrays."""
+"""A set of the best configurations that a search has scored, kept as arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class BestSet:
-    """Keeps the ``capacity`` best distinct configurations that a walk offers.
+    """Keeps the ``capacity`` best distinct configurations of all that a walk offers.
 
     Configurations that were measured before are not kept. One comparison of arrays drops most
     offers, so a walk can offer thousands of configurations per step.

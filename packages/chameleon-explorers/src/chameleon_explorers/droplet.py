@@ -41,7 +41,15 @@ class DropletExplorer(stages.Explorer):
         visited: stages.Visited,
         count: int,
     ) -> stages.Candidates:
-        """Candidates in the order in which they should be measured, with falling scores."""
+        """Propose configurations in the order in which they should be measured.
+
+        The scores fall in this order, and are no predictions.
+
+        Args:
+            score: Not used; the explorer needs no cost model.
+            visited: The configurations that were measured before.
+            count: The largest number of candidates.
+        """
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         steps = self._next_steps(visited)

@@ -43,6 +43,9 @@ class History:
         """The measured time of each configuration in seconds, shape (n,).
 
         The time is infinity if the measurement failed, and NaN if there is no measurement.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
         """
         costs = np.full(len(configs), np.nan)
         if len(configs) and len(self._keys):

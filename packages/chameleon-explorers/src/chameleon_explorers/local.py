@@ -18,7 +18,7 @@ _TRIES = 8
 
 
 class Climb:
-    """The state of a climber, which makes one hill climb after another.
+    """The state of a local search that makes one hill climb after another.
 
     Attributes:
         at: The configuration that the current climb has reached, shape (knobs,). None before the
@@ -56,9 +56,14 @@ class LocalExplorer(stages.Explorer):
     def explore(
         self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
-        """Candidates in the order in which they should be measured, with falling scores.
+        """Propose configurations in the order in which they should be measured.
 
-        The scores give this order only; they are no predictions, even if there is a cost model.
+        The scores fall in this order. They are no predictions, even if there is a cost model.
+
+        Args:
+            score: The cost model's prediction, used with the option ``guided``; None if untrained.
+            visited: The configurations that were measured before.
+            count: The largest number of candidates.
         """
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)

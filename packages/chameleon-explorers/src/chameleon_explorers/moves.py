@@ -76,9 +76,9 @@ def kicked(
 
 
 def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) -> Candidates:
-    """Candidates in the given order, with falling scores from 1 towards 0.
+    """Candidates in the order of ``configs``, with scores that fall from 1 towards 0.
 
-    The scores only give the order, so that a sampler that takes the best scores keeps it.
+    The scores only express the order, so that a sampler that takes the best scores keeps the order.
 
     Args:
         configs: Configurations, the most wanted first, shape (n, knobs).

@@ -1,4 +1,4 @@
-"""An explorer that gives each round to one of several explorers, by their past improvements."""
+"""An explorer that gives each round to one of several explorers, by their recent success."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ class PortfolioExplorer(stages.Explorer):
         return candidates
 
     def observe(self, observations: stages.Observations) -> None:
-        """Credit the last round's explorer with its improvement, and show all the measurements."""
+        """Credit the explorer of the last round with its improvement, and inform all explorers.
+
+        Args:
+            observations: All measurements of the task so far.
+        """
         best = observations.best_cost
         if self._chosen is not None:
             for arm in self._arms:

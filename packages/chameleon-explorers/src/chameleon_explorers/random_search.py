@@ -8,7 +8,7 @@ from chameleon_core.stages import Candidates, Explorer, ScoreFunction, StageCont
 
 
 class RandomExplorer(Explorer):
-    """Proposes random unmeasured configurations, ranked by the cost model if there is one."""
+    """Proposes random unmeasured configurations, ranked by the cost model if it is trained."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._rng = context.rng

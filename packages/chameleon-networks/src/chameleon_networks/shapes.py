@@ -1,4 +1,4 @@
-"""Input shapes of a network as a pipeline file gives them; an axis may have several extents."""
+"""The input shapes that a pipeline file asks for; an axis may have several sizes (buckets)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Dimension:
 
     @property
     def padded(self) -> bool:
-        """Whether inputs may be padded to the next extent of this dimension."""
+        """Whether inputs that are smaller along this dimension may be padded to its next extent."""
         return self.axes[0].pad is not None
 
     def __str__(self) -> str:
@@ -143,7 +143,10 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:
-    """Check the input shapes of a pipeline file.
+    """Check the input shapes that a pipeline file asks for.
+
+    Args:
+        shapes: The shape of each input, by the input's name.
 
     Raises:
         ConfigError: An extent is below 1, axes of one dimension contradict each other, or there are
@@ -217,7 +220,7 @@ def bucket_with(
 
 
 def converter() -> cattrs.Converter:
-    """A cattrs converter from JSON to options, in which an extent is an int or a ``Buckets``."""
+    """A cattrs converter that reads options from JSON; an extent is an int or ``Buckets``."""
     conv = cattrs.Converter()
     conv.register_structure_hook(
         int | Buckets,

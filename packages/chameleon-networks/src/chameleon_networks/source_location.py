@@ -1,4 +1,4 @@
-"""The places in a user's model that operators of an imported network come from."""
+"""The place in a user's model (a module or node) that each operator of a network comes from."""
 
 from __future__ import annotations
 

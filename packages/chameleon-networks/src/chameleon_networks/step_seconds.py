@@ -27,14 +27,21 @@ class StepSeconds:
         return self._step
 
     def begin(self, step: str) -> None:
-        """End the current step and begin another. The times of steps with equal names are added."""
+        """End the current step, and begin another one with the given name.
+
+        The times of steps with equal names are added.
+        """
         now = time.monotonic()
         self._seconds[self._step] = self._seconds.get(self._step, 0.0) + now - self._since
         self._step, self._since = step, now
 
     @contextlib.contextmanager
     def during(self, step: str) -> Iterator[None]:
-        """A context manager that runs another step, after which the current step continues."""
+        """A context in which time counts for another step; the current step continues after it.
+
+        Args:
+            step: The name of the other step.
+        """
         before = self._step
         self.begin(step)
         try:

@@ -96,9 +96,14 @@ class OneShotModel(CostModel):
         return self._fallback is None or self._fallback.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the linear correction if ``finetune`` is set; otherwise learn nothing.
+        """Fit the linear correction to the task's measurements, if ``finetune`` is set.
 
-        If the fallback model is used, that model is fitted instead.
+        Without this option, the model learns nothing during a run.
+
+        If the fallback model is used, it is fitted instead.
+
+        Args:
+            observations: All measurements of the task so far.
         """
         if self._fallback is not None:
             self._fallback.fit(observations)
@@ -106,10 +111,10 @@ class OneShotModel(CostModel):
             self._layer = self._fitted(observations)
 
     def predict(self, configs: Configs) -> Scores:
-        """Predicted throughput up to a constant factor, shape (n,).
+        """The score of each configuration: predicted throughput up to a factor, shape (n,).
 
-        With ``finetune``, it is an upper confidence bound. Otherwise it is a lower bound, whose
-        distance from the mean the option ``caution`` sets.
+        With ``finetune``, the score is an upper confidence bound. Otherwise it is a lower bound.
+        The option ``caution`` sets how far the lower bound is from the mean.
         """
         if self._fallback is not None:
             return self._fallback.predict(configs)
@@ -125,7 +130,14 @@ class OneShotModel(CostModel):
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The fallback model's selection if that is used; otherwise None, for the best scores."""
+        """Select candidates for a batch with the fallback model, if that is used.
+
+        Otherwise the result is None, which means the candidates with the best scores.
+
+        Args:
+            configs: The explorer's candidates, best score first, shape (n, knobs).
+            count: The largest number of candidates to select.
+        """
         return None if self._fallback is None else self._fallback.select_batch(configs, count)
 
     def _fitted(self, observations: Observations) -> LastLayer | None:
@@ -221,13 +233,14 @@ almost nothing about a task's level.
 class LastLayer:
     """A linear model of a predictor's errors on one task, fitted to measurements.
 
-    It is the posterior of weights with a normal prior (Bishop 2006, section 3.3). The variance of
-    the prior is the predictor's uncertainty. The variance of the noise is the most likely of a few
-    values.
+    The model is Bayesian linear regression: a posterior of weights with a normal prior (Bishop
+    2006, section 3.3). The variance of the prior is the predictor's uncertainty. The variance of
+    the noise is the most likely of a few values.
 
     Args:
         representation: The predictor's features of the measured configurations, shape (n, width).
-        missing: The logarithm of their relative throughput minus its prediction, shape (n,).
+        missing: The error of each prediction: the logarithm of relative throughput minus its
+            prediction, shape (n,).
         deviation: The mean of the predicted standard deviations.
     """
 
@@ -245,7 +258,9 @@ class LastLayer:
         self._measured = inputs
 
     def moments(self, representation: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of the predictor's error, shape (n,) each.
+        """The expected error of the predictor for each configuration: mean and deviation.
+
+        Each has shape (n,). The deviation is a standard deviation.
 
         Args:
             representation: The predictor's features of n configurations, shape (n, width).

@@ -34,7 +34,10 @@ _DEEPEST = 60
 
 
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
-    """Records as the content of a file. The order of the records does not matter."""
+    """Convert records to the content of a file, which ``load`` reads.
+
+    The order of the records does not matter.
+    """
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
     for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
         if of_key:
@@ -89,7 +92,11 @@ def load(content: bytes, place: str) -> Records:
 
 
 def check_version(version: object, place: str) -> None:
-    """Raise an error if a file was written by a newer version.
+    """Raise an error if a file of records was written by a newer version of Chameleon.
+
+    Args:
+        version: the version number that the file has.
+        place: the place of the file, for messages.
 
     Raises:
         RecordsError: the version is newer, or is no version.
@@ -118,7 +125,10 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def normal(record: Record) -> Record:
-    """A record as it would be after writing and reading it. Databases rank records in this form.
+    """Convert a record to the form that it has after writing and reading.
+
+    Databases rank records in this form, so that a record has the same rank before and after it is
+    written.
 
     Raises:
         TypeError: the record has a value that JSON cannot hold.
@@ -129,6 +139,9 @@ def normal(record: Record) -> Record:
 
 def record_from_json(value: Mapping[str, Any]) -> Record:
     """Read a record from the output of ``record_to_json``.
+
+    Args:
+        value: the record as JSON values.
 
     Raises:
         KeyError: a value is missing.
@@ -159,6 +172,9 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
 def key_from_json(value: Any) -> RecordKey:
     """Read a key from the output of ``RecordKey.to_json``.
 
+    Args:
+        value: the key as JSON values.
+
     Raises:
         KeyError: a value is missing.
         TypeError: a value has another type.
@@ -173,7 +189,10 @@ def key_from_json(value: Any) -> RecordKey:
 
 
 def config_of(value: Any) -> tuple[int, ...]:
-    """Read the knob indices of a configuration.
+    """Read the knob indices of a configuration from a JSON value, and check them.
+
+    Args:
+        value: the JSON value.
 
     Raises:
         TypeError: the value is no list of integers.

@@ -11,7 +11,7 @@ from chameleon_records.options import FilesOptions
 
 @hookimpl
 def chameleon_record_databases() -> Iterable[PluginRecord]:
-    """The database ``files``: the form of the location decides between file, folder and URL."""
+    """Register the database ``files``, which opens a file, a folder or a URL."""
     yield PluginRecord(
         name="files",
         summary="a SQLite file, a folder on a share, an exported file, or a URL to read from",

@@ -1,4 +1,4 @@
-"""Merges records of several sources: of each configuration, the lowest-ranked record stays."""
+"""Merges records of several sources: the best record of each configuration stays."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Config = tuple[int, ...]
 
 
 class Table:
-    """Records by key and configuration.
+    """Records in memory, by key and configuration, into which further records are merged.
 
-    Records may be merged repeatedly and in any order, with the same result, because the record with
-    the lowest rank always stays.
+    Records may be merged repeatedly and in any order, with the same result, because the record of a
+    configuration with the lowest rank always stays.
     """
 
     def __init__(self, tables: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
@@ -37,7 +37,11 @@ class Table:
         return changed
 
     def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
-        """The keys that have records, sorted by digest. With ``like``, only keys of its family."""
+        """The keys that have records, sorted by digest.
+
+        Args:
+            like: a key. Only keys of the same ``family`` are returned; all keys if None.
+        """
         keys = (key for key, records in self._records.items() if records)
         alike = (key for key in keys if like is None or key.family == like.family)
         return sorted(alike, key=lambda key: key.digest)

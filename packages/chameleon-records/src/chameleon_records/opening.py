@@ -28,6 +28,9 @@ _FILES = (".sqlite", ".db")
 def opened_files(options: FilesOptions) -> PlacedRecords:
     """Open the database that the key ``records`` of a pipeline names.
 
+    Args:
+        options: the options of the database ``files`` in the pipeline.
+
     Raises:
         RecordsError: the database cannot be read.
     """

@@ -15,6 +15,9 @@ def memory_limit(workers: int) -> int:
 
     It is half of the machine's memory divided by the number of workers, but at least 2 GiB, which a
     compiler needs.
+
+    Args:
+        workers: The number of workers.
     """
     total = int(psutil.virtual_memory().total)
     return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))

@@ -47,7 +47,7 @@ def chameleon_spaces() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
-    """The baselines of this package: libraries that users would call without Chameleon."""
+    """Register this package's baselines: vendors' libraries that users would otherwise call."""
     onednn = "oneDNN through PyTorch, the best of its layouts, weights prepacked"
     cudnn = "cuDNN and cuBLAS through PyTorch, the best of its layouts, TF32 off"
     yield _record("onednn", onednn, "baselines.onednn:OneDNNBaseline")

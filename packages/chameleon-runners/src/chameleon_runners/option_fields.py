@@ -21,7 +21,7 @@ def option(
     before: str | None = None,
     **bounds: float,
 ) -> Any:
-    """Define an option on which measurements may depend.
+    """Define an option of a runner, on which measured times may depend.
 
     Args:
         default: The default value, as for ``chameleon_core.plugins.options.option``.
@@ -37,12 +37,12 @@ def option(
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
-    """Define an option on which no measurement depends, with the arguments of ``option``."""
+    """Define an option that cannot change a measured time; arguments are as for ``option``."""
     return option(default, words, binds=False, **more)
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
-    """Define an option, a positive number of seconds, on which no measurement depends.
+    """Define an option that is a number of seconds and cannot change a measured time.
 
     Args:
         default: The default value in seconds.
@@ -53,11 +53,15 @@ def duration(default: float, words: str, **more: Any) -> Any:
 
 
 def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """List a class's own options at suitable places among the inherited ones.
+    """Sort the options of a class, so that its own options stand at suitable places.
 
-    For ``attrs.frozen(field_transformer=...)``. An option that overrides an inherited option keeps
-    its place. A new option comes before the option that its ``before`` names. Without ``before`` it
-    follows the new option above it.
+    The function is an argument of ``attrs.frozen(field_transformer=...)``. An option that overrides
+    an inherited option keeps its place. A new option comes before the option that its ``before``
+    names. Without ``before`` it follows the new option above it.
+
+    Args:
+        cls: The class.
+        fields: The options, inherited ones first.
     """
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]

@@ -1,10 +1,10 @@
 """The options of timing: how often a kernel runs, when timing ends, and which repeats count.
 
-Noise on a shared machine is one-sided: other programs make a repeat slower, never faster. A short
-repeat is less likely to be disturbed, so repeats are short: single runs if a run takes a
-millisecond. Kernels get many repeats at several moments, and the few fastest that agree count. If a
-thread of the kernel lost its core during a repeat, this repeat counts only if fewer than three
-others are undisturbed.
+A repeat is one timing of a kernel. Noise on a shared machine is one-sided: other programs make a
+repeat slower, never faster. A short repeat is less likely to be disturbed, so repeats are short:
+single runs if a run takes a millisecond. Kernels get many repeats at several moments, and the few
+fastest that agree count. If a thread of the kernel lost its core during a repeat, this repeat
+counts only if fewer than three others are undisturbed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ _LONG_RUN = 0.05
 
 @attrs.frozen(kw_only=True)
 class TimingPolicy:
-    """The options of timing.
+    """The options of timing a kernel. A repeat is one timing of one or several runs.
 
     Attributes:
         repeat_seconds: The seconds that the runs of one repeat fill together.
         turn_seconds: The seconds that the repeats of one turn fill together.
         min_repeats: The least number of repeats of a kernel near the best.
         max_repeats: The largest number of repeats.
-        spread: The largest relative difference of repeats that agree with the fastest.
+        spread: The largest relative difference between the fastest repeat and a repeat that agrees
+            with it.
         slow_factor: The factor by which a kernel must be slower than the best to get only one short
             repeat.
         cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
@@ -70,11 +71,19 @@ class TimingPolicy:
         return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
-        """The number of consecutive runs per repeat, for a kernel of ``run_seconds`` seconds."""
+        """The number of consecutive runs that one repeat of a kernel should have.
+
+        Args:
+            run_seconds: The time of one run of the kernel in seconds.
+        """
         return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
 
     def repeats_per_turn(self, repeat_seconds: float) -> int:
-        """The number of repeats per turn, if one repeat takes ``repeat_seconds`` seconds."""
+        """The number of repeats that one turn of a kernel should have.
+
+        Args:
+            repeat_seconds: The time of one repeat in seconds.
+        """
         return max(1, round(self.turn_seconds / max(repeat_seconds, self.repeat_seconds)))
 
 
@@ -92,7 +101,7 @@ class Timing:
 
 
 def no_switches() -> int:
-    """A count of thread switches that is always 0, for devices whose switches are unknown."""
+    """A count of thread switches that is always 0, for devices that do not report switches."""
     return 0
 
 
@@ -103,8 +112,8 @@ class Repeats:
     Attributes:
         kernel: A kernel that has run at least once.
         number: The number of runs in each repeat.
-        cold_bytes: As for ``Kernel.repeats``.
-        switches: Returns how often a thread of the kernel has lost its core so far.
+        cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
+        switches: A function that returns how often a thread of the kernel has lost its core so far.
         calm: Mean seconds per run of repeats during which no thread lost its core.
         disturbed: Mean seconds per run of all other repeats. Repeats that are taken together are
             disturbed if one of them is.
@@ -128,7 +137,7 @@ class Repeats:
 
 
 def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple[float, ...]:
-    """The three fastest repeats, and others that are as fast, in the order they were taken.
+    """The repeats that count: the three fastest, and others that are as fast, in their order.
 
     Args:
         calm: Seconds per run of repeats without a known disturbance.
@@ -141,7 +150,12 @@ def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple
 
 
 def settled(repeats: Sequence[float], spread: float) -> bool:
-    """Whether the three fastest repeats differ by at most the relative ``spread``."""
+    """Whether a kernel was timed often enough: its three fastest repeats nearly agree.
+
+    Args:
+        repeats: Seconds per run of each repeat.
+        spread: The largest relative difference of the three fastest.
+    """
     if len(repeats) < _AGREEING:
         return False
     fastest = sorted(repeats)[:_AGREEING]
@@ -149,7 +163,12 @@ def settled(repeats: Sequence[float], spread: float) -> bool:
 
 
 def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
-    """The number of runs per repeat, for a kernel that has run at least once."""
+    """Choose the number of runs per repeat, by timing a kernel that has run before.
+
+    Args:
+        kernel: The kernel.
+        policy: The options of timing.
+    """
     cold = policy.cold_bytes
     seconds = kernel.time(1, cold_bytes=cold)
     if seconds < policy.repeat_seconds:
@@ -170,7 +189,7 @@ def time_kernel(
         policy: The options of timing.
         best_seconds: The task's lowest time so far, or infinity. Much slower kernels get little
             time.
-        switches: As for ``Repeats``.
+        switches: A function that returns how often a thread of the kernel has lost its core so far.
 
     Returns:
         The repeats that count. For a kernel slower than the best by ``policy.slow_factor``, this is

@@ -1,4 +1,4 @@
-"""Options that all runners with builds and timing share. Imports no numerical library."""
+"""Options that all runners with builds and timing share, in a module that imports little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AutoTVM's sampler for diverse batches: it weighs scores against new knob values."""
+"""AutoTVM's sampler for diverse batches, which prefers good scores and new knob values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from chameleon_samplers.options import DiversityOptions
 
 
 class DiversitySampler(Sampler):
-    """Picks candidates one by one, by score plus ``alpha`` for each knob value new to the batch.
+    """Picks candidates one at a time, by score plus ``alpha`` per knob value new to the batch.
 
-    Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The objective is
-    submodular, so the greedy batch reaches at least 1 - 1/e of the best batch's objective.
+    The method is that of Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The
+    objective is submodular, so the greedy batch reaches at least 1 - 1/e of the best batch's
+    objective.
     """
 
     def __init__(self, options: DiversityOptions, context: StageContext) -> None:

@@ -16,7 +16,7 @@ def fill(
     count: int,
     rng: np.random.Generator,
 ) -> Configs:
-    """Fill up a batch with random configurations, and then with a reserve of candidates.
+    """Fill up a batch with random configurations, and with candidates if these do not suffice.
 
     Args:
         space: The design space.

@@ -59,10 +59,11 @@ def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
 
 
 class KneeSearch:
-    """Finds a number of clusters by the knee of the loss (Ahn et al. 2020, Algorithm 1).
+    """Chooses a number of clusters at the knee of the loss (Ahn et al. 2020, Algorithm 1).
 
-    Each clustering starts from the centroids of the last one. New centroids are drawn as in
-    k-means++, far from the others. Each clustering then needs few iterations.
+    At the knee, more clusters no longer lower the loss much. Each clustering starts from the
+    centroids of the last one, so it needs few iterations. New centroids are drawn far from the
+    others, as in k-means++.
 
     Args:
         counts: The numbers of clusters to try, ascending.
@@ -76,7 +77,7 @@ class KneeSearch:
         self._rng = rng
 
     def run(self, points: Points) -> Clusters:
-        """Cluster points.
+        """Cluster points with more and more clusters, up to the knee of the loss.
 
         Args:
             points: At least one point, shape (n, dimensions).
@@ -144,10 +145,15 @@ class KMeansKneeSampler(Sampler):
             self._scale = np.maximum(cardinalities[self._columns] - 1, 1).astype(np.float64)
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """One configuration per cluster; the cluster with the best-scored candidate comes first.
+        """Select one configuration per cluster, that of the best-scored candidate first.
 
-        With ``representative: floor``, configurations may be illegal, measured before or
+        With the option ``representative: floor``, configurations may be illegal, measured before or
         duplicates, as in Ahn et al. (2020). The synthesizer replaces such configurations.
+
+        Args:
+            candidates: The candidates of the explorer.
+            visited: The configurations that were measured before.
+            count: The largest number of configurations.
         """
         fresh = visited.fresh(candidates.configs)
         configs, scores = candidates.configs[fresh], candidates.scores[fresh]

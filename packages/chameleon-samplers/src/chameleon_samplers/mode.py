@@ -20,9 +20,9 @@ _CHUNK = 64
 class ModeSynthesizer(Synthesizer):
     """Replaces configurations that cannot be measured by combinations of frequent knob values.
 
-    Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The paper uses only the
-    combination of the most frequent values. If it is illegal or measured already, Chameleon uses
-    the next most frequent combination.
+    The method is that of Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The
+    paper uses only the combination of the most frequent values. If it is illegal or measured
+    already, Chameleon uses the next most frequent combination.
     """
 
     def __init__(self, options: ModeOptions, context: StageContext) -> None:
@@ -33,7 +33,7 @@ class ModeSynthesizer(Synthesizer):
         self._failed = [counts.copy() for counts in self._worked]
 
     def observe(self, observations: Observations) -> None:
-        """Count for each knob value how many measurements worked and how many failed."""
+        """Count for each knob value how many of its measurements succeeded and how many failed."""
         working = np.isfinite(observations.costs)
         for column, cardinality in enumerate(self._space.cardinalities.tolist()):
             chosen = observations.configs[:, column]

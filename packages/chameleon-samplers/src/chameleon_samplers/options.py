@@ -48,12 +48,12 @@ class KMeansKneeOptions:
 
     @classmethod
     def literal(cls) -> KMeansKneeOptions:
-        """The options that follow Algorithm 1 of Ahn et al. (2020) to the letter."""
+        """The sampler's options that follow Algorithm 1 of Ahn et al. (2020) to the letter."""
         return cls(step=1, scaled=False, representative="floor")
 
     @classmethod
     def release(cls) -> KMeansKneeOptions:
-        """The options that match the code released with Ahn et al. (2020)."""
+        """The sampler's options that match the code released with Ahn et al. (2020)."""
         return cls(step=8, knobs="widest", scaled=False, representative="floor")
 
 
@@ -75,7 +75,8 @@ class DiversityOptions:
     def release(cls) -> DiversityOptions:
         """The options of AutoTVM's code.
 
-        It picks from the best ``2 * count`` candidates, and only new knob values count.
+        With them, the sampler picks from the best ``2 * count`` candidates, and counts only new
+        knob values.
         """
         return cls(alpha=1.0, score_weight=0.0, ratio=2)
 

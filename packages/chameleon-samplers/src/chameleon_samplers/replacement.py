@@ -8,13 +8,19 @@ from chameleon_core.stages import Visited
 
 
 def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
-    """The configurations of a batch that are legal and unmeasured, without duplicates."""
+    """The configurations of a batch that can be measured: legal, new and without duplicates.
+
+    Args:
+        space: The design space.
+        batch: The sampler's batch, shape (n, knobs).
+        visited: The configurations that were measured before.
+    """
     batch = space.distinct(batch[space.legal(batch)])
     return batch[visited.fresh(batch)]
 
 
 def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
-    """The configurations of a batch that stay in the batch.
+    """The configurations of a batch that the synthesizer does not replace.
 
     Args:
         batch: The sampler's batch, shape (n, knobs).
@@ -27,7 +33,7 @@ def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
 
 
 def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
-    """A batch of kept and new configurations.
+    """The batch that a synthesizer returns: kept configurations, then new ones.
 
     Args:
         space: The design space.

@@ -2,11 +2,11 @@
 
 The cores of a virtual machine are threads of its host, which moves them between hardware threads.
 For seconds at a time, two of them may be the two hardware threads of one physical core. A kernel
-that keeps both busy then takes 1.8 to 2 times as long, in every repeat, and the virtual machine
-cannot read this anywhere. But the state can be measured: the same computation takes longer on all
-cores at once than on a single core. And it can be changed: a host moves a virtual core that wakes
-up from a sleep, but not a busy one. So the cores are probed before a kernel is timed. If they slow
-each other down, all of them sleep for some milliseconds.
+that keeps both busy then takes 1.8 to 2 times as long, in every repeat. No system file of the
+virtual machine shows this. But it can be measured: the same computation takes longer on all cores
+at once than on a single core. It can also be changed: a host moves a virtual core that wakes up
+from a sleep, but not a busy one. So the cores are probed before a kernel is timed. If the cores
+slow each other down, all of them sleep for some milliseconds.
 """
 
 from __future__ import annotations
@@ -41,20 +41,26 @@ both threads of a physical core belong to the process."""
 
 
 def usable_cores() -> list[int]:
-    """Ids of the cores that this process computes on.
+    """Ids of the cores that this process may compute on.
 
-    There are no more cores than its CPU quota can keep busy.
+    If a CPU quota limits the process, the list has only as many cores as the quota can keep busy.
     """
     return allowed_cores()[: usable_threads()]
 
 
 class Probe(Protocol):
-    """Runs the same short computation on some cores at once, and times it."""
+    """Times a short computation that runs on several cores at once.
+
+    If the time grows with the number of cores, the cores slow each other down.
+    """
 
     def seconds(self, count: int) -> float:
-        """The longest time of the computation on any of the first ``count`` cores, in seconds.
+        """Run the computation on several cores at once, and return the longest time in seconds.
 
         The time is infinity if the probe is closed, or if another thread closes it during the call.
+
+        Args:
+            count: the number of cores, counted from the first.
         """
 
     def close(self) -> None:
@@ -141,7 +147,7 @@ class CoreWatch:
         self.close()
 
     def wait(self) -> bool:
-        """Return when the cores are separate physical cores, or when waiting does not help.
+        """Wait until the cores are separate physical cores, or until waiting no longer helps.
 
         Returns:
             Whether the cores are separate physical cores, as far as a probe can tell.
@@ -160,7 +166,10 @@ class CoreWatch:
         return False
 
     def apart(self) -> bool:
-        """Whether a computation takes as long on all cores at once as on one, at the moment."""
+        """Whether the cores are separate physical cores at the moment, measured by a probe.
+
+        They are if a computation takes as long on all of them at once as on one.
+        """
         if len(self._cores) < 2:  # noqa: PLR2004
             return True
         if self._probe is None:

@@ -63,12 +63,12 @@ def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
 
 
 def involuntary_switches() -> int:
-    """How often threads of this process lost a core before their work was done."""
+    """Count how often threads of this process lost a core before their work was done."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def own_seconds(pid: int | None) -> float | None:
-    """CPU time in seconds of this process and another one together.
+    """CPU time in seconds that this process and another one have used together.
 
     The result is None if the other process has ended.
 
@@ -117,7 +117,7 @@ class CoreMeter:
 
     @property
     def others(self) -> float:
-        """The part of ``seconds`` in which other processes used the cores.
+        """The seconds in which other processes used the cores, a part of ``seconds``.
 
         The system counts in ticks of the clock, so the value is not exact.
         """
@@ -125,11 +125,11 @@ class CoreMeter:
 
     @contextlib.contextmanager
     def interval(self, timed: int | None) -> Iterator[None]:
-        """A context that adds one interval, in which this process and another one use the cores.
+        """A context during which the meter counts: this process and a worker time a kernel.
 
         Args:
-            timed: the id of the other process. The interval is not added if this process ends
-                meanwhile, or has ended before (None).
+            timed: the id of the worker process, or None if it has ended. Nothing is counted if the
+                worker has ended, or ends in the context.
         """
         before, began, own_before = self._read(self._cores), self._now(), self._own(timed)
         yield

@@ -1,4 +1,4 @@
-"""Replacing of files and folders as a whole, and names that no file has yet."""
+"""Replaces files and folders as a whole, and finds names that no file has yet."""
 
 from __future__ import annotations
 
@@ -94,9 +94,12 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def unused(folder: Path, pattern: str) -> Path:
-    """The first path of a pattern in a folder that does not exist yet.
+    """The first path in a folder that does not exist yet, such as ``earlier-2``.
 
-    The braces of the pattern are filled with 1, 2 and so on.
+    Args:
+        folder: the folder.
+        pattern: the name with braces, such as ``earlier-{}``. The braces are filled with 1, 2 and
+            so on.
     """
     paths = (folder / pattern.format(number) for number in itertools.count(1))
     return next(path for path in paths if not path.exists())

@@ -1,4 +1,4 @@
-"""Imports of libraries without the optional modules that they would import too."""
+"""Imports libraries without the optional modules that they would import too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def without(module: str) -> Iterator[None]:
-    """While the context is open, let imports of a module fail that is not imported yet."""
+    """Make imports of a module fail while the context is open, so that a library skips it.
+
+    A module that is imported already stays.
+
+    Args:
+        module: the name of the module.
+    """
     absent = module not in sys.modules
     if absent:
         sys.modules[module] = None  # type: ignore[assignment]

@@ -19,7 +19,7 @@ the permission to all threads of the process, and to all processes that it forks
 def refusal(permission: str) -> str:
     """Request a permission, and return the reason if it is refused.
 
-    A permission that the process already has is granted again.
+    If the process already has the permission, the request succeeds again.
 
     Args:
         permission: the name of the permission, ``AMX``.
@@ -36,7 +36,7 @@ def refusal(permission: str) -> str:
 
 
 def system_call(*words: int) -> int:
-    """Make a system call.
+    """Make a system call of Linux, for which Python has no function.
 
     Args:
         words: the number of the call, and its arguments.

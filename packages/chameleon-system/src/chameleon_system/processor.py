@@ -1,7 +1,7 @@
 """Facts about the processor from the operating system: its vendor, model and instructions.
 
 A virtual machine may report any model number, but the flags list what CPUID and the system allow.
-Code that uses an instruction without its flag ends with an illegal instruction.
+If code uses an instruction whose flag is missing, the system ends the process.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _QUOTA = re.compile(r"\s*([1-9]\d{0,14})\s+([1-9]\d{0,14})\s*", re.ASCII)
 
 
 def allowed_cores() -> list[int]:
-    """Ids of the cores that this process may run on, without regard to its CPU quota."""
+    """Ids of the cores that this process may run on, even if its CPU quota allows fewer."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -50,7 +50,7 @@ def usable_threads(root: Path = ROOT) -> int:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """The CPU time that the cgroups of this process allow, in cores; None for no limit.
+    """How many cores' CPU time the cgroups of this process allow; None for no limit.
 
     Args:
         root: the folder that contains ``proc`` and ``sys``.

@@ -47,10 +47,10 @@ _ROUNDS = 4
 
 
 def check_explorer(make: Callable[[StageContext], stages.Explorer], *, draws: bool = True) -> None:
-    """Check an explorer in small tuning runs, with and without a cost model, twice from one seed.
+    """Check an explorer in small tuning runs, with and without a cost model.
 
-    The check also requires other proposals from another seed, and that all random numbers come from
-    the generator of the context.
+    Two runs with the same seed must propose the same, and another seed must lead to other
+    proposals. All random numbers must come from the generator of the context.
 
     Args:
         make: a function that makes the explorer from its context.
@@ -66,10 +66,10 @@ def check_explorer(make: Callable[[StageContext], stages.Explorer], *, draws: bo
 
 
 def check_sampler(make: Callable[[StageContext], stages.Sampler]) -> None:
-    """Check a sampler: its determinism, and its choice from plans that are small or repetitive.
+    """Check that a sampler is deterministic, and handles few or repeated candidates.
 
     A sampler may choose a row that is illegal, repeated or visited, because the synthesizer may
-    replace it. But if a plan has unvisited candidates, at least one chosen row must be usable.
+    replace it. But if there are unvisited candidates, at least one chosen row must be usable.
 
     Args:
         make: a function that makes the sampler from its context.
@@ -80,7 +80,7 @@ def check_sampler(make: Callable[[StageContext], stages.Sampler]) -> None:
 def check_synthesizer(make: Callable[[StageContext], stages.Synthesizer]) -> None:
     """Check a synthesizer: its batches are legal, distinct and deterministic.
 
-    The batches that it gets are partly visited.
+    The synthesizer gets batches in which some configurations were measured before.
 
     Args:
         make: a function that makes the synthesizer from its context.
@@ -89,11 +89,11 @@ def check_synthesizer(make: Callable[[StageContext], stages.Synthesizer]) -> Non
 
 
 def check_cost_model(make: Callable[[StageContext], stages.CostModel]) -> None:
-    """Check a cost model: shapes, finite scores, determinism, failures, few observations.
+    """Check a cost model: shapes, finite scores, determinism, and what it learns.
 
-    The score of a configuration must not depend on the other configurations in the call.
-    ``select_batch`` must return distinct rows. The model must learn a simple space from 200
-    observations.
+    The model must also accept failures and few observations. The score of a configuration must not
+    depend on the other configurations in the call. ``select_batch`` must return distinct rows. The
+    model must learn a simple space from 200 observations.
 
     Args:
         make: a function that makes the cost model from its context.
@@ -270,7 +270,7 @@ _SAMPLE = 64
 
 
 def after_json(value: object, name: str) -> Any:
-    """Write a value as JSON, and read it again.
+    """Write a value as JSON and read it again, as a worker process would get it.
 
     Args:
         value: the value, which must be possible in JSON.
@@ -283,7 +283,7 @@ def after_json(value: object, name: str) -> Any:
 
 
 def check_space_provider(make: Callable[[], stages.SpaceProvider], task: Task) -> None:
-    """Check a space provider's design space of one task. Nothing is built.
+    """Check the design space that a provider makes for one task; nothing is built.
 
     Args:
         make: a function that makes the provider.

@@ -1,4 +1,4 @@
-"""The design spaces, tasks and observations on which the conformance checks try a stage."""
+"""The design spaces, tasks and observations with which the checks try stages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chameleon_testing.generators import SEED
 def grid(
     *cardinalities: int, holds: Callable[[Values], NDArray[np.bool_]] | None = None, **more: Any
 ) -> DesignSpace:
-    """A space with knobs k0, k1 and so on, which have the given numbers of values.
+    """A design space with knobs k0, k1 and so on, with some numbers of values.
 
     Args:
         cardinalities: the number of values of each knob.
@@ -41,7 +41,10 @@ def grid(
 
 
 class SyntheticSpace(SpaceProvider):
-    """A space provider with a knob for each of the task's ``cardinalities``, which cannot build."""
+    """A provider of design spaces without programs, for checks of search stages.
+
+    The space has a knob for each number in the task's argument ``cardinalities``.
+    """
 
     def __init__(self, _options: NoOptions) -> None:
         pass
@@ -56,7 +59,10 @@ class SyntheticSpace(SpaceProvider):
 
 
 def tiled_space() -> DesignSpace:
-    """A space like those of templates: tiles, a conditional knob, a constraint and two guesses."""
+    """A design space like those of templates, for checks of search stages.
+
+    It has tiles, a knob that applies only sometimes, a constraint and two first guesses.
+    """
     return DesignSpace(
         [
             Factorization(name="tile_y", extent=56, parts=3),
@@ -77,7 +83,9 @@ def tiled_space() -> DesignSpace:
 
 
 def spaces() -> Mapping[str, DesignSpace]:
-    """Design spaces by name: ordinary, extreme and degenerate ones.
+    """The design spaces with which checks try stages: ordinary, extreme and degenerate ones.
+
+    The result maps the name of each space to the space.
 
     The last space is so large that two seeds never propose the same configurations by chance.
     """
@@ -112,7 +120,7 @@ def context_of(space: DesignSpace, *, seed: int = SEED) -> StageContext:
 
 
 def quality(space: DesignSpace, configs: Configs) -> Scores:
-    """A smooth substitute for throughput in (0, 1], shape (n,).
+    """A smooth function of knob indices in (0, 1] that serves as throughput, shape (n,).
 
     The middle value of every knob is best.
     """
@@ -125,7 +133,7 @@ def quality(space: DesignSpace, configs: Configs) -> Scores:
 def observe(
     space: DesignSpace, configs: Configs, *, failing: NDArray[np.bool_] | None = None
 ) -> Observations:
-    """The observations of configurations if ``quality`` were their relative throughput.
+    """Make observations of configurations, as if ``quality`` were their relative throughput.
 
     Args:
         space: the design space.

@@ -1,8 +1,8 @@
 """Finds random numbers that a stage does not draw from its context's generator.
 
 A run is reproducible from its seed only if every random number comes from ``context.rng``. Three
-kinds of generators violate this: the global ones of Python, NumPy and torch, generators that a
-module keeps, and generators with another seed.
+kinds of generators violate this. They are the global generators of Python, NumPy and torch,
+generators that a module keeps, and generators with a seed of their own.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _global_states() -> dict[str, Any]:
 
 @attrs.define(kw_only=True)
 class Making:
-    """A random generator that a plugin made.
+    """The place in a plugin's code that made a random generator, with the seed.
 
     Attributes:
         maker: the function or class that made it, such as ``numpy.random.default_rng``.

@@ -26,7 +26,7 @@ class Transform(ABC):
 
     @abstractmethod
     def variants(self, program: Program) -> Iterable[tuple[str, Program]]:
-        """The variants that the transform can make of a program.
+        """Yield the programs that the transform can make of a convolution's program.
 
         Args:
             program: A convolution, possibly transformed before.
@@ -39,7 +39,7 @@ class Transform(ABC):
 
 
 class Judged(ABC):
-    """A network with its initial weights, to be scored on one minibatch."""
+    """A network with random initial weights and a minibatch, as a score gets it."""
 
     images: Tensor
     """The minibatch's images, shape (n, channels, rows, columns)."""
@@ -59,14 +59,15 @@ class Judged(ABC):
             normalised: Whether to apply batch normalization; otherwise it is left out.
 
         Returns:
-            The network's outputs, shape (n, classes). And for each convolution of the original
-            network, by layer name: the output of what replaces it, after normalization and
-            activation, shape (n, channels, ...).
+            The network's outputs, shape (n, classes), and a mapping with an entry for each
+            convolution of the original network, by layer name. An entry is the output of the layers
+            that replace the convolution, after normalization and activation, shape (n, channels,
+            ...).
         """
 
     @abstractmethod
     def parameters(self) -> list[Tensor]:
-        """The weights of the convolutions and matrix products that the network uses."""
+        """The weights with which the network's convolutions and matrix products compute."""
 
 
 class NetworkScore(ABC):
@@ -86,4 +87,10 @@ class NetworkScore(ABC):
 
     @abstractmethod
     def score(self, network: Judged) -> float:
-        """The score; larger is better. It is not finite if the network cannot be scored."""
+        """Compute the score of a network; larger is better.
+
+        The score is not finite if the network cannot be scored.
+
+        Args:
+            network: The network with its initial weights and the minibatch.
+        """

@@ -1,4 +1,4 @@
-"""Batches of images and classes: built-in data, or a DataLoader that the user's code returns."""
+"""Batches of images and classes: built-in data, or a DataLoader that a user's function returns."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
 def minibatch(
     loader: Iterable[Any], shape: Shape, classes: int, batch: int
 ) -> tuple[Tensor, Tensor]:
-    """The first samples of a loader.
+    """The first samples of a loader, checked and put together.
 
     Args:
         loader: Batches of images and classes.
@@ -97,7 +97,12 @@ def minibatch(
 
 
 def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
-    """Check a batch, and return its images as floats and its classes as integers.
+    """Check one batch of a user's data: images as floats, and classes as integers.
+
+    Args:
+        pair: The batch as the loader yields it.
+        shape: Shape of an image (channels, rows, columns) that the network takes.
+        classes: Number of outputs of the network.
 
     Raises:
         ConfigError: The batch does not fit the network.
@@ -147,7 +152,13 @@ def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """scikit-learn's 1797 images of handwritten digits, resized to the network's input shape."""
+    """scikit-learn's 1797 images of handwritten digits, resized to the network's input shape.
+
+    Args:
+        shape: Shape of an image (channels, rows, columns) that the network takes.
+        classes: Number of outputs of the network.
+        seed: Seed of the samples' order.
+    """
     from sklearn.datasets import load_digits  # noqa: PLC0415 - only if it is asked for
 
     if classes < 10:  # noqa: PLR2004

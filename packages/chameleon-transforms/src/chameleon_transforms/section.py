@@ -24,7 +24,7 @@ def _some(_: object, attribute: attrs.Attribute[Any], value: tuple[Any, ...]) ->
 
 @attrs.frozen(kw_only=True)
 class Transformation(Section):
-    """The section ``transform`` of a pipeline.
+    """The section ``transform`` of a pipeline file, which ``chameleon transform`` reads.
 
     Attributes:
         candidates: Number of networks to judge.
@@ -34,8 +34,8 @@ class Transformation(Section):
         widths: Numbers by which the channels between convolutions may be divided.
         scores: Scores that judge a network without training, stages of the kind ``network_scores``.
             The first decides; the others are only reported.
-        tolerance: How far the deciding score may be below its bound, relative to the original's
-            score.
+        tolerance: The share of the original's score by which a network's deciding score may be
+            below its bound.
         data: Data with which scores are computed: ``synthetic``, ``digits``, or a function that
             returns a DataLoader.
         batch: Number of samples of the minibatch.

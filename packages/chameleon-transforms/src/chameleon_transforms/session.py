@@ -1,4 +1,4 @@
-"""The work of ``chameleon transform``: a front for a pipeline, and a folder for a point of it."""
+"""The work of ``chameleon transform``: finds a front, and writes a chosen network."""
 
 from __future__ import annotations
 
@@ -139,7 +139,12 @@ class Session:
         )
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> dict[str, Any]:
-        """Search, and write the front as JSON, CSV and HTML; return the contents of the JSON."""
+        """Search, write the front as JSON, CSV and HTML, and return the content of the JSON.
+
+        Args:
+            progress: A function that is called with the number of judged networks and the number of
+                all networks to judge.
+        """
         began = time.monotonic()
         search = self.search()
         points = search.run(progress)
@@ -171,7 +176,10 @@ class Session:
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
     def known(self) -> dict[str, Any] | None:
-        """The front that an earlier run wrote for the same space, or None."""
+        """The front that an earlier run of the command wrote, or None.
+
+        It counts only if the space of networks is the same.
+        """
         file = self.folder / FRONT
         if not file.is_file():
             return None
@@ -179,7 +187,11 @@ class Session:
         return front if front["network"] == self._identity else None
 
     def deliver(self, result: dict[str, Any], number: int) -> tuple[Path, list[str]]:
-        """Write the folder of a point of the front.
+        """Write the folder of a network that the user chose from the front.
+
+        Args:
+            result: The content of the front's JSON.
+            number: The number of the network in the front.
 
         Returns:
             The folder, and the names of layers that keep initial weights.
@@ -200,7 +212,11 @@ class Session:
         return folder, write_point(self.space, point, self.source.images, self.data(), folder)
 
     def compile(self, folder: Path) -> RunResult:
-        """Tune and compile the network in a point's folder, into the folder ``run`` inside it."""
+        """Tune and compile the chosen network, into the folder ``run`` inside its folder.
+
+        Args:
+            folder: The folder that ``deliver`` wrote.
+        """
         left_out = ("transform", "warm_start")
         rest = {key: item for key, item in self.pipeline.document.items() if key not in left_out}
         # Options that a torch network has as well, but for its shapes.

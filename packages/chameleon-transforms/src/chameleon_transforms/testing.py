@@ -1,6 +1,7 @@
 """Conformance suites of transforms and network scores.
 
-For transforms, a program's torch module and its TVM operators must compute the same.
+A transform is checked by comparing a program's torch module with its TVM operators, which must
+compute the same.
 """
 
 from __future__ import annotations
@@ -219,9 +220,9 @@ def disagreement(program: Program, *, batch: int = 1) -> Mapping[str, float]:
         batch: Number of samples.
 
     Returns:
-        ``error`` is the largest difference over the largest output. It is NaN if the operators
-        leave an output unwritten or the shapes differ. ``tolerance`` is the largest error that is
-        allowed.
+        A mapping. ``error`` is the largest difference over the largest output, or NaN if the
+        operators leave an output unwritten or the shapes differ. ``tolerance`` is the largest error
+        that is allowed.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,4 +1,7 @@
-"""A replacement for ``np.ascontiguousarray`` that also works for arrays that record operations."""
+"""A replacement for ``np.ascontiguousarray`` that keeps arrays of subclasses.
+
+Some of these subclasses record the operations on an array.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def contiguous(array: NDArray[Any]) -> NDArray[Any]:
-    """The array without gaps in C order; the same object if it is already contiguous.
+    """The array in C order without gaps; the same object if it has this form already.
 
     ``np.ascontiguousarray`` would turn an array of a subclass into a plain array. Chameleon uses
     such a subclass to record how a delivered operator rearranges its inputs.

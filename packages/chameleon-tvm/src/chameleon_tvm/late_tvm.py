@@ -1,8 +1,8 @@
-"""TVM under the names of ``quick_tvm``, but imported only when a program first uses one of them.
+"""TVM under the names of ``quick_tvm``, but imported only when a program first uses a name.
 
 Processes that check a vendor's kernel make operators and compute their references without TVM. This
-module saves them the import.
-Looking at a pipeline makes design spaces of templates without TVM, too.
+module saves them the import. Commands that only show a pipeline make design spaces of templates
+without TVM, too.
 """
 
 from __future__ import annotations

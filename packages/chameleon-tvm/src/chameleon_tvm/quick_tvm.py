@@ -21,7 +21,10 @@ from chameleon_system.imports import without
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """Switch the garbage collection of reference cycles off while the context lasts."""
+    """Switch off Python's collection of reference cycles while the context lasts.
+
+    The import of TVM is then faster.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -33,7 +36,7 @@ def without_collecting() -> Iterator[None]:
 
 @contextmanager
 def names_listed_once() -> Iterator[None]:
-    """Let TVM's FFI list its functions again only if their number has changed."""
+    """Make TVM's import faster: its FFI lists its functions again only if there are more."""
     from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original: Callable[[], list[str]] = registry.list_global_func_names
@@ -54,7 +57,7 @@ def names_listed_once() -> Iterator[None]:
 
 @contextmanager
 def absent_types_without_errors() -> Iterator[None]:
-    """Let TVM's FFI report that a type does not exist without raising a slow error in C++."""
+    """Make TVM's import faster: its FFI finds out without a C++ error that a type is missing."""
     from tvm_ffi import core, registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original = core._object_type_key_to_index  # noqa: SLF001
@@ -74,7 +77,7 @@ def absent_types_without_errors() -> Iterator[None]:
 
 @contextmanager
 def operators_without_errors() -> Iterator[None]:
-    """Let TVM look up and name operators without slow C++ errors while the context lasts.
+    """Make TVM's import faster: its FFI looks up operators without C++ errors.
 
     While TVM registers operators' names for scripts, some operators do not exist, and one already
     has its name.

@@ -20,7 +20,7 @@ def named_object(source: str, who: str) -> Any:
 
     Args:
         source: The object's name in one of these two forms.
-        who: The part of the pipeline that names the object, for error messages.
+        who: The part of the pipeline that names the object, such as an option, for error messages.
 
     Raises:
         ConfigError: The file, module or attribute does not exist, or importing it fails.

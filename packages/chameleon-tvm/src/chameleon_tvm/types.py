@@ -11,7 +11,7 @@ dtype by name:
 
 - *encode*: an operator's data are rounded to their storage type and back (``quantize/types.py``).
   Integers have a scale and a zero point in addition.
-- *move*: operators that only move or select numbers work on encoded tensors (``graph/moving.py``).
+- *move*: operators that only move or select numbers work on encoded numbers (``graph/moving.py``).
 - *decode*: an operator of decoded operands is replaced by an operator that reads the encoded
   operands (``graph/typed_operators.py``). This happens if ``COMPUTE`` has a type with such data and
   weights.
@@ -50,7 +50,8 @@ class StorageType:
         high: The largest integer of the type; 0 for floating-point types.
         operands: Dtypes of instructions' operands that can hold all numbers of this type. 16-bit
             integers can also hold 8-bit integers less a zero point.
-        tolerance: Bound of an output's error, largest |difference| over largest |expected|.
+        tolerance: Largest accepted error of an output of this type: largest |difference| over
+            largest |expected|.
         rounding: Largest relative error of rounding a float32 number to this type; 0 for integers.
     """
 
@@ -69,7 +70,7 @@ class StorageType:
 
     @property
     def whole(self) -> bool:
-        """Whether the numbers are integers, which a scale and a zero point make real numbers."""
+        """Whether the numbers are integers, which stand for real numbers by a scale."""
         return self.low < self.high
 
     @property
@@ -79,12 +80,12 @@ class StorageType:
 
     @property
     def symmetric(self) -> int:
-        """The largest integer of the type whose negative also belongs to the type."""
+        """The largest integer for which the type also has its negative, such as 127 for int8."""
         return min(-self.low, self.high)
 
     @property
     def array_type(self) -> np.dtype[Any]:
-        """NumPy's dtype of such numbers; from the package ``ml_dtypes`` if NumPy has none."""
+        """NumPy's dtype of such numbers, or that of ``ml_dtypes`` if NumPy does not have it."""
         import ml_dtypes  # noqa: PLC0415 - only where it is asked for
         import numpy as np  # noqa: PLC0415
 
@@ -237,14 +238,22 @@ LARGEST_SUM = 2**31 - 1
 
 
 def array_type(dtype: str) -> np.dtype[Any]:
-    """NumPy's dtype object for the name of a dtype, also if this table does not have the dtype."""
+    """NumPy's dtype object for a dtype's name, also for dtypes that this table does not have.
+
+    Args:
+        dtype: The name, such as ``bfloat16``.
+    """
     import numpy as np  # noqa: PLC0415 - see ``StorageType``
 
     return STORAGE[dtype].array_type if dtype in STORAGE else np.dtype(dtype)
 
 
 def tolerance_of(dtype: str) -> float:
-    """Bound of the error of outputs of a dtype; float32's if this table does not have the dtype."""
+    """The largest accepted error of outputs of a dtype; float32's for dtypes not in this table.
+
+    Args:
+        dtype: Name of the dtype.
+    """
     return STORAGE[dtype].tolerance if dtype in STORAGE else _USUAL
 
 

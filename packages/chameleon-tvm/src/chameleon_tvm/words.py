@@ -1,4 +1,4 @@
-"""Short forms for messages: errors in one line, a network's dtypes, and names as identifiers."""
+"""Short texts for messages: errors in one line, dtypes of a network, names as identifiers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def first_line(error: BaseException) -> str:
 
 
 def telling_line(error: BaseException) -> str:
-    """The most informative line of an error of TVM, whose message contains a long back trace."""
+    """The most informative line of an error message of TVM, which has a long back trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "rror" in line or "Check failed" in line]
     return (telling or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:
-    """The first non-empty line of an error's message, shortened if long.
+    """The first non-empty line of an error message, shortened if it is long.
 
     If the error says that a process ended, the line comes from the error's hint, which holds the
     process's last output.
@@ -51,7 +51,7 @@ def one_line(error: Exception) -> str:
 
 
 def identifier(name: str) -> str:
-    """A task's name as part of a file name or symbol, with letters, digits and ``_`` only."""
+    """A task's name with letters, digits and ``_`` only, for file names and symbols."""
     return re.sub(r"\W+", "_", name, flags=re.ASCII)
 
 
@@ -65,7 +65,7 @@ def chosen_types(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def types_in_words(kinds: Collection[str]) -> str:
-    """The precision of a network or of a rival in words, such as ``int8, the rest float32``.
+    """A phrase for the precision of a network or a rival, such as ``int8, the rest float32``.
 
     Args:
         kinds: Compute types of all of the network's operators.

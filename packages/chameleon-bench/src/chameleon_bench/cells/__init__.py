@@ -1,1 +1,1 @@
-"""Cells of a suite: each is one run of one pipeline on one task with one seed."""
+"""Cells of a suite. A cell is one run of one pipeline on one task with one seed."""

@@ -66,7 +66,7 @@ class _Worker:
         self._told = False
 
     def begin(self, cell: Cell) -> None:
-        """Let the worker run a cell.
+        """Send a cell to the worker process, which runs it.
 
         Raises:
             ChildEndedError: The worker process ended while it was idle.
@@ -106,8 +106,10 @@ class Workers:
 
         Args:
             cells: The cells, in the order in which they start.
-            interruption: Tells whether to stop. Running cells are then given up.
-            ended: Called with each cell that ends and the reason of its failure, or None.
+            interruption: The object that holds a request to stop, if any. Running cells are then
+                given up.
+            ended: A function that is called with each cell that ends. Its second argument is the
+                reason of a failure, or None.
 
         Raises:
             RunInterrupted: The suite was interrupted.
@@ -180,8 +182,9 @@ class Execution:
         worker_registry: ``"module:function"`` that returns a worker's registry.
         workers: The number of processes for replayed cells; None for one per core.
         retry: Whether to run failed cells again.
-        interruption: Tells whether to stop.
-        ended: Called with each cell that ends and the reason of its failure, or None.
+        interruption: The object that holds a request to stop, if any.
+        ended: A function that is called with each cell that ends. Its second argument is the reason
+            of a failure, or None.
     """
 
     registry: Registry | None = None
@@ -193,6 +196,9 @@ class Execution:
 
     def run(self, suite: Suite) -> None:
         """Run every cell that has no result yet.
+
+        Args:
+            suite: The suite.
 
         Raises:
             RunInterrupted: The suite was interrupted; the results of ended cells are kept.
@@ -222,7 +228,7 @@ def results(suite: Suite) -> dict[Cell, CellResult]:
 
 
 def move_aside(suite: Suite) -> Path | None:
-    """Move the folder with the cells of earlier runs to a new place.
+    """Move the cells of earlier runs of a suite to another folder, so that all run again.
 
     Returns:
         The new place, or None if there are no cells.

@@ -63,7 +63,7 @@ class CellResult:
 
     @classmethod
     def failed(cls, cell: Cell, why: str) -> CellResult:
-        """The result of a cell that failed.
+        """Make the result of a cell that failed, with the reason.
 
         Args:
             cell: The cell.
@@ -72,7 +72,11 @@ class CellResult:
         return cls(identity=cell.identity, versions=cell.versions, failure=why)
 
     def write(self, path: Path) -> None:
-        """Write the result to a file, so that readers see either the whole file or none."""
+        """Write the result to a file, so that readers see either the whole file or none.
+
+        Args:
+            path: The file.
+        """
         trajectories = [trajectory.to_json() for trajectory in self.trajectories]
         value = {**attrs.asdict(self, recurse=False), "trajectories": trajectories}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +84,10 @@ class CellResult:
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
-        """The result of a cell, or None if the cell has not ended.
+        """Read the result of a cell, or return None if the cell has not ended.
 
-        A result whose identity differs from the cell's, for example of other versions, is ignored.
+        A result is ignored if its identity differs from the cell's, for example because versions
+        have changed.
         """
         result = cls._read(cell)
         return result if result is not None and result.identity == cell.identity else None
@@ -112,9 +117,14 @@ class CellResult:
 
 
 def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> CellResult:
-    """Run or continue a cell, and write its result.
+    """Run a cell of a suite, or continue it, and write its result.
 
     If the cell fails, its result has the reason, and the suite can continue.
+
+    Args:
+        cell: The cell.
+        registry: The registry of plugins.
+        interruption: The object that holds a request to stop, if any.
 
     Raises:
         RunInterrupted: The suite was interrupted. A live cell can be continued later.
@@ -151,7 +161,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
 
 
 def answering(cells: Iterable[Message], registry: str) -> Iterator[Message]:
-    """Run cells in a worker process.
+    """Run cells one after another in a worker process, and yield a reply for each.
 
     Args:
         cells: The cells as JSON values.
@@ -195,7 +205,13 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
 
 
 def begin(cell: Cell) -> None:
-    """Prepare a cell's run folder, and move a folder of other versions aside."""
+    """Prepare the run folder of a cell.
+
+    If the folder has results of other versions, it is moved aside.
+
+    Args:
+        cell: The cell that is about to run.
+    """
     file = cell.folder / VERSIONS
     now = json.dumps(dict(cell.versions), sort_keys=True)
     if cell.folder.exists() and (not file.exists() or file.read_text(encoding="utf-8") != now):
@@ -249,7 +265,7 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Appends the times of measurements and rounds to a file, one JSON list per line.
+    """Writes the time of each measurement and round of a cell to a file, as lines of JSON.
 
     The run's store has the measurements but not these times. Use the recorder as a context manager.
 

@@ -27,8 +27,8 @@ class Trajectory:
             arrival, shape (n,). A rival has the best time of each batch instead.
         failures: The kind of failure of each measurement; empty strings for successes.
         at: The seconds on the run's clock when each measurement arrived, rising, shape (n,).
-        count: The number of measurements made by then, rising, shape (n,). It is 1, 2, 3, ...
-            except for rivals.
+        count: The number of measurements up to each entry, this one included, shape (n,). It is 1,
+            2, 3, ... except for rivals, whose entries are batches.
         rounds: One row per round with the columns ``ROUND_FIELDS``, shape (rounds, 8). The score is
             NaN if the round used no trained cost model.
         best_known: The lowest cost of any configuration in seconds, or None if unknown.

@@ -1,7 +1,8 @@
 """A process that runs cells on request: ``python -m chameleon_bench.cells.worker``.
 
-Its first request has the registry and the worker's number. Each further request is a cell, which
-writes its own result. Worker processes of all suites on the machine claim different cores.
+The first request names the plugin registry and the worker's number. Each further request is a cell;
+the process runs the cell and writes the result. Worker processes of all suites on the machine claim
+different cores.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:
-    """Claim a core until this process ends.
+    """Claim a core for this process until it ends, so that no other worker uses the core.
 
     Args:
         cores: The ids of the cores to choose from.

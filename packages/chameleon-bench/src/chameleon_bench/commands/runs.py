@@ -64,7 +64,7 @@ class ListedRun:
 
 
 def listed_runs(folder: Path) -> list[ListedRun]:
-    """The run folders in a folder and below it, the one measured last at the end.
+    """Find the run folders in a folder and below it, the one measured last at the end.
 
     Args:
         folder: The folder to search.
@@ -138,7 +138,7 @@ def _described(blank: ListedRun, run: RunView) -> ListedRun:
 
 
 def model_in_words(section: Any) -> str:
-    """A short description of a pipeline's ``model`` section.
+    """A short description of a pipeline's ``model`` section, for a list of runs.
 
     It has the name of the frontend, and the first string or the length of the first list below it.
 

@@ -1,1 +1,1 @@
-"""HTML pages about runs and suites; each page is a single file."""
+"""HTML pages about runs and suites. Each page is a single file."""

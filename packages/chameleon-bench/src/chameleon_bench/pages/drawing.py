@@ -1,8 +1,9 @@
 """Draws plots as SVG, which needs no script and can be printed.
 
-The input is the description of a plot that plotly.js gets too. A drawing stretches to the width of
-the page, while letters, points and strokes keep their size. Bars and words are placed by shares of
-the plot. Paths lie in a grid that is stretched over the plot with a constant stroke width.
+The input is the same description of a plot that plotly.js draws on the page. A drawing stretches to
+the width of the page, while letters, points and strokes keep their size. Bars and words are placed
+by shares of the plot. Lines and areas are SVG paths in a grid that is stretched over the plot. The
+width of their strokes stays constant.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Drawing:
 
 
 def drawing(plot: Plot) -> Drawing:
-    """Draw a plot as SVG.
+    """Draw a plot as SVG, which is shown before or without plotly.js.
 
     Args:
         plot: The plot, as plotly.js takes it.
@@ -248,7 +249,8 @@ class Axis:
         high: The value at the end; with ``log``, its power of ten.
         log: Whether the axis is logarithmic.
         names: The words of an axis of words, in order; empty for an axis of numbers.
-        band: The beginning and the end of a word's bars, as shares of the word's part of the axis.
+        band: The beginning and the end of the bars that belong to one word, as shares of the word's
+            part of the axis.
         ticks: The place and the text of each tick.
     """
 
@@ -261,7 +263,13 @@ class Axis:
     ticks: Sequence[tuple[float, str]] = ()
 
     def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """The places of values; NaN for missing values and words that are not on the axis."""
+        """The places of values on the axis, as shares of its length.
+
+        A place is NaN if a value is missing, or is a word that is not on the axis.
+
+        Args:
+            values: Numbers or words, shape (n,).
+        """
         if self.names:
             rank = {name: index for index, name in enumerate(self.names)}
             ranks = np.array([rank.get(str(value), np.nan) for value in values], np.float64)
@@ -273,16 +281,19 @@ class Axis:
         return np.where(np.isfinite(shares), shares, np.nan)
 
     def upwards(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-        """The places of values from the top of a vertical axis.
+        """The places of values on a vertical axis, measured from the top.
 
-        Larger numbers are higher. The first word is at the top.
+        Larger numbers are placed higher. On an axis of words, the first word is at the top.
+
+        Args:
+            values: Numbers or words, shape (n,).
         """
         places = self.places(values)
         return places if self.names else 1.0 - places
 
 
 def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, zero: bool) -> Axis:
-    """An axis from its description for plotly.js.
+    """Make an axis from its description for plotly.js.
 
     Args:
         layout: The description of the axis.
@@ -362,7 +373,7 @@ Places = NDArray[np.float64]
 
 
 def paint(colour: str) -> tuple[str, float]:
-    """A colour of the style sheet as CSS, and its opacity from 0 to 1.
+    """Convert a colour's name in the style sheet to CSS, with its opacity from 0 to 1.
 
     Args:
         colour: A name such as ``--c1``, or ``--c1/26`` with an opacity of hexadecimal 26.
@@ -409,13 +420,13 @@ def grid(paths: Sequence[str]) -> Markup:
 def bars(
     trace: Trace, x: Axis, y: Axis, *, begins: Places, lane: int, lanes: int
 ) -> Iterator[Markup]:
-    """Horizontal bars, and the words at their ends.
+    """Draw horizontal bars of one trace, and the words at the ends of the bars.
 
     Args:
         trace: The trace, with arrays of values.
         x: The axis of lengths.
         y: The axis of words.
-        begins: The value of ``x`` at which each bar begins.
+        begins: The value at which each bar begins, for stacked bars.
         lane: The position of the trace's bars among the bars of one word.
         lanes: The number of bars beside each other.
     """
@@ -437,11 +448,11 @@ def bars(
 
 
 def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
-    """A line, or the band between a line and the line of another trace.
+    """Draw the line of a trace, or the band between it and the line of the trace before.
 
     Args:
         trace: The trace, with arrays of values.
-        before: The trace before it, or None.
+        before: The trace before this one, or None.
         x: The horizontal axis.
         y: The vertical axis.
     """
@@ -454,13 +465,23 @@ def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
 
 
 def dashes(trace: Trace) -> str:
-    """The SVG attribute of a dashed or dotted line; empty for other lines."""
+    """The SVG attribute that makes the line of a trace dashed or dotted, or an empty string.
+
+    Args:
+        trace: The trace.
+    """
     dash = trace["line"].get("dash")
     return f' stroke-dasharray="{_DASHES[dash]}"' if dash else ""
 
 
 def errors(trace: Trace, across: Places, y: Axis) -> str:
-    """Error bars: a vertical line from the lower to the upper end of each point's interval."""
+    """Draw error bars: a vertical line for the interval of each point.
+
+    Args:
+        trace: The trace, with arrays of values and of interval ends.
+        across: The horizontal place of each point, shape (n,).
+        y: The vertical axis.
+    """
     error = trace["error_y"]
     highs = y.upwards(trace["y"] + error["array"])
     lows = y.upwards(trace["y"] - error["arrayminus"])
@@ -470,9 +491,10 @@ def errors(trace: Trace, across: Places, y: Axis) -> str:
 
 
 def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, bool]]:
-    """Points, each element with whether it is a path of the grid.
+    """Yield the points of a trace as SVG elements.
 
-    Round and square points are the ends of short lines, with one path per colour.
+    Each comes with whether it is a path of the grid. Round and square points are drawn as ends of
+    short lines, with one path per colour.
 
     Args:
         marker: The marker of the trace. Its colour may be values on a scale.
@@ -497,7 +519,7 @@ def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, boo
 
 
 def shades(marker: Trace) -> list[str]:
-    """The colours of a scale, from its first to its last step."""
+    """The colours of a marker's colour scale, from the lowest to the highest value."""
     first, last = (f"var({name})" for _, name in marker["colorscale"])
     parts = [round(100 * step / (_SHADES - 1)) for step in range(_SHADES)]
     return [f"color-mix(in srgb,{last} {part}%,{first})" for part in parts]

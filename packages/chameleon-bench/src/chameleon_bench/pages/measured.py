@@ -20,7 +20,7 @@ UNKNOWN = "not recorded"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Categories:
-    """A column with few distinct words.
+    """A column of words of which few are different.
 
     Attributes:
         labels: The distinct words, shape (m,).
@@ -52,10 +52,10 @@ class Measured:
         origins: The stage that proposed each configuration.
         scores: The cost model's score of each configuration when it was proposed, higher is better,
             float64 of shape (n,). The scale is the model's own. NaN if no trained model scored it.
-        failures: The kind of failure; no word for measurements with a time.
+        failures: The kind of failure of each measurement; none for measurements with a time.
         messages: The message of each failure, empty for measurements with a time, n of them.
-        knobs: The knob values of each configuration, by knob name. No word if a knob has no effect
-            in a configuration.
+        knobs: The value of each knob in each configuration, by knob name. A configuration in which
+            a knob has no effect has no value for it.
     """
 
     configs: NDArray[np.int64]
@@ -86,7 +86,11 @@ class Measured:
         return rows
 
     def values_of(self, row: int) -> dict[str, str]:
-        """The knob values of one measurement, by knob name; knobs without effect are left out."""
+        """The knob values of one measurement, by knob name; knobs without effect are left out.
+
+        Args:
+            row: The number of the measurement, from 0.
+        """
         return {
             name: knob.labels[knob.codes[row]]
             for name, knob in self.knobs.items()
@@ -121,7 +125,11 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
 
 
 def shown(value: Any) -> str:
-    """A knob's value as a string, such as ``4 x 2 x 8`` for the factors of a loop."""
+    """A knob's value as text for a page, such as ``4 x 2 x 8`` for the factors of a loop.
+
+    Args:
+        value: The value.
+    """
     if isinstance(value, list | tuple):
         return " x ".join(map(shown, value))
     return value if isinstance(value, str) else json.dumps(value)

@@ -16,7 +16,9 @@ _OURS = "the compiled network"
 
 
 def network_part(record: RunRecord) -> dict[str, Any]:
-    """Values for ``templates/network.html``, which shows nothing if the model is no network.
+    """The values for ``templates/network.html``, the part of a run's page about the network.
+
+    The template shows nothing if the model is no network.
 
     Args:
         record: The run.

@@ -35,7 +35,7 @@ class Plot:
     """One plot, about an operator of a run, a task of a suite, or all of them.
 
     Attributes:
-        key: The content of the plot, as a part of a file name.
+        key: A short name for the kind of plot, which is part of a file name.
         title: The title above the plot.
         about: A sentence or two that explain the plot.
         columns: The table of the plot: columns of equal length, by header.
@@ -75,7 +75,11 @@ _CROWDED = 0.7
 
 
 def of(column: str) -> dict[str, str]:
-    """A reference to a column, in place of an array of a trace."""
+    """A reference to a column of the plot's table, used in place of an array of a trace.
+
+    Args:
+        column: The name of the column.
+    """
     return {"column": column}
 
 
@@ -115,7 +119,11 @@ def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
 
 
 def at(value: float) -> dict[str, float]:
-    """The same value for all points, in place of an array of a trace."""
+    """The same value for all points of a trace, used in place of an array.
+
+    Args:
+        value: The value.
+    """
     return {"constant": value}
 
 
@@ -125,7 +133,12 @@ def colour(number: int) -> str:
 
 
 def seconds_axis(title: str, **more: Any) -> dict[str, Any]:
-    """The description of an axis of seconds, whose ticks have suitable units."""
+    """The description of an axis of seconds, whose ticks have suitable units.
+
+    Args:
+        title: The title beside the axis.
+        more: More properties of the axis for plotly.js.
+    """
     return titled(title, tickformat="~s", ticksuffix="s", **more)
 
 

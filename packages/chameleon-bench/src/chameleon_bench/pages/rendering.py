@@ -36,7 +36,7 @@ class Table:
 
     @classmethod
     def of(cls, items: Iterable[T], *columns: tuple[str, Callable[[T], Cell]]) -> Self:
-        """A table with one row per item.
+        """Make a table with one row per item.
 
         Args:
             items: The items, such as the operators of a run.
@@ -59,7 +59,7 @@ class Table:
         )
 
     def with_bars(self, after: str, bars: Iterable[Markup]) -> Table:
-        """The table with an additional column of bars.
+        """A copy of the table with an additional column of bars.
 
         Args:
             after: The name of the column before the bars.
@@ -71,7 +71,7 @@ class Table:
 
 
 def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
-    """A bar of coloured parts for a table's cell, which needs no script.
+    """A horizontal bar of coloured parts, as HTML for a table's cell without a script.
 
     Args:
         parts: The length of each part by name. If they exceed ``whole``, the bar ends with an
@@ -91,7 +91,7 @@ def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
 
 
 def rendered(template: str, **values: Any) -> Markup:
-    """Fill in a template.
+    """Fill in a template of a page, and return the HTML.
 
     Args:
         template: The template's file in the folder ``templates``.

@@ -1,4 +1,4 @@
-"""Reads a run's log of events, which has facts that the run's store lacks."""
+"""Reads the file ``events.jsonl`` of a run, which has facts that the run's store does not have."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunEvents:
 
 
 def run_events(path: Path) -> RunEvents:
-    """Read a run's log of events, also while the run writes to it.
+    """Read the event log of a run, also while the run writes to it.
 
     Args:
         path: The log file, which may be missing.
@@ -79,7 +79,7 @@ def run_events(path: Path) -> RunEvents:
 def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.float64]:
     """Seconds from the start of a run to each time, without pauses between the run's processes.
 
-    Records from an earlier run are older than this run; their result is 0.
+    For records that were copied from an earlier run, which are older, the result is 0.
 
     Args:
         times: Times in seconds since 1970, shape (n,).

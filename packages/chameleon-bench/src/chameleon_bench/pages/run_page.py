@@ -208,12 +208,12 @@ def _read(target: str) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Fact:
-    """A figure at the top of a page.
+    """A number at the top of a page, such as the run's wall-clock time.
 
     Attributes:
-        name: The name of the figure.
-        value: The figure with its unit.
-        note: A note below the figure; may be empty.
+        name: The name of the number.
+        value: The number with its unit, as text.
+        note: A sentence below the number; may be empty.
     """
 
     name: str
@@ -222,7 +222,11 @@ class Fact:
 
 
 def headline(record: RunRecord) -> list[str]:
-    """Sentences about the gain of the run: about the network if there is one, or the operators."""
+    """Sentences about what the run gained: for the network, or else for its operators.
+
+    Args:
+        record: The run.
+    """
     network = record.network
     if network.failure is not None:
         return ["No network was delivered."]

@@ -39,7 +39,7 @@ Next to such a bar, the other bars would be too short to compare.
 
 
 def plots_of(record: RunRecord) -> list[Plot]:
-    """All plots of a run, in the order of the page.
+    """All plots of a run's page, in the order of the page.
 
     Args:
         record: The run.

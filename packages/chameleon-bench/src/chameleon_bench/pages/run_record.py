@@ -21,7 +21,7 @@ from chameleon_bench.pages.run_events import Round, RunEvents, run_events
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskRecord:
-    """One operator of a run.
+    """One operator of a run, with its measurements and its result, for a page.
 
     Attributes:
         task: The task.
@@ -37,13 +37,19 @@ class TaskRecord:
 
     @property
     def first_seconds(self) -> float | None:
-        """The time of the first successful measurement, which is usually the first guess."""
+        """The time in seconds of the operator's first successful measurement, or None.
+
+        This measurement is usually that of the first guess.
+        """
         seconds = self.measured.seconds[self.measured.ok]
         return float(seconds[0]) if len(seconds) else None
 
     @property
     def best_seconds(self) -> float | None:
-        """The winner's time in the final comparison, or else in the search; None without either."""
+        """The winner's time in seconds, from the final comparison, or else from the search.
+
+        The value is None if no configuration has a time.
+        """
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 
@@ -58,10 +64,10 @@ class RunRecord:
         target: The resolved target; empty if unknown.
         runner: The runner's description of itself.
         versions: The version of each distribution that took part; None if it is not installed.
-        settled: The frontend's choice by measurements, or None.
+        settled: The frontend's choice (such as a layout) by measurements, or None.
         pipeline: The resolved pipeline as YAML.
         tasks: The operators, in the run's order.
-        rounds: The batches in the order in which they were measured.
+        rounds: The measured batches of all operators, in the order of their measurement.
         starts: The start time of each process of the run in seconds since 1970, from the log.
         network: The result of the network; empty if there is none.
         disturbance: How much other programs disturbed the timing, as far as known.
@@ -83,7 +89,10 @@ class RunRecord:
 
 
 def run_record(folder: Path) -> RunRecord:
-    """Read a run folder, also while the run writes to it.
+    """Read the contents of a run folder for its page, also while the run writes to it.
+
+    Args:
+        folder: The run folder.
 
     Raises:
         RunFolderError: The folder has no run.
@@ -109,10 +118,13 @@ def run_record(folder: Path) -> RunRecord:
 
 
 def network_seconds(record: RunRecord) -> list[float]:
-    """The weighted sum of all operators' lowest times after each batch.
+    """How the time of the network's operators falls: a sum after each measured batch.
 
-    An operator counts as often as it occurs in the network. The sum is infinity until every
-    operator has a time.
+    The sum is over the operators' lowest times in seconds. An operator counts as often as it occurs
+    in the network. The sum is infinity until every operator has a time.
+
+    Args:
+        record: The run.
     """
     best = {task.task.name: float("inf") for task in record.tasks}
     weights = {task.task.name: task.task.weight for task in record.tasks}

@@ -170,14 +170,15 @@ LEAST = 8
 
 
 def knob_shares(measured: Measured) -> dict[str, float]:
-    """The share of the variance of log time that each knob explains alone, largest first.
+    """How much of the variance of the logarithm of time each knob explains by itself.
 
     This is a one-way analysis of variance per knob, over the measurements that have a time. It
     estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935): one minus
     the mean square within groups over the total mean square. The mean squares allow for the fact
     that a knob with many values explains much by chance. A configuration in which a knob has no
-    effect counts as another value of this knob. Shares need not add up to 1, because knobs act
-    together, and because a search does not visit their values evenly.
+    effect counts as another value of this knob. Knobs with the largest share come first. Shares
+    need not add up to 1, because knobs act together, and because a search does not visit their
+    values evenly.
 
     Args:
         measured: The measurements of one operator.
@@ -409,10 +410,10 @@ def _upper(seconds: NDArray[np.float64]) -> float:
 
 
 def projected(configs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-    """The first two principal components of knob indices, after each knob is scaled to 0 to 1.
+    """Project configurations to two dimensions, by principal components of knob indices.
 
-    Knobs are scaled by range and not by deviation. Otherwise a rarely measured value of a knob
-    would dominate the map.
+    Each knob is scaled to 0 to 1 first, by its range and not by its deviation. Otherwise a rarely
+    measured value of a knob would dominate the map.
 
     Args:
         configs: Knob indices, shape (n, knobs).

@@ -30,7 +30,11 @@ _LEAST = 5
 
 
 def comparison(task: TaskRecord) -> Table | None:
-    """The results of the final comparison; None if there was nothing to compare."""
+    """A table of the final comparison of an operator; None if nothing was compared.
+
+    Args:
+        task: An operator of a run.
+    """
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
         for variant in task.operator.variants
@@ -53,7 +57,13 @@ def comparison(task: TaskRecord) -> Table | None:
 
 
 def ten_best(measured: Measured) -> Table | None:
-    """The ten fastest measurements as columns, with their knob values; None without any time."""
+    """A table with the knob values of the ten fastest measurements, a column for each.
+
+    The result is None if no measurement has a time.
+
+    Args:
+        measured: The measurements of one operator.
+    """
     rows = measured.fastest(_TEN).tolist()
     if not rows:
         return None
@@ -81,7 +91,11 @@ def ten_best(measured: Measured) -> Table | None:
 
 
 def agreed(measured: Measured) -> dict[str, str]:
-    """The knobs that have the same value in all ten fastest measurements."""
+    """The knobs that have the same value in all of the ten fastest measurements.
+
+    Args:
+        measured: The measurements of one operator.
+    """
     rows = measured.fastest(_TEN).tolist()
     if len(rows) < 2:  # noqa: PLR2004 - one agrees with itself
         return {}
@@ -103,7 +117,11 @@ def winner(task: TaskRecord) -> Table | None:
 
 
 def reasons(measured: Measured) -> Table | None:
-    """Failures by kind and reason, the most frequent first; None if nothing failed."""
+    """A table of failures by kind and message, the most frequent first; None without any.
+
+    Args:
+        measured: The measurements of one operator.
+    """
     kinds = measured.failures.words
     # Numbers of sizes and processes differ in what is one reason.
     counts = Counter(
@@ -121,7 +139,11 @@ def reasons(measured: Measured) -> Table | None:
 
 
 def failing_values(measured: Measured) -> Table | None:
-    """The knob values that fail more often than others; None if there are none."""
+    """A table of knob values with which configurations fail more often; None if there are none.
+
+    Args:
+        measured: The measurements of one operator.
+    """
     failed = ~measured.ok
     if not failed.any():
         return None
@@ -161,7 +183,7 @@ class Listing:
 
     Attributes:
         name: The name of the listing's file.
-        told: The length of the listing, and which part is shown, as a phrase.
+        told: A phrase with the length of the listing, and with the part of it that is shown.
         text: The part that is shown.
     """
 
@@ -259,7 +281,7 @@ class Loop:
 
 
 def innermost_loops(lines: Sequence[str]) -> list[Loop]:
-    """The loops that contain no other loop, in order.
+    """The loops in assembly that contain no other loop, in order.
 
     Args:
         lines: Assembly of any target, with labels and jumps as compilers write them.

@@ -99,7 +99,11 @@ def _line(name: str, rows: list[int], over: str, shade: str) -> list[dict[str, A
 
 
 def budgets(rows: Sequence[Row]) -> list[int]:
-    """The numbers of measurements after which the quality of any pipeline is known."""
+    """The numbers of measurements for which the report has the quality of a pipeline.
+
+    Args:
+        rows: Rows of the report.
+    """
     return [
         count
         for count in CHECKPOINTS

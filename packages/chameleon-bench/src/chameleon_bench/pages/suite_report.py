@@ -83,7 +83,11 @@ def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any
 
 
 def printed(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report without curves and file texts, as ``bench --json`` prints it."""
+    """The part of a suite's report that ``bench --json`` prints: no curves, no file contents.
+
+    Args:
+        report: The report that ``report_of`` made.
+    """
     return {key: value for key, value in report.items() if key not in {"curves", "text"}}
 
 
@@ -112,7 +116,11 @@ def write_report(
 
 
 def environment(suite: Suite) -> dict[str, Any]:
-    """The machine, the versions, and the commit of the suite's folder if it is in Git."""
+    """Facts that a report states: the machine, versions, and the suite folder's Git commit.
+
+    Args:
+        suite: The suite.
+    """
     taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
@@ -379,7 +387,7 @@ class Ranking:
     Attributes:
         metric: One of ``METRICS``.
         order: The pipelines that can be compared, best first.
-        times: The metric of each pipeline over that of the first one, by pipeline.
+        times: The metric of each pipeline divided by the metric of the best one, by pipeline.
         won: For each pipeline, the pairs (other pipeline, task) in which it is significantly
             better.
         tasks: The number of tasks with a test.

@@ -33,10 +33,11 @@ class ComparedOperator:
     Attributes:
         name: The operator's name in the run.
         weight: The number of times that the operator occurs in the network.
-        time: The time of its best configuration and the source of this time; None if it has none.
+        time: The time of the operator's best configuration, and the source of this time. None if no
+            configuration has a time.
         costs: The cost of every measurement in seconds, infinity for failures, in order of arrival,
             shape (n,).
-        seconds: The wall-clock seconds that tuning it took.
+        seconds: The wall-clock seconds that tuning the operator took.
         kind: The kind of operator (``Task.operator``).
         arguments: The arguments of the operator (``Task.arguments``).
     """
@@ -51,7 +52,10 @@ class ComparedOperator:
 
     @property
     def repeats(self) -> tuple[float, ...]:
-        """The repeats whose median is the operator's time, in seconds; empty if it has no time."""
+        """The repeats (single timings) of the operator's best configuration, in seconds.
+
+        Their median is the operator's time. There are none if it has no time.
+        """
         return () if self.time is None else self.time.measurement.seconds
 
     @property
@@ -60,7 +64,13 @@ class ComparedOperator:
         return math.inf if self.time is None else self.time.seconds
 
     def measurements_to(self, seconds: float) -> int | None:
-        """The number of measurements until one was as fast as ``seconds``; None if none was."""
+        """The number of measurements until a configuration was as fast as ``seconds``, or None.
+
+        None means that no configuration was that fast.
+
+        Args:
+            seconds: A kernel time in seconds.
+        """
         there = np.flatnonzero(self.costs <= seconds)
         return int(there[0]) + 1 if len(there) and math.isfinite(seconds) else None
 
@@ -73,7 +83,7 @@ class ComparedRun:
         folder: The run folder, absolute.
         name: The run's name in the comparison.
         state: The state of the run.
-        operators: The operators by ``computed``, which is the same for all targets.
+        operators: The operators, by a digest that is the same for all targets (``computed``).
         network: A summary of the network, or None if the model is no network.
         measurements: The number of measured configurations, failures included.
         seconds: The wall-clock seconds of all processes of the run.
@@ -97,7 +107,7 @@ class ComparedRun:
 
     @property
     def latency(self) -> float | None:
-        """Seconds of one inference of the delivered network; None if it was not timed."""
+        """The time of one inference of the run's network in seconds; None if it was not timed."""
         return None if self.network is None else self.network.result.latency_seconds
 
 
@@ -131,7 +141,13 @@ def read_run(folder: Path, name: str) -> ComparedRun:
 
 
 def computed(task: Task) -> str:
-    """A digest of an operator's kind and arguments, the same for all targets."""
+    """A digest of what an operator computes, by which operators of two runs are matched.
+
+    It covers the operator's kind and arguments, but not its target.
+
+    Args:
+        task: The operator's task.
+    """
     text = json.dumps([task.operator, task.arguments], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
@@ -201,7 +217,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """Short distinct names of folders: as many last parts of each path as needed.
+    """Short distinct names of run folders: as many of a path's last parts as needed.
 
     Args:
         folders: The folders, all different.
@@ -314,13 +330,21 @@ def _by_run(runs: Sequence[ComparedRun], rows: dict[str, list[Any]]) -> dict[str
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[str]:
-    """The keys of operators that all runs tune, in the order of the first run."""
+    """The digests (``computed``) of operators that all runs tune, in the first run's order.
+
+    Args:
+        runs: The runs.
+    """
     first, *others = runs
     return [key for key in first.operators if all(key in other.operators for other in others)]
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
-    """The time of an operator in one run, and the measurements and seconds of its search."""
+    """An operator's time in one run as JSON values, with its measurements and search time.
+
+    Args:
+        operator: The operator.
+    """
     repeats = operator.repeats
     ends = estimate(repeats).to_json() if repeats else {"low": None, "high": None}
     return {
@@ -464,7 +488,7 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
 
 
 def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """The facts in the runners' descriptions that differ, the resolved target included.
+    """Facts about the machines and runners that differ between runs.
 
     Args:
         runs: The runs.

@@ -47,9 +47,9 @@ class Look:
     """The state of a run folder at one moment.
 
     Attributes:
-        version: Changes whenever the contents of the page change.
+        version: A string that changes whenever the contents of the page change.
         state: The state of the run; ``unreadable`` if its records cannot be read.
-        ended: Whether no process works on the run.
+        ended: Whether no process works on the run any more.
         because: Why the run failed or cannot be read; otherwise empty.
     """
 
@@ -67,13 +67,13 @@ class Look:
 
 @attrs.frozen(kw_only=True)
 class LivePage:
-    """A page that was made.
+    """A run's page that was made at some time, for browsers that ask again.
 
     Attributes:
         version: The version of the run folder that the page shows.
         text: The HTML of the page.
-        made_at: The time when it was made, in seconds of a monotonic clock.
-        cost: The seconds that making it took.
+        made_at: The time when the page was made, in seconds of a monotonic clock.
+        cost: The seconds that making the page took.
     """
 
     version: str
@@ -110,15 +110,18 @@ class LiveRun:
             return self._looked[1]
 
     def version(self) -> str:
-        """The version of the page that a reload would show.
+        """The version of the page that the browser would get now.
 
-        It stays the same until a new page may be made.
+        The browser reloads the page if this string changes.
         """
         page, look = self._page, self.look()
         return page.version if page is not None and not self._due(page, look) else look.version
 
     def page(self) -> str:
-        """The HTML of the page, made anew if the run has changed and enough time has passed."""
+        """The HTML of the run's page, made again if the run has changed.
+
+        To save CPU time, it is not made again too soon.
+        """
         with self._making:
             look = self.look()
             if self._page is None or self._due(self._page, look):
@@ -251,7 +254,7 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_port = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its
-        """Log an error of a request, except a connection that the browser closed."""
+        """Log an error in a request, unless the browser only closed the connection."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
             log.warning("a request failed", error=f"{type(error).__name__}: {error}")
@@ -290,10 +293,15 @@ class _Handler(BaseHTTPRequestHandler):
         return len(host) == 1 and host[0].lower() in {f"{name}:{port}" for name in _NAMES}
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer an error with one line of text.
+        """Answer a request that failed with one line of text.
 
         ``http.server`` answers 501 to unknown methods. This server answers 405, which also lists
         the methods that it knows.
+
+        Args:
+            code: The HTTP status.
+            message: The text, or None for the usual text of the status.
+            explain: Not used.
         """
         del explain
         if code == HTTPStatus.NOT_IMPLEMENTED:
@@ -315,5 +323,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Log requests for debugging; stderr is only for the command's own messages."""
+        """Log a request for debugging only, because stderr is for the command's own messages."""
         log.debug("request", what=format % args)

@@ -1,4 +1,4 @@
-"""Compares pipelines: paired tests over seeds, ratios over tasks, and catching up.
+"""Compares pipelines: paired tests over seeds, ratios over tasks, and efforts to catch up.
 
 A search that did not reach its goal has the value infinity (it is censored). It counts as slower
 than every search that reached the goal.
@@ -23,9 +23,12 @@ METRICS = ("measurements_to_95", "seconds_to_95", "cost")
 
 
 def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Wilcoxon's test for every pair of pipelines on every task.
+    """Test with Wilcoxon's test for every pair of pipelines whether one is better on a task.
 
     Holm's method adjusts the p-values over all pairs and tasks of one metric.
+
+    Args:
+        groups: The results of each pipeline on each task.
     """
     rows: list[dict[str, Any]] = []
     for metric in METRICS:
@@ -51,7 +54,13 @@ def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The geometric mean over tasks of the ratio of medians, for every pair of pipelines."""
+    """Compare every two pipelines by the ratio of their medians, averaged over tasks.
+
+    The average is a geometric mean.
+
+    Args:
+        groups: The results of each pipeline on each task.
+    """
     names = list(dict.fromkeys(group.pipeline for group in groups))
     rows = []
     for metric in METRICS:
@@ -67,11 +76,14 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The effort of each pipeline until it reached another pipeline's final result.
+    """How soon each pipeline reached another pipeline's final result, for every pair.
 
     Both searches have the same seed. The effort is a share of the other search's total measurements
-    or seconds, so 0.25 means a quarter. Ahn et al. (2020, section 4.3) compare times in this way. A
-    seed in which the result was not reached counts as infinity.
+    or seconds, so 0.25 means a quarter. Ahn et al. (2020, section 4.3) compare times in this way.
+    If a search did not reach the result, its effort counts as infinity.
+
+    Args:
+        groups: The results of each pipeline on each task.
     """
     rows = []
     for pair in _pairs(groups):
@@ -105,10 +117,14 @@ def _matched(first: Group, second: Group, metric: str) -> tuple[list[float], lis
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Two-sided p-value of Wilcoxon's signed-rank test between values paired by seed.
+    """The two-sided p-value of Wilcoxon's signed-rank test for values paired by seed.
 
     Two censored values (infinity) are a tie. A censored and an uncensored value differ by more than
-    any two others. None if there are fewer than two pairs.
+    any two others. The result is None if there are fewer than two pairs.
+
+    Args:
+        first: The values of one pipeline; infinity if censored.
+        second: The values of the other pipeline, in the same order of seeds.
     """
     left, other = np.asarray(first, float), np.asarray(second, float)
     if len(left) < 2:  # noqa: PLR2004 - a pair of pairs
@@ -126,7 +142,11 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """The p-values adjusted for their number by Holm's step-down method; None stays None."""
+    """Adjust p-values for the number of tests by Holm's step-down method.
+
+    Args:
+        values: The p-values. None stands for a test that was not possible, and stays None.
+    """
     order = sorted(
         (index for index, value in enumerate(values) if value is not None),
         key=lambda index: values[index] or 0.0,
@@ -144,7 +164,8 @@ class Ratio:
     """The ratio of two pipelines' medians, as a geometric mean over tasks.
 
     Attributes:
-        mean: The first pipeline over the second; NaN if no task has both medians.
+        mean: The median of the first pipeline divided by that of the second, as a mean over tasks.
+            NaN if no task has both medians.
         low: The lower end of the 95 % bootstrap interval over seeds; NaN if there is none.
         high: The upper end of this interval.
         tasks: The number of tasks in the mean.

@@ -45,7 +45,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The median and its 95 % percentile-bootstrap interval.
+    """The median of some values with its 95 % interval by the percentile bootstrap.
 
     Args:
         values: At least one value, one per seed or repeat; infinity if it is censored.
@@ -64,7 +64,9 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def estimated(values: Iterable[float]) -> dict[str, Any] | None:
-    """The estimate of the known values as JSON values; None if no value is known.
+    """The median of some searches' values with its interval, as JSON values.
+
+    The result is None if no value is known.
 
     Args:
         values: One value per search. NaN means unknown, and infinity means censored.
@@ -81,9 +83,12 @@ def resampled_medians(values: Floats, rng: np.random.Generator) -> Floats:
 
 
 def interval(drawn: Floats) -> tuple[float, float]:
-    """The ends of the central 95 % of some values.
+    """The ends of the interval that contains the central 95 % of some values.
 
     The ends are values themselves, without interpolation, so that infinity is allowed.
+
+    Args:
+        drawn: The values, such as medians of bootstrap samples, shape (n,).
     """
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], method="inverted_cdf")
@@ -91,5 +96,9 @@ def interval(drawn: Floats) -> tuple[float, float]:
 
 
 def finite(value: float) -> float | None:
-    """The number, or None for infinity and NaN, which JSON does not have."""
+    """Convert infinity and NaN to None, because JSON does not have them.
+
+    Args:
+        value: Any number.
+    """
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Figures of one trajectory: when it reached a goal, its quality, and its durations."""
+"""Numbers about one trajectory: when it reached a goal, its quality, and its durations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 
 
 def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
-    """The measurements and the seconds until a cost was reached; infinity if it never was.
+    """How many measurements and seconds a search needed to reach a cost.
+
+    Both are infinity if it never did.
 
     Args:
         trajectory: The search.
@@ -37,9 +39,10 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
 
 
 def quality(trajectory: Trajectory, measurements: int, best_known: float) -> float:
-    """The best known cost divided by the lowest cost after some measurements; 0 without a cost.
+    """How close a search came to the best known cost: that cost over its lowest cost.
 
-    If the search ended earlier, its final lowest cost counts.
+    The lowest cost is that after some measurements, or the final one if the search ended before.
+    The result is 0 if the search has no cost.
 
     Args:
         trajectory: The search.
@@ -58,15 +61,26 @@ def invalid_share(trajectory: Trajectory) -> float:
 
 
 def fallback_share(trajectory: Trajectory) -> float:
-    """The share of configurations that no stage proposed; NaN if origins were not recorded."""
+    """The share of a search's configurations that were random replacements of unusable ones.
+
+    The result is NaN if origins were not recorded.
+
+    Args:
+        trajectory: The search.
+    """
     known = sum(trajectory.origins.values())
     return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
 
 
 def seconds(trajectory: Trajectory) -> dict[str, float]:
-    """The seconds of search, model, build and run, and the total; NaN if unknown.
+    """The seconds that a search spent on each part of its work, and the total.
+
+    The parts are search, model, build and run. A value is NaN if it is unknown.
 
     Workers build in parallel, so the parts may add up to more than the total.
+
+    Args:
+        trajectory: The search.
     """
     total = float(trajectory.at[-1]) if len(trajectory.at) else 0.0
     parts = SECONDS[:-1]
@@ -81,11 +95,16 @@ def seconds(trajectory: Trajectory) -> dict[str, float]:
 
 
 def steps(trajectory: Trajectory) -> dict[str, float]:
-    """Search steps: the total, the steps to convergence in total, and their median per round.
+    """The numbers of search steps that the explorer took, in total and until it converged.
+
+    The mapping also has the median per round of the steps to convergence.
 
     A round has converged at the step after which the score of the best candidate no longer rises.
     Figures 2 and 7(a) of Ahn et al. (2020) count in this way. Rounds without a trained cost model
     do not count.
+
+    Args:
+        trajectory: The search.
     """
     rounds = trajectory.rounds
     guided = rounds[np.isfinite(rounds[:, _COLUMN["score"]])]
@@ -100,7 +119,9 @@ def steps(trajectory: Trajectory) -> dict[str, float]:
 
 
 def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
-    """The lowest cost at each point of a grid, infinity before the first measurement.
+    """The lowest cost of a search at each point of a grid, shape (g,).
+
+    The cost is infinity before the first measurement.
 
     Args:
         trajectory: The search.
@@ -114,9 +135,13 @@ def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
 
 
 def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
-    """The lower quartile, median and upper quartile over seeds at every point, each of shape (g,).
+    """Combine the curves of several seeds: lower quartile, median and upper quartile.
 
-    As in ``estimate``, the median of an even number of values is the mean of the middle two.
+    Each has shape (g,). As in ``estimate``, the median of an even number of values is the mean of
+    the middle two.
+
+    Args:
+        curves: One curve per seed, each of shape (g,).
     """
     costs = np.array(curves)
     low, high = np.quantile(costs, [0.25, 0.75], axis=0, method="inverted_cdf")

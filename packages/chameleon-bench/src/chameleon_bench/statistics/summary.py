@@ -48,7 +48,7 @@ class Group:
     failures: Mapping[int, str]
 
     def values(self, metric: str) -> dict[int, float]:
-        """The values of a metric by seed.
+        """The value of a metric for each seed, by seed.
 
         Args:
             metric: ``cost``, or for example ``measurements_to_95`` or ``seconds_to_95``.
@@ -122,7 +122,12 @@ class Group:
 
 
 def groups_of(suite: Suite, results: Mapping[Cell, CellResult]) -> list[Group]:
-    """The results grouped by pipeline and operator, tasks in the suite's order."""
+    """Group the results of a suite by pipeline and operator, in the suite's order of tasks.
+
+    Args:
+        suite: The suite.
+        results: The results of the cells that have ended.
+    """
     groups = []
     for task in suite.tasks:
         mine = [(cell, result) for cell, result in results.items() if cell.task == task]
@@ -163,10 +168,14 @@ def _groups_of_operator(
 
 
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """The last points of each task's curves: the most measurements of a search, and seconds.
+    """The ends of each task's curves: a number of measurements, and seconds.
 
-    The seconds are those after which three quarters of the searches have ended. With the slowest
-    searches, the curves of the others would be too narrow.
+    The curves end at the most measurements of any search, and at the seconds after which three
+    quarters of the searches have ended. If they went on to the slowest search, the other searches'
+    curves would be too narrow.
+
+    Args:
+        groups: The results of each pipeline on each task.
     """
     ends = {}
     for task in dict.fromkeys(group.task for group in groups):

@@ -1,6 +1,6 @@
 """Reads a suite file, checks every pairing of pipeline and task, and reports all errors.
 
-Also determines the versions and source digests of distributions that affect a cell's result.
+The module also finds the versions and source digests of distributions that affect a cell's result.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 
     Args:
         documents: JSON values, such as the expanded pipeline. Every plugin whose name occurs in
-            them counts, such as the members of a portfolio. One distribution too many only repeats
-            cells; one too few would keep outdated results.
+            them counts, such as the members of a portfolio. If a distribution counts needlessly,
+            cells are only run again. If one were missing, outdated results would be kept.
         registry: The registry of plugins.
 
     Returns:
@@ -245,7 +245,7 @@ class SuiteEntry:
     Attributes:
         name: The name in reports, and of folders.
         sections: The keys of a pipeline file that the entry sets.
-        mark: The entry's place in the suite file.
+        mark: The place (line and column) of the entry in the suite file.
         rival: For a pipeline that is another tuner: ``{"name": ..., options}``; otherwise None.
     """
 
@@ -256,7 +256,13 @@ class SuiteEntry:
 
 
 def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
-    """The suite's pipelines: each is the name of a preset, a mapping of stages, or a rival."""
+    """Read the pipelines that a suite file compares.
+
+    Each is the name of a preset, a mapping of stages, or a rival.
+
+    Args:
+        reader: The reader of the suite.
+    """
     node = reader.root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
         mark = (node or reader.root).mark
@@ -311,7 +317,7 @@ def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
 
 
 def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
-    """The suite's tasks.
+    """Read the tasks on which a suite file compares its pipelines.
 
     Args:
         reader: The reader of the suite.

@@ -23,7 +23,8 @@ class Pairing:
         task: The task's name in the suite. A task may have several operators.
         document: The expanded pipeline as JSON values.
         rival: Another tuner in place of the pipeline's stages, ``{"name": ..., options}``, or None.
-        measures_hardware: Whether it times real hardware, so that nothing else may run meanwhile.
+        measures_hardware: Whether its cells time real hardware, so that nothing else may run
+            meanwhile.
         versions: The versions of the distributions that take part, from ``versions_of``.
     """
 
@@ -36,7 +37,7 @@ class Pairing:
 
     @property
     def measurements(self) -> int | None:
-        """The largest number of measurements in the budget; None if only the time is limited."""
+        """The largest number of measurements that the pipeline may make; None for no limit."""
         measurements: int | None = self.document["budget"]["measurements"]
         return measurements
 
@@ -46,8 +47,9 @@ class Cell(Pairing):
     """A pairing with one seed, which is run in its own run folder.
 
     Attributes:
-        seed: The seed of the run, also in ``document``.
-        folder: The run folder, also in ``document``. The result's file is beside it.
+        seed: The seed of the run, which is also in ``document``.
+        folder: The run folder, which is also in ``document``. The file with the result is beside
+            this folder.
     """
 
     seed: int
@@ -65,7 +67,10 @@ class Cell(Pairing):
 
     @property
     def identity(self) -> str:
-        """A digest of everything except the folder. A result with another digest is not used."""
+        """A digest of everything that the cell's result depends on.
+
+        A result with another digest is not used, so the cell runs again.
+        """
         document = {key: value for key, value in self.document.items() if key != "output"}
         # Results of before versions were kept have the digest of a cell without any.
         parts = [document, self.rival, *([self.versions] if self.versions else [])]
@@ -115,9 +120,10 @@ class Suite:
         return list(dict.fromkeys(pairing.task for pairing in self.pairings))
 
     def cells(self) -> Iterator[Cell]:
-        """All cells, seed by seed.
+        """All cells of the suite, seed by seed.
 
-        An interrupted suite has thus run all pipelines on the first seeds.
+        In this order, an interrupted suite has run all pipelines with the first seeds, and these
+        can be compared.
         """
         for seed in self.seeds:
             for pairing in self.pairings:

@@ -37,7 +37,7 @@ _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 
 
 def pipeline_schema(registry: Registry | None = None) -> Schema:
-    """The JSON Schema of pipeline files.
+    """Make the JSON Schema of pipeline files, with the options of all plugins.
 
     Args:
         registry: the registry of plugins whose stages and options the schema describes; if None,
@@ -214,7 +214,9 @@ _SPECIAL = re.compile(r"[\\^$.|?*+(){}\[\]/]")
 
 
 class StageSchemas:
-    """Makes the schemas of all installed stages. Each schema is written once, and referred to.
+    """Makes the JSON Schemas of all installed stages.
+
+    Each schema is written once in the document, and other parts of the document refer to it.
 
     Args:
         registry: the registry of plugins.
@@ -234,7 +236,8 @@ class StageSchemas:
 
         Args:
             kind: a key of ``registry.kinds``.
-            alone: whether only a name is allowed, as for options with ``names`` in their metadata.
+            alone: whether only a name is allowed, without options. Options with ``names`` in their
+                metadata are such a case.
         """
         noun = with_article(self._registry.kinds[kind].noun)
         names = {
@@ -254,14 +257,24 @@ class StageSchemas:
         return _reference(kind)
 
     def named(self, entry: Registration) -> Schema:
-        """The schema of the names by which a pipeline may name a registered plugin."""
+        """The schema of a string that names a registered plugin.
+
+        Args:
+            entry: the registered plugin.
+        """
         # A name that several distributions have is allowed, because in a preset it names one of
         # them.
         texts = [{"const": entry.name}, {"type": "string", "pattern": self.full(entry)}]
         return {"description": entry.record.summary, "anyOf": texts}
 
     def full(self, entry: Registration) -> str:
-        """The pattern of ``distribution:name``, for all spellings of the distribution (PEP 503)."""
+        """The regular expression of ``distribution:name`` for a registered plugin.
+
+        It accepts all spellings of the distribution (PEP 503).
+
+        Args:
+            entry: the registered plugin.
+        """
         words = _BETWEEN.split(entry.distribution)
         spelt = "[-_.]+".join("".join(map(_either_case, word)) for word in words)
         return f"^{spelt}:{_SPECIAL.sub(_ESCAPED, entry.name)}$"
@@ -285,7 +298,13 @@ class StageSchemas:
         return {**reference, "required": ["name", *self._required[key]]} if required else reference
 
     def opened(self, entry: Registration) -> Schema:
-        """The schema of the value of a key that is a plugin's name, as for frontends."""
+        """The schema of a plugin's options, as the value of a key that is the plugin's name.
+
+        A frontend is written so, as in ``model: {onnx: ...}``.
+
+        Args:
+            entry: the registered plugin.
+        """
         key = f"{entry.kind}.{self._registry.full_name(entry)}"
         if key not in self.definitions:
             options = entry.record.options

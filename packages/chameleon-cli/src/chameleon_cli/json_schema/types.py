@@ -127,7 +127,9 @@ class TypeSchemas:
         return {**schema, "allOf": either} if either else schema
 
     def opened(self, kind: type, section: Schema) -> Schema:
-        """The schema of a section that may also be the value of a single option (``first_field``).
+        """The schema of a section that may also be written as the value of its first option.
+
+        An example is ``model: net.onnx`` (``first_field``).
 
         Args:
             kind: the options class.

@@ -1,4 +1,4 @@
-"""The store of an ask-and-tell search, and the batches that ``Tuner.ask`` returns."""
+"""The record store of an ask-and-tell search (``Tuner``), and the batches of ``Tuner.ask``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Asked(Sequence[Mapping[str, Any]]):
 
     Attributes:
         configurations: the mappings of the sequence, as a tuple.
-        configs: the knob indices of each configuration.
+        configs: the knob indices of each configuration, a tuple of one integer per knob.
         origins: the stage that proposed each configuration, an ``Origin``.
     """
 
@@ -60,10 +60,13 @@ class Asked(Sequence[Mapping[str, Any]]):
 
 
 def expect_told(last: Asked | None) -> None:
-    """Raise an error if the last batch has no reported values yet.
+    """Check, before a new batch is proposed, that the last batch's values were reported.
+
+    Args:
+        last: the last batch if ``Tuner.tell`` has not reported its values yet, else None.
 
     Raises:
-        ConfigError: ``last`` is not None: the values of this batch were not reported.
+        ConfigError: ``last`` is not None.
     """
     if last is not None:
         raise ConfigError(
@@ -74,6 +77,10 @@ def expect_told(last: Asked | None) -> None:
 
 def expect_last(asked: Asked, last: Asked | None) -> None:
     """Raise an error if values are reported for a batch other than the last one.
+
+    Args:
+        asked: the batch whose values are reported.
+        last: the batch that the tuner proposed last, or None if no batch waits for its values.
 
     Raises:
         ConfigError: ``asked`` is not the batch that the tuner proposed last.
@@ -158,7 +165,14 @@ class AskStore:
         return TaskRecords(self.records, stored)
 
     def rounds(self, task_id: int) -> list[dict[str, Any]]:
-        """The finished rounds of a task as stored by ``add_round``, oldest first."""
+        """Read the finished rounds of a task, oldest first.
+
+        A search that continues in a new process repeats these rounds. Each mapping has the values
+        that ``add_round`` stored.
+
+        Args:
+            task_id: the number of the task's row in the store.
+        """
         batches = list(rounds(self.records, task_id))
         self._told[task_id] = len(batches)
         return batches
@@ -246,10 +260,13 @@ class Rounds:
         self._run.tuner.enqueue(config)
 
     def ask(self, limit: int) -> Batch:
-        """Propose the next batch that has configurations without a value.
+        """Propose the next batch that has at least one configuration without a reported value.
 
-        Batches whose values are all in the store are learned from at once. The batch is empty if
-        the search has nothing left to propose.
+        If the store already has all values of a batch, the search learns from them, and proposes
+        another batch. The batch is empty if the search has nothing left to propose.
+
+        Args:
+            limit: the largest number of configurations in the batch.
         """
         self._enqueued, self._waiting = self._waiting, []
         while True:
@@ -272,7 +289,11 @@ class Rounds:
         self._run.save(measurement, self._batch, self._batch.seconds - before)
 
     def learn(self, other: Told) -> None:
-        """Learn from the measurements of the whole batch, and store the round."""
+        """Learn from the measurements of the whole batch, and store the round.
+
+        Args:
+            other: the quantities other than the time that the user reported for the batch, by name.
+        """
         began = time.perf_counter()
         self._run.learn(self._batch)
         learn_seconds = time.perf_counter() - began

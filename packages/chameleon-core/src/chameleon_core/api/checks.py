@@ -77,7 +77,7 @@ def one_each(values: Any, count: int, what: str) -> None:
 
 
 def a_space(value: Any) -> DesignSpace:
-    """Check that an argument is a design space, and return it.
+    """Check that an argument of a public function is a design space, and return it.
 
     Args:
         value: the value of the argument.
@@ -95,6 +95,8 @@ def a_space(value: Any) -> DesignSpace:
 
 def functions(value: Any, what: str) -> list[Callable[..., Any]]:
     """Check that an argument is a sequence of functions, and return it as a list.
+
+    ``callbacks`` and ``where`` are such arguments.
 
     Args:
         value: the value of the argument.

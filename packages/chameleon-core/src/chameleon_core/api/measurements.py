@@ -76,7 +76,14 @@ class Rows:
 
 
 def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
-    """The finished rounds of an ask-and-tell search, oldest first; none for a pipeline's run."""
+    """Yield the finished rounds of an ask-and-tell search as the store has them, oldest first.
+
+    A run of a pipeline stores no rounds, so nothing is yielded for its tasks.
+
+    Args:
+        store: the record store of the search.
+        task_id: the number of the task's row in the store.
+    """
     number = 0
     while (asked := store.fact(ASKED.format(task=task_id, number=number))) is not None:
         yield asked
@@ -84,7 +91,15 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Read the quantities other than the time that the user reported for each configuration."""
+    """Read the quantities other than the time that the user reported in an ask-and-tell search.
+
+    Args:
+        store: the record store of the search.
+        task_id: the number of the task's row in the store.
+
+    Returns:
+        For the knob indices of each configuration, the reported numbers by the quantity's name.
+    """
     quantities: dict[tuple[int, ...], dict[str, float]] = {}
     for asked in rounds(store, task_id):
         for name, numbers in asked["other"].items():
@@ -148,12 +163,18 @@ class Measurements:
 
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
-        """Median of each measurement's repeats in seconds, infinity for failures, shape (n,)."""
+        """The time of each configuration in seconds, shape (n,): the median of its repeats.
+
+        The time of a failed configuration is infinity.
+        """
         return np.array([measurement.cost for measurement in self._rows.measurements], np.float64)
 
     @cached_property
     def max_relative_error(self) -> NDArray[np.float64]:
-        """Largest relative difference from the reference's outputs, shape (n,).
+        """The largest relative error of each configuration's outputs, shape (n,).
+
+        It is the largest difference from the reference's output, divided by the reference's largest
+        magnitude.
 
         An entry is NaN if the outputs were not compared.
         """

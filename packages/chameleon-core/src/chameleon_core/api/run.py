@@ -103,7 +103,7 @@ class Run:
 
     @property
     def only(self) -> Operator:
-        """The operator of a run with one operator.
+        """The only operator of the run, for runs that tune a single operator.
 
         Raises:
             ConfigError: the run has no operator, or several.
@@ -118,7 +118,10 @@ class Run:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """Knob values of the best configuration of a run with one operator (``Operator.best``)."""
+        """Knob values of the best configuration, by knob name, for a run with one operator.
+
+        The value is None if no configuration succeeded.
+        """
         return self.only.best
 
     @property

@@ -122,7 +122,9 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def display(stream: TextIO) -> Iterator[object]:
-    """Yield a listener that shows events on a stream, and end the display afterwards.
+    """Show the events of a run on a stream, until the context ends.
+
+    The context's value is the listener that receives the events.
 
     Args:
         stream: the stream to write to, such as stderr.

@@ -63,7 +63,7 @@ anything else to continue."""
 
 
 def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
-    """Make a listener of events from each callback.
+    """Make a listener of events from each of the user's callbacks.
 
     Args:
         callbacks: functions that take one event. If a function raises, the error is logged, and the
@@ -249,7 +249,7 @@ class Tuner:
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """Read all reports from the store, with knob values as your function takes them.
+        """Read all values that were reported to this tuner, with the knob values of each.
 
         Raises:
             ConfigError: the tuner is closed.

@@ -23,11 +23,14 @@ class Spent:
     """The measurements and seconds that one task has used.
 
     Attributes:
-        measured: number of measured configurations, in this run or in other runs.
-        seconds: wall-clock time in seconds, with earlier processes of this run.
-        recorded: number of these configurations whose measurements are records of other runs.
-        recorded_seconds: wall-clock time in seconds that measuring these records took in their
+        measured: number of measured configurations, including records that were copied from other
             runs.
+        seconds: wall-clock time in seconds that the task took in this run, summed over all its
+            processes.
+        recorded: number of configurations in ``measured`` whose measurements were copied from other
+            runs.
+        recorded_seconds: wall-clock time in seconds that other runs took for these copied
+            measurements.
     """
 
     measured: int
@@ -37,7 +40,7 @@ class Spent:
 
     @property
     def all_seconds(self) -> float:
-        """Wall-clock time in seconds, in this run and in the runs that measured its records."""
+        """The task's wall-clock time in seconds, plus that of its copied records in other runs."""
         return self.seconds + self.recorded_seconds
 
 
@@ -56,7 +59,7 @@ class Allowance:
 
     @classmethod
     def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
-        """The allowance of all alternatives: tasks that compute operators in other dtypes.
+        """The part of a budget that alternatives get: tasks that compute operators in other dtypes.
 
         Args:
             budget: the budget of the tasks in the network's own dtype.
@@ -92,9 +95,13 @@ class Allowance:
         return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
-        """Whether the wall-clock time is used up.
+        """Whether the wall-clock time that the budget allows a task is used up.
 
         If wall-clock time is the only limit, the time that records took in other runs counts too.
+
+        Args:
+            task: the measurements and seconds of the task, an entry of ``everything``.
+            everything: the measurements and seconds of each task.
         """
         limit, spent = self.budget.wall_time, self._in(task, everything)
         if limit is None:
@@ -107,10 +114,13 @@ class Allowance:
         return self.budget.measurements is None and task.recorded > 0 and enough
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
-        """Whether the last ``patience`` measurements brought no improvement.
+        """Whether a task should end, because its last ``patience`` measurements improved nothing.
 
         An improvement is at least the share ``BETTER``, because timing varies by less. Smaller
         gains add up, because each measurement is compared with the last improvement.
+
+        Args:
+            measurements: all measurements of the task, in order.
         """
         patience = self.budget.patience
         if patience is None or not measurements:
@@ -134,6 +144,9 @@ class Allowance:
         """The number of measurements at which the budget ends a run, or None for no limit.
 
         The number includes records of other runs.
+
+        Args:
+            everything: the measurements and seconds that each task has used.
         """
         if self.budget.measurements is None:
             return None
@@ -144,10 +157,15 @@ class Allowance:
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
         """The number of measurements at which the budget ends one task, or None for no limit.
 
-        The number includes records of other runs. Records do not reduce the share of a task without
-        records. A task whose records reach its share gets no further measurement. For a task with
-        fewer records, the records of other tasks count too, because a single run with this budget
-        would have measured them.
+        The number includes records that were copied from other runs. If all tasks share one budget,
+        a task whose records reach an equal share of it gets no further measurement. Records of
+        other tasks reduce the number: all of them if this task has records too, else at most each
+        task's equal share.
+
+        Args:
+            task: the measurements and seconds of the task, an entry of ``everything``.
+            everything: the measurements and seconds of each task, the tasks with the most work
+                first.
         """
         total, spent, used = self.budget.measurements, self._in(task, everything), 0
         if total is None:
@@ -161,7 +179,13 @@ class Allowance:
         return max(0, total - used) + task.recorded
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
-        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
+        """Wall-clock time in seconds that the budget still allows all tasks together.
+
+        The value is None if the budget has no such limit.
+
+        Args:
+            everything: the measurements and seconds that each task has used.
+        """
         limit = self.budget.wall_time
         if limit is None:
             return None
@@ -227,7 +251,7 @@ class Allowances:
 
     @property
     def seconds_left(self) -> float | None:
-        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
+        """Wall-clock time in seconds that the budget still allows the run; None for no limit."""
         seconds = [allowance.seconds_left(self._all(runs)) for allowance, runs in self._groups]
         known = [limit for limit in seconds if limit is not None]
         return sum(known) if len(known) == len(seconds) else None
@@ -239,12 +263,20 @@ class Allowances:
         return self._groups[0][0].fast_enough(costs)
 
     def most(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task, or None for no limit."""
+        """The number of measurements at which the budget ends a task, or None for no limit.
+
+        Args:
+            run: the search of the task.
+        """
         allowance, task, everything = self._spent_beside(run)
         return allowance.most(task, everything)
 
     def left(self, run: TaskRun) -> int | None:
-        """Number of configurations that a task may still measure, or None for no limit."""
+        """The number of configurations that the budget still allows a task, or None for no limit.
+
+        Args:
+            run: the search of the task.
+        """
         allowance, task, everything = self._spent_beside(run)
         return allowance.measurements_left(task, everything)
 
@@ -258,10 +290,13 @@ class Allowances:
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
 
     def lasts_for(self, count: int) -> bool:
-        """Whether the remaining time is enough for ``count`` further measurements.
+        """Whether the wall-clock time that the budget leaves is enough for further measurements.
 
         Measurements are expected to take as long as earlier ones. A single measurement is always
         allowed.
+
+        Args:
+            count: the number of these measurements.
         """
         runs = [*self._own, *self._others]
         left = self.seconds_left
@@ -310,7 +345,7 @@ def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
 def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
     """Sort tasks by their part of the network's work, largest first.
 
-    A small budget reaches the first tasks only.
+    A small budget reaches the first tasks only, so these should be the most important ones.
     """
     return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
 

@@ -1,4 +1,4 @@
-"""The objects that every step of a run uses, and sums over all processes of the run."""
+"""The objects that every step of a run uses, and times that are summed over all its processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class RunTotals:
 
     Args:
         store: the run's record store, with the sums of earlier processes.
-        runner: the runner of this process, whose clock and disturbance are added.
+        runner: the runner of this process. Its clock and its disturbance are added to the sums.
+            (The disturbance says how much other programs slowed the timing.)
     """
 
     def __init__(self, store: RecordStore, runner: CheckedRunner) -> None:
@@ -45,13 +46,16 @@ class RunTotals:
         return self._disturbance_before + self._runner.disturbance()
 
     def keep(self) -> None:
-        """Write the sums into the store, for the next process of the run."""
+        """Write the run's wall-clock time and disturbance into the store.
+
+        The next process of the run adds its own values to these sums.
+        """
         self._store.set_fact("seconds", self.seconds)
         self._store.set_fact(DISTURBANCE, self.disturbance.to_json())
 
 
 def disturbance_of(store: RecordStore) -> Disturbance:
-    """How much timing was disturbed, as the run's store last recorded it.
+    """How much other programs disturbed the timing of a run, as its store last recorded it.
 
     Args:
         store: the run's record store.

@@ -46,7 +46,7 @@ class Interruption:
                 threading.Thread(target=self.soft, name="interrupt", daemon=True).start()
 
     def check(self) -> None:
-        """Raise an error if a stop was requested.
+        """Raise an error if the user or a signal has asked the run to stop.
 
         Raises:
             RunInterrupted: a stop was requested.

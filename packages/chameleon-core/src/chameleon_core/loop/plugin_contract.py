@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True)
 class PluginContract:
-    """Checks the calls of one plugin.
+    """Checks the values that one plugin returns, and names the plugin in errors.
 
     Attributes:
         noun: the plugin's kind in the singular, such as ``explorer``.
@@ -56,9 +56,9 @@ class PluginContract:
         return f"{self.noun} {self.name!r}"
 
     def broken(self, what: str) -> PluginError:
-        """The error for a broken contract.
+        """The error for a plugin that breaks its contract, which the caller raises.
 
-        ``what`` is the predicate of its message, as in "explorer 'x' <what>".
+        The argument ``what`` ends the error's message, as in "explorer 'x' <what>".
         """
         return PluginError(
             f"{self.noun} {self.name!r} {what}",
@@ -66,7 +66,14 @@ class PluginContract:
         )
 
     def configs(self, value: Any, space: DesignSpace) -> Configs:
-        """Check the shape and dtype of an array of configurations; they may still be illegal."""
+        """Check that a plugin returned an array of configurations of the right shape and dtype.
+
+        The configurations may still be illegal.
+
+        Args:
+            value: the value that the plugin returned.
+            space: the design space that the configurations belong to.
+        """
         array = self._array(value)
         width = len(space.knobs)
         if array.size == 0:
@@ -78,18 +85,33 @@ class PluginContract:
         return array
 
     def in_range(self, value: Any, space: DesignSpace) -> Configs:
-        """The rows whose knob indices are all in range; they may be illegal or visited."""
+        """The rows of a plugin's array whose knob indices are all in range.
+
+        Such rows may still be illegal, or measured before.
+
+        Args:
+            value: the array that the plugin returned, shape (n, knobs).
+            space: the design space that the configurations belong to.
+        """
         configs = self.configs(value, space)
         return configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
 
     def usable(self, value: Any, space: DesignSpace, visited: Visited) -> Configs:
-        """The legal, distinct, unvisited rows in their order; others are dropped and logged."""
+        """The legal, distinct and new rows of a plugin's array, in their order.
+
+        The other rows are dropped, and a message about them is logged.
+
+        Args:
+            value: the array that the plugin returned, shape (n, knobs).
+            space: the design space that the configurations belong to.
+            visited: the configurations that were measured before.
+        """
         return self._usable(self.configs(value, space), space, visited)[0]
 
     def candidates(self, value: Any, space: DesignSpace, visited: Visited) -> Candidates:
-        """An explorer's candidates without unusable rows.
+        """An explorer's candidates, without rows that are illegal, repeated or measured before.
 
-        A score that is not finite becomes the lowest finite score.
+        A candidate's score that is not finite becomes the lowest finite score.
         """
         if not isinstance(value, Candidates):
             raise self.broken(f"returned a {type(value).__name__} instead of Candidates")
@@ -99,7 +121,7 @@ class PluginContract:
         return attrs.evolve(value, configs=usable, scores=scores[rows])
 
     def scores(self, value: Any, count: int) -> Scores:
-        """Check scores of shape (count,).
+        """Check the scores that a cost model returned for ``count`` configurations, shape (count,).
 
         A score that is not finite becomes the lowest finite score, and a warning is logged.
         """
@@ -121,7 +143,11 @@ class PluginContract:
         return scores
 
     def rows(self, value: Any, count: int) -> NDArray[np.intp]:
-        """Row numbers between 0 and ``count``, distinct and in their order; others are dropped."""
+        """The valid row numbers in an array that a plugin returned, such as a sampler's choice.
+
+        Row numbers that are repeated, negative or not below ``count`` are dropped. The others keep
+        their order.
+        """
         array = self._array(value)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or not len(array)):
             raise self.broken(f"returned {array.dtype} of shape {array.shape} instead of rows (n,)")

@@ -1,4 +1,4 @@
-"""Rounds of a run: tasks are chosen and their batches measured, until all tasks have ended."""
+"""Rounds of a run: choose a task, measure its batch, until the searches of all tasks end."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ fail."""
 
 
 class Tuning:
-    """Chooses the tasks of a run that get batches, with the run's scheduler and budget.
+    """Decides, with the scheduler and the budget, which task of a run gets the next batch.
 
     Args:
         runs: the searches of all tasks. ``base`` of an alternative is set if the run has the task
             that it may replace.
         pipeline: the pipeline, which names the scheduler and the budget.
         batch_size: the number of configurations measured per round.
-        interruption: the request to stop.
+        interruption: the object that holds the user's request to stop the run, if any.
         after_batch: a function that is called after each measured and learnt batch.
         after_guesses: a function that is called once every task has a time. Its argument is the
             time of one inference in seconds: the sum of the tasks' best times, each times the
@@ -97,21 +97,25 @@ class Tuning:
 
     @property
     def seconds_left(self) -> float | None:
-        """Wall-clock time in seconds that all tasks together may still use; None for no limit."""
+        """Wall-clock time in seconds that the budget still allows the run; None for no limit."""
         return self._allowances.seconds_left
 
     def most_measurements(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task, or None for no limit."""
+        """The number of measurements at which the budget ends a task, or None for no limit.
+
+        Args:
+            run: the search of the task.
+        """
         return self._allowances.most(run)
 
     def tune(self, in_flight: InFlight, *, guesses_at_once: int, tasks_at_once: int) -> None:
-        """Tune until every task has ended.
+        """Measure the first guesses of all tasks, then batches, until every task has ended.
 
         Args:
-            in_flight: a function of a number of tasks, which returns a context that measures their
-                batches.
-            guesses_at_once: the largest number of first guesses in flight at the same time.
-            tasks_at_once: the largest number of tasks with a batch in flight at the same time.
+            in_flight: a function that returns a context in which batches are measured. Its argument
+                is the number of tasks that may have a batch in flight at the same time.
+            guesses_at_once: the largest number of first guesses that are measured at the same time.
+            tasks_at_once: the largest number of tasks whose batches are measured at the same time.
 
         Raises:
             RunInterrupted: the user asked the run to stop; all measurements are saved.
@@ -341,7 +345,7 @@ def _alike(run: TaskRun, other: TaskRun) -> bool:
 
 
 class CheckedScheduler:
-    """Tasks of a run, and the scheduler that chooses among them, with checks of its choices.
+    """The scheduler that chooses among a run's tasks, with checks of its choices.
 
     Args:
         spec: the scheduler of the pipeline.
@@ -368,7 +372,7 @@ class CheckedScheduler:
             )
 
     def next(self) -> TaskRun | None:
-        """The task that gets the next batch, or None if no task gets one now.
+        """Ask the scheduler which task gets the next batch; None if no task gets one now.
 
         Raises:
             PluginError: the scheduler breaks its contract.

@@ -1,4 +1,7 @@
-"""The types that an option may have, for reading values and for schemas, and durations."""
+"""The types that an option may have, and durations such as ``20m`` as options.
+
+Readers of pipelines and the JSON Schema of pipeline files use them.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,12 @@ SCALARS = (bool, int, float, str, Path, types.NoneType)
 
 
 def form_of(kind: Any) -> tuple[str, Any]:
-    """The form of an annotation, such as ``union``, and the parts of the annotation.
+    """The form of an option's type, such as ``union``, and the parts of the type.
 
-    The form is the name of a method that reads values of this form.
+    The reader of options has a method with the name of each form, which reads values of this form.
+
+    Args:
+        kind: the type, as annotated at a field of an options class.
 
     Returns:
         A pair, such as ``scalar`` with one of ``SCALARS``, or ``section`` with an attrs class. The
@@ -83,6 +89,11 @@ def _form_of_class(kind: Any, origin: type, arguments: tuple[Any, ...]) -> tuple
 
 
 def fixed_entries(origin: type, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The types of a tuple's entries, or None for a sequence of any length."""
+    """The types of a tuple's entries, or None for a sequence of any length.
+
+    Args:
+        origin: the class of the sequence, such as ``tuple`` or ``list``.
+        arguments: the arguments of its annotation: ``(int, ...)`` for ``tuple[int, ...]``.
+    """
     fixed = origin is tuple and arguments and arguments[-1] is not Ellipsis
     return arguments if fixed else None

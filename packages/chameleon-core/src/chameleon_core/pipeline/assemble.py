@@ -50,8 +50,8 @@ class Databases:
 
     Attributes:
         specs: the value of ``ResolvedPipeline.records``.
-        written: the value of ``records`` in ``ResolvedPipeline.document``; None if the pipeline has
-            no such key.
+        written: the value of the key ``records`` in ``ResolvedPipeline.document``. None if the
+            pipeline does not have the key.
     """
 
     specs: tuple[StageSpec, ...] | None = None
@@ -61,12 +61,13 @@ class Databases:
 def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
     """Read the key ``records`` of a pipeline.
 
-    Its value is a place, ``none``, ``default``, a mapping with a ``name``, or a list of these.
+    Its value is the path or URL of a database, ``none``, ``default``, a mapping with a ``name``, or
+    a list of these.
 
     Args:
         root: the pipeline as nodes.
         stages: the reader of stages.
-        by_default: whether a pipeline without the key uses ``default``.
+        by_default: whether a pipeline without the key uses the database ``default``.
     """
     node = root.get("records")
     if node is None or node.value is None:
@@ -208,7 +209,10 @@ class Assembler(StageReader):
         )
 
     def subject(self) -> Subject:
-        """Return the subject of the tuning, or raise a ``PipelineError`` with all its faults."""
+        """Return the pipeline's model, space, sections and fixed knobs, which records depend on.
+
+        If these parts have faults, the method raises a ``PipelineError`` with all of them.
+        """
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
         fixed = fixed_knobs(self._root.get("fix"), self.problems)
@@ -216,7 +220,10 @@ class Assembler(StageReader):
         return Subject(model=model, space=space, sections=sections, fix=fixed)
 
     def search(self) -> SearchChoice:
-        """Return the search stages, or raise a ``PipelineError`` with all their faults."""
+        """Return the pipeline's search stages with their options, budget and seed.
+
+        If these parts have faults, the method raises a ``PipelineError`` with all of them.
+        """
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
         budget = self.value(self._root, "budget", Budget, Budget())
         seed = self._seed()

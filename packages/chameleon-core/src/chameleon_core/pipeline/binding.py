@@ -1,4 +1,4 @@
-"""The parts of a pipeline that a run folder's records depend on, and that must not change."""
+"""The parts of a pipeline that must not change in a run folder, as records depend on them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NAMED = 4
 def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None:
     """Describe how a pipeline differs from an earlier one, in the parts that records depend on.
 
-    Options that only decide whether there is a measurement, and not its value, do not count. Such
-    options are a deadline, the address of a tracker or the number of attempts.
+    Options that cannot change a measured time do not count. Examples are a deadline, the address of
+    a tracker and the number of attempts.
 
     Args:
         old: ``ResolvedPipeline.document`` of the earlier pipeline.

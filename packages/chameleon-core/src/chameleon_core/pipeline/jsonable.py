@@ -22,11 +22,18 @@ def registered_classes(kind: str) -> Tags:
 
 
 def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags | None:
-    """The classes, by name, that a field's values may have; None if the field has no such names.
+    """The attrs classes, by name, among which the values of a tagged option choose.
+
+    A tagged option has values such as ``{dense: {...}}``, whose only key names the class.
 
     Args:
-        field: the field. Its metadata may have ``tagged``: classes by name, or a kind of plugin.
+        field: the option. If it is tagged, its metadata has ``tagged``: classes by name, or a kind
+            of plugin.
         classes: a function that returns the classes of a kind of plugin, by name.
+        field: the field of the option.
+
+    Returns:
+        The classes by name, or None if the option is not tagged.
     """
     tagged = field.metadata.get("tagged")
     return classes(tagged) if isinstance(tagged, str) else tagged
@@ -52,7 +59,7 @@ def default_of(
 def to_json(
     value: Any, tags: Tags | None = None, *, classes: Callable[[str], Tags] = registered_classes
 ) -> Any:
-    """Options, or any value in them, as JSON values.
+    """Convert options, or any value in them, to JSON values.
 
     Args:
         value: an attrs instance, a container, an enum member, a path or a scalar.

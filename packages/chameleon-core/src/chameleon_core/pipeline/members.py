@@ -14,8 +14,8 @@ from chameleon_core.plugins.registry import default_registry
 def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
     """Replace the names of stages in a stage's options by resolved stages.
 
-    Names occur only in default values of options; a stage that the pipeline names is already
-    resolved.
+    Only default values of options still hold names of stages. Stages that the pipeline names were
+    resolved before.
 
     Args:
         options: the options of one stage.
@@ -35,7 +35,7 @@ def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
 
 
 def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
-    """Make a stage that is an option of another stage.
+    """Make a stage that is an option of another stage, such as a member of a portfolio.
 
     Args:
         kind: the kind of the stage, a key of ``STAGE_KINDS``.

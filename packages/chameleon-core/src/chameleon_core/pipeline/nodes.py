@@ -1,4 +1,4 @@
-"""A pipeline as a tree of values, each with the file, line and column that it comes from."""
+"""A pipeline as a tree of values, each with the file, line and column where it is written."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ def _join(text: str, folder: Path) -> str:
 
 
 def missing_sources(node: Node) -> list[tuple[Node, str]]:
-    """The nodes that name a source file which does not exist, each with the name of the file."""
+    """Find source files that a pipeline names but that do not exist.
+
+    Each comes with the node that names it, for an error message.
+
+    Args:
+        node: a string such as ``nets.py:build``, or a list or mapping of such strings.
+    """
     if isinstance(node.value, str):
         file, _, _ = _parts(node.value)
         absent = _is_file_name(file) and not Path(file).is_file()
@@ -103,7 +109,7 @@ class Problem:
     Attributes:
         mark: the place of the fault.
         message: the fault and the next step for the user.
-        plugin: whether the fault is a plugin's, and not the user's.
+        plugin: whether a plugin caused the fault, and not the user.
     """
 
     mark: Mark
@@ -180,7 +186,11 @@ class Node:
         yield from self.value.items() if self.is_mapping else ()
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None if the key is missing or the node is no mapping."""
+        """The value of a key, or None if the key is missing or the node is no mapping.
+
+        Args:
+            key: the key.
+        """
         item = self.value.get(key) if self.is_mapping else None
         return None if item is None else item.node
 
@@ -264,10 +274,14 @@ def node_of(
 
 
 def first_field(node: Node, kind: type) -> Node:
-    """The section for an options class. A value that is no mapping becomes the value of one option.
+    """The section as a mapping, also if the user wrote only one value, as in ``model: net.onnx``.
 
-    This option is the first required one, because the section would be invalid without it. If no
-    option is required, it is the first option.
+    Such a value belongs to the first required option of the options class, or to the first option
+    if none is required.
+
+    Args:
+        node: the section as the user wrote it.
+        kind: the options class of the section.
     """
     if node.is_mapping:
         return node
@@ -280,7 +294,13 @@ def first_field(node: Node, kind: type) -> Node:
 
 
 def heading_field(kind: type) -> attrs.Attribute[Any] | None:
-    """The option that is set by a value which is no mapping; None for a class without options."""
+    """The option that a section's value sets if the value is no mapping (``first_field``).
+
+    The result is None for a class without options.
+
+    Args:
+        kind: the options class of the section.
+    """
     fields = [field for field in attrs.fields(kind) if field.init]
     required = [field for field in fields if field.default is attrs.NOTHING]
     return next(iter(required or fields), None)

@@ -60,7 +60,7 @@ Sections = Mapping[str, SectionRecord]
 
 
 def keys_of(registry: Registry) -> tuple[str, ...]:
-    """All keys of a pipeline file, sections of plugins included, in the order of the file."""
+    """All keys that a pipeline file may have, in order, with the sections that plugins add."""
     return (*_FIRST, *registry.sections, *KEYS[len(_FIRST) :])
 
 
@@ -96,7 +96,7 @@ def apply_overrides(
 
 
 def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
-    """Add the keys of presets that the pipeline itself does not set.
+    """Add the keys of a pipeline's presets that the pipeline itself does not set.
 
     Args:
         root: the user's pipeline, a mapping.
@@ -135,7 +135,7 @@ def merge(weak: Section, strong: Section) -> Section:
 
 
 def dump_pipeline(pipeline: ResolvedPipeline) -> str:
-    """The expanded pipeline as YAML, from which the same pipeline can be loaded."""
+    """Write a pipeline with all defaults as YAML, from which the same pipeline can be loaded."""
     origin = f"# Expanded from {pipeline.source.name}" if pipeline.source else "# Expanded"
     if pipeline.preset is not None:
         origin += f" with preset '{pipeline.preset}'"

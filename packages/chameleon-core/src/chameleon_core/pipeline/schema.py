@@ -24,7 +24,7 @@ class FixedKnob:
 
     Attributes:
         knob: the name of the knob.
-        value: the value, as JSON.
+        value: the value of the knob, as a JSON value.
         operator: the name of the operator for which the value is fixed; None for every operator
             with this knob.
         mark: the place of the entry in the pipeline file, for error messages.
@@ -39,12 +39,12 @@ class FixedKnob:
 def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, ...]:
     """Read the knobs that a pipeline fixes.
 
-    This function does not check that operators have these knobs, because their design spaces are
-    made later.
+    This function does not check that operators have these knobs, because the operators' design
+    spaces are made later.
 
     Args:
         node: the section ``fix``. It maps knobs to values, and names of operators to mappings from
-            knobs to values. None or null if there is no such section.
+            knobs to values. None if the pipeline has no such section.
         problems: the list to which faults of the section are added.
     """
     if node is None or node.value is None:
@@ -256,6 +256,9 @@ class StageSpec:
 @attrs.frozen(kw_only=True)
 class Subject:
     """The parts of a pipeline that are needed to interpret a run's records.
+
+    The search stages and the runner are not among them, so records can be read without these
+    plugins.
 
     Attributes:
         model: the frontend, with the model as its options.

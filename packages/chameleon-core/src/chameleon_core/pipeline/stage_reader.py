@@ -27,8 +27,8 @@ from chameleon_core.words import did_you_mean, with_article
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     """Read options from their JSON values, with the same checks as for a pipeline file.
 
-    Plugins are loaded only if an option names some, because worker processes call this function
-    when they start.
+    Worker processes call this function when they start. So plugins are loaded only if an option
+    names a plugin.
 
     Args:
         values: the options, as ``to_json`` wrote them.
@@ -91,7 +91,16 @@ class StageReader:
         self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
     def value(self, root: Node, key: str, kind: Any, default: Any = None) -> Any:
-        """The value of a key that names no stage; ``default`` if it is missing or has faults."""
+        """Read the value of a pipeline's key that names no stage, such as ``seed``.
+
+        If the value has faults, they are recorded, and ``default`` is returned.
+
+        Args:
+            root: the pipeline as nodes.
+            key: the key.
+            kind: the type that the value must have.
+            default: the value if the key is missing.
+        """
         node = root.get(key)
         if node is not None:
             with self.collecting():
@@ -99,11 +108,24 @@ class StageReader:
         return default
 
     def listed(self, kind: str, node: Node) -> Any:
-        """A stage in a list, which is an option of another stage."""
+        """Read a stage in a list that is an option of another stage, such as a portfolio's member.
+
+        Args:
+            kind: the kind of the stage, such as ``explorers``.
+            node: the entry of the list.
+        """
         return self.chosen(f"{with_article(self.registry.kinds[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
-        """A stage that is written as its name, or as a mapping with ``name`` and options."""
+        """Read a stage that is written as its name, or as a mapping with ``name`` and options.
+
+        The result is a ``StageSpec``, or None if the stage has faults, which are then recorded.
+
+        Args:
+            about: the subject of error messages, such as ``'explorer'``.
+            kind: the kind of the stage, such as ``explorers``.
+            node: the stage as the user wrote it.
+        """
         noun = with_article(self.registry.kinds[kind].noun)
         name = node.get("name") if node.is_mapping else node
         if name is None:
@@ -126,7 +148,8 @@ class StageReader:
         Args:
             kind: the kind of the stage, a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.
             name: the name of the stage as the pipeline has it.
-            section: a function that returns the node with the options, for an options class.
+            section: a function of the stage's options class, which returns the node with the
+                options.
         """
         with self.collecting():
             entry = self.find(kind, name)
@@ -145,7 +168,7 @@ class StageReader:
         return None
 
     def completed(self, options: Any, mark: Mark, author: str) -> Any:
-        """Replace names of stages in default values of options by the stages.
+        """Replace names of stages in default values of options by the resolved stages.
 
         Args:
             options: the options or section, an attrs instance.
@@ -162,7 +185,11 @@ class StageReader:
         return stage
 
     def find(self, kind: str, name: Node) -> Registration:
-        """The registered plugin of a kind and a name.
+        """Find the registered plugin that a pipeline names.
+
+        Args:
+            kind: the kind of plugin, such as ``explorers``.
+            name: the name as the pipeline has it.
 
         Raises:
             PipelineError: no plugin has this name, or the name is ambiguous. The message has the
@@ -194,22 +221,20 @@ class StageReader:
         self.problems.append(Problem(mark=mark, message=message))
 
     def expect_keys(self, node: Node, keys: Collection[str]) -> None:
-        """Record a fault for every key of a mapping that is not one of the given keys."""
+        """Record a fault for every key of a mapping that is not in ``keys``."""
         for key, item in node.items():
             if key not in keys:
                 self.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")
 
     def collecting(self) -> Collecting:
-        """A context that records the errors of its block as faults.
+        """A context that records the errors raised in it as faults, instead of passing them on.
 
-        The caller can then read the next part of the file.
+        So the caller can go on to read the next part of the file.
         """
         return Collecting(self.problems, self.hints)
 
     def check(self) -> None:
-        """Raise one error with all faults that were recorded.
-
-        If there are none, do nothing.
+        """Raise one error with all faults that were recorded; do nothing if there are none.
 
         Raises:
             PipelineError: at least one fault was recorded.

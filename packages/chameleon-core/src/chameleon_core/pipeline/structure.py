@@ -33,7 +33,10 @@ from chameleon_core.words import did_you_mean, listing, with_hint
 
 
 class KeyPath:
-    """Keeps the keys that lead to the current value, for error messages about the value."""
+    """Keeps the keys that lead to the value being read, so that error messages can name it.
+
+    An example of such a message is "option 'network.sizes' for explorer 'ppo' must be ...".
+    """
 
     def __init__(self) -> None:
         self._owner = ""
@@ -103,9 +106,10 @@ class Structurer(KeyPath):
             has reported faults.
         classes: a function that returns the classes of a kind of plugin, by name. The default is
             for installed plugins.
-        find: a function that looks up a name of a kind. If None, names are not checked.
-        blamed: a function that returns whether an unknown name may be the fault of a plugin that
-            failed to load.
+        find: a function of a kind of plugin and a name, which raises an error for an unknown name.
+            If None, names are not checked.
+        blamed: a function that returns whether a name may be unknown because its plugin failed to
+            load.
     """
 
     def __init__(
@@ -152,7 +156,14 @@ class Structurer(KeyPath):
         return node.plain()
 
     def scalar(self, kind: Any, node: Node) -> Any:
-        """Check a number, string, bool, path or null; NaN and overflowing integers are faults."""
+        """Read a number, string, bool, path or null of an option.
+
+        NaN, overflowing integers and values of another type are faults.
+
+        Args:
+            kind: the type that the option must have.
+            node: the value in the pipeline.
+        """
         wanted = str if kind is Path else kind
         value: Any = node.value
         if wanted is float and type(value) is int:
@@ -165,7 +176,13 @@ class Structurer(KeyPath):
         raise self._wrong(node, NAMES[wanted], "; put it in quotes" if unquoted else "")
 
     def choice(self, choices: Mapping[Any, Any], node: Node) -> Any:
-        """A value of a ``Literal``, or the member of an enumeration with this value."""
+        """Read an option that allows only some values: a ``Literal`` or an enumeration.
+
+        Args:
+            choices: the result for each allowed value: the value itself, or the member of an
+                enumeration.
+            node: the value in the pipeline.
+        """
         for choice, chosen in choices.items():
             if type(choice) is type(node.value) and choice == node.value:
                 return chosen
@@ -230,7 +247,12 @@ class Structurer(KeyPath):
     # ----- options classes -------------------------------------------------------------------
 
     def section(self, kind: Any, node: Node) -> Any:
-        """An instance of an options class, or all faults of its options."""
+        """Read an instance of an options class from a mapping, or raise all faults of its options.
+
+        Args:
+            kind: the options class.
+            node: the mapping in the pipeline.
+        """
         try:
             attrs.resolve_types(kind)
         except Exception as error:

@@ -57,7 +57,7 @@ def read_yaml(path: Path, *, shown: str | None = None) -> Node:
 
 
 def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
-    """Parse YAML into nodes. If the text has faults, raise the errors of ``read_yaml``.
+    """Parse YAML into nodes. Faults in the text raise the same errors as in ``read_yaml``.
 
     Args:
         text: the YAML as a string.
@@ -82,15 +82,22 @@ def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
 
 
 def parse_value(text: str, source: str) -> Node:
-    """Parse a value from the command line; all its nodes have ``source`` as their place."""
+    """Parse a value that the user wrote on the command line, as in ``--set key=value``.
+
+    Args:
+        text: the value as YAML.
+        source: the origin of the value for error messages, such as ``--set seed=x``.
+    """
     root = parse_yaml(text, source)
     return _at(root, Mark(source=source))
 
 
 def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:
-    """JSON values as YAML from which the same values can be read.
+    """Write JSON values as YAML, from which the same values can be read.
 
-    The YAML is in block style, or in one line.
+    Args:
+        document: the JSON values.
+        in_one_line: whether to write one line; otherwise YAML's block style is used.
     """
     yaml = YAML(typ="rt", pure=True)
     yaml.default_flow_style = in_one_line

@@ -1,4 +1,4 @@
-"""Plugins: their records, the hooks they implement, and how they are found and named."""
+"""Plugins: the records that they register, the hooks that they implement, and their loading."""
 
 from chameleon_core.plugins.factory import load_factory, make_stage
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl, hookspec

@@ -24,7 +24,9 @@ _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def complaint(kind: Kind, record: Any) -> str | None:
-    """The fault of a record, as a text that follows "registers", or None without a fault.
+    """The reason why a plugin's record is invalid, as the end of "registers ..."; or None.
+
+    None means that the record is valid.
 
     Args:
         kind: the kind of plugin whose hook returned the record.

@@ -60,7 +60,7 @@ def load_factory(factory: str) -> Callable[..., Any]:
 
 
 def hint_after(error: BaseException) -> str:
-    """The hint for an exception that a plugin's own code raised.
+    """The hint of an error message about an exception that a plugin's own code raised.
 
     Args:
         error: the exception. If a module is missing, the hint names the module.

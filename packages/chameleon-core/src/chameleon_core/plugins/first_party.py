@@ -14,7 +14,13 @@ distributions register the same name."""
 
 
 def how_to_install(distribution: str) -> str:
-    """The hint for a missing distribution; this project's own are on no package index."""
+    """The hint that says how to install a missing distribution.
+
+    Chameleon's own distributions are on no package index, so the hint names a folder of a clone.
+
+    Args:
+        distribution: the name of the missing distribution.
+    """
     if distribution not in FIRST_PARTY:
         return f"install {distribution}"
     folder = distribution.replace("chameleon-tuner-", "chameleon-")

@@ -27,13 +27,13 @@ _HOOKS = "hooks"
 
 @attrs.frozen(kw_only=True)
 class GivenPlugin:
-    """A module with hooks that is not installed.
+    """A plugin that the user gave with ``--plugin``: a module with hooks that is not installed.
 
     Attributes:
         module: the name under which the module is imported.
         root: the folder that the module is imported from.
-        distribution: the distribution that the module belongs to, or the name of the module's
-            package.
+        distribution: the distribution that the module belongs to. If it belongs to none, the name
+            of its package.
         path: the path as the user gave it.
     """
 
@@ -43,7 +43,7 @@ class GivenPlugin:
     path: str
 
     def load(self) -> Any:
-        """Import the module, and return it.
+        """Import the plugin's module with its hooks, and return the module.
 
         Raises:
             Exception: any exception that the module raises.
@@ -53,7 +53,7 @@ class GivenPlugin:
 
 
 def given_plugins() -> tuple[GivenPlugin, ...]:
-    """The plugins that this process was given with ``--plugin``.
+    """The plugins that the user gave to this process with ``--plugin``.
 
     Raises:
         ConfigError: a path is no plugin, or two modules have the same name.
@@ -62,7 +62,9 @@ def given_plugins() -> tuple[GivenPlugin, ...]:
 
 
 def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
-    """Whether a given plugin replaces an installed plugin, because both are the same.
+    """Whether a plugin given with ``--plugin`` is another copy of an installed plugin.
+
+    Chameleon then loads the given copy, and not the installed one.
 
     Args:
         plugin: the plugin that was given with ``--plugin``.
@@ -84,12 +86,15 @@ def enter_path(folder: Path) -> None:
 
 
 def given_paths() -> list[str]:
-    """The absolute paths of the plugins that this process was given with ``--plugin``."""
+    """The absolute paths of the plugins that the user gave with ``--plugin``."""
     return [path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path]
 
 
 def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
-    """The plugins at some paths.
+    """The plugins at some paths, each a module or package with hooks.
+
+    Args:
+        paths: the paths as the user gave them with ``--plugin``.
 
     Raises:
         ConfigError: a path is no plugin, or two modules have the same name.

@@ -1,4 +1,4 @@
-"""The markers of hooks, and the options of pluggy that implementations must not use."""
+"""The markers of Chameleon's hooks, and checks for options of pluggy that hooks must not use."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import pluggy
 
 
 def order_of(implementation: pluggy.HookImpl) -> int:
-    """The rank of an event hook's implementation: -1 for ``tryfirst``, 1 for ``trylast``, or 0."""
+    """The place of an event hook's implementation among all: -1 first, 1 last, or 0 between.
+
+    pluggy's options ``tryfirst`` and ``trylast`` decide it.
+
+    Args:
+        implementation: the implementation.
+    """
     return implementation.trylast - implementation.tryfirst
 
 
 def is_wrapper(implementation: pluggy.HookImpl) -> bool:
-    """Whether a hook's implementation is a wrapper of others, in pluggy's new or old form."""
+    """Whether a hook's implementation is a wrapper, in which pluggy calls other implementations."""
     return bool(implementation.wrapper or implementation.hookwrapper)
 
 
 def refused_event_hook(implementation: pluggy.HookImpl) -> str:
-    """The reason why an event hook's implementation is refused, after "implements ..."; or ""."""
+    """The reason why Chameleon does not call an implementation of an event hook, or "".
+
+    The reason continues a message that begins with "implements" and the hook's name.
+    """
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: an event has no result to wrap; write a plain "
@@ -26,7 +35,10 @@ def refused_event_hook(implementation: pluggy.HookImpl) -> str:
 
 
 def refused_registration(implementation: pluggy.HookImpl) -> str:
-    """The reason why a registration hook is refused, after "implements ..."; or ""."""
+    """The reason why Chameleon does not call an implementation of a registration hook, or "".
+
+    The reason continues a message that begins with "implements" and the hook's name.
+    """
     if is_wrapper(implementation):
         return (
             "as a wrapper, which is left out: records are collected of every plugin on its own, "

@@ -1,4 +1,4 @@
-"""The kinds of plugins: a table from which the hook specs are made."""
+"""The kinds of plugins, as a table. Chameleon makes one registration hook for each kind."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ class Kind:
             None.
         record: the class of the records that plugins register.
         arguments: the names of the arguments of a plugin's factory.
-        unique: whether a name must belong to a single distribution, because records of measurements
-            contain it. If several register a name, it belongs to ``distribution``.
+        unique: whether only one distribution may use a name, because records of measurements
+            contain the name. If several distributions register a name, it belongs to
+            ``distribution``.
         noun: the name in the singular, for messages.
-        conformance: the suite that checks such a plugin, as ``"module:Class"``. The default is the
-            suite of ``chameleon_testing`` with this noun.
+        conformance: the test suite for plugins of this kind, as ``"module:Class"``. The default is
+            the suite of ``chameleon_testing`` that is named after ``noun``.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-z_]+"))
@@ -208,7 +209,11 @@ table does not have it."""
 
 
 def hook_specs(kinds: Iterable[Kind]) -> type:
-    """A class with the registration hook of each kind, for pluggy's ``add_hookspecs``."""
+    """Make the class whose methods are the registration hooks of all kinds, for pluggy.
+
+    Args:
+        kinds: the kinds of plugins.
+    """
     return type("RegistrationHooks", (), {kind.hook: _hook_spec(kind) for kind in kinds})
 
 

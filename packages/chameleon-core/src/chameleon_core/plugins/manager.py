@@ -123,6 +123,9 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     """Load plugins and collect their records. A plugin's exceptions become errors in the result.
 
     Output of plugins while they are loaded goes to stderr, because stdout is only for results.
+
+    Args:
+        candidates: the plugins to load.
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)
@@ -160,7 +163,13 @@ class _Plugin:
         self.loaded.errors.append(LoadError(plugin=plugin, distribution=owner, message=problem))
 
     def is_called(self, about: str, call: Callable[..., object], *arguments: Any) -> bool:
-        """Call the plugin's code; if it raises, record the exception and return False."""
+        """Call the plugin's code; if it raises, record the exception as a fault and return False.
+
+        Args:
+            about: the subject of the fault, such as the name of a hook.
+            call: the function to call.
+            arguments: the arguments of the call.
+        """
         try:
             call(*arguments)
         except KeyboardInterrupt:
@@ -177,7 +186,14 @@ class _Plugin:
         self.hooks = self.candidate.load()
 
     def add(self, kind: Kind, known: dict[str, Any]) -> None:
-        """Add the plugin's records of a kind that is needed before other plugins register."""
+        """Add the plugin's records of a kind, if it implements the kind's registration hook.
+
+        Kinds of plugins and sections are such kinds, because other plugins need them to register.
+
+        Args:
+            kind: the kind whose hook is called.
+            known: all records of the kind by name, to which the plugin's records are added.
+        """
         if not hasattr(inspect.getattr_static(self.hooks, kind.hook, None), _MARK):
             return
         for record in self.records(kind, getattr(self.hooks, kind.hook)):
@@ -213,9 +229,13 @@ class _Plugin:
     def implementations(
         self, hook: str, refused: Callable[[pluggy.HookImpl], str]
     ) -> list[pluggy.HookImpl]:
-        """The plugin's implementations of a hook.
+        """The plugin's implementations of a hook that Chameleon may call.
 
-        If one uses an option of pluggy that is refused, this is recorded as a fault.
+        An implementation that uses a refused option of pluggy is recorded as a fault.
+
+        Args:
+            hook: the name of the hook.
+            refused: a function that returns the reason why an implementation is refused, or "".
         """
         caller: pluggy.HookCaller = getattr(self.loaded.manager.hook, hook)
         own = [each for each in caller.get_hookimpls() if each.plugin is self.hooks]
@@ -224,7 +244,7 @@ class _Plugin:
         return own
 
     def note_unknown_hooks(self) -> None:
-        """Record as faults the functions that are marked as hooks, but match no known hook."""
+        """Record a fault for each function that is marked as a hook, but is named like no hook."""
         manager = self.loaded.manager
         hooks = {name: caller for name, caller in vars(manager.hook).items() if name[0] != "_"}
         known = [name for name, caller in hooks.items() if caller.has_spec()]
@@ -234,7 +254,14 @@ class _Plugin:
                 self.note(f"implements '{caller.name}', which is no hook{guess}")
 
     def records(self, kind: Kind, hook: Callable[[], Any]) -> list[Any]:
-        """Call a hook and return its valid records. Invalid records are recorded as faults."""
+        """Call a plugin's registration hook and return its valid records.
+
+        Each invalid record is recorded as a fault of the plugin.
+
+        Args:
+            kind: the kind of plugin that the hook registers.
+            hook: the plugin's implementation of the hook.
+        """
         answer: list[Any] = []
         self.is_called(f"failed in {kind.hook}", self.read, kind, hook, answer)
         if len(answer) > MOST_RECORDS:
@@ -252,7 +279,15 @@ class _Plugin:
         return [*records.values()]
 
     def read(self, kind: Kind, hook: Callable[[], Any], records: list[Any]) -> None:
-        """Call a hook and append its records, also those that come before an exception."""
+        """Call a plugin's registration hook, and append its records to a list.
+
+        If the hook yields records and then raises an exception, the records before it are kept.
+
+        Args:
+            kind: the kind of plugin that the hook registers.
+            hook: the plugin's implementation of the hook.
+            records: the list to which records are appended.
+        """
         answer = hook()
         if answer is None or isinstance(answer, kind.record | str | bytes):
             self.note(f"returns {answer!r} from {kind.hook}, which must return a list of records")

@@ -34,8 +34,8 @@ def option(
 
     Args:
         default: the value if the user gives none, or ``attrs.NOTHING`` for a required option. The
-            default None is valid even if checks refuse it. A type such as ``list`` is called for
-            each new object.
+            default None is valid even if checks refuse it. If the default is a type such as
+            ``list``, each new object gets a new value from calling it.
         words: the help text.
         checks: validators, as for ``attrs.field``.
         at_least: the lowest valid value.
@@ -56,7 +56,7 @@ def option(
 
 
 def former_names(options: type) -> dict[str, str]:
-    """The present name of each renamed option of a class, by its former name."""
+    """The renamed options of an options class: the present name of each, by its former name."""
     return {
         field.metadata[FORMER]: field.alias
         for field in attrs.fields(options)
@@ -65,6 +65,13 @@ def former_names(options: type) -> dict[str, str]:
 
 
 def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
-    """The section with its present key names; a value under a present name wins."""
+    """Replace former names of options by their present names in a section of a pipeline.
+
+    If the section has both names of an option, the value under the present name is kept.
+
+    Args:
+        section: the values of the options by name.
+        former: the present name of each renamed option, by its former name.
+    """
     today = {key: value for key, value in section.items() if key not in former}
     return {former[key]: value for key, value in section.items() if key in former} | today

@@ -62,7 +62,12 @@ class NoOptions:
 
 
 def recorder(package: str) -> Callable[..., PluginRecord]:
-    """Make a function that makes records whose factories are in one import package."""
+    """Make a function that makes a plugin's records with short names of factories.
+
+    Args:
+        package: the import package of the plugin. The record's factory is ``package`` and a dot,
+            followed by the function's argument ``factory``.
+    """
 
     def record(
         name: str, summary: str, factory: str, options: type = NoOptions, **more: Any

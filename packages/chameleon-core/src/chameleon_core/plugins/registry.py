@@ -79,7 +79,7 @@ class Registry:
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """The plugin manager of pluggy, whose plugins get the events of runs."""
+        """The plugin manager of pluggy, through which loaded plugins get the events of runs."""
         return self._loaded.manager
 
     @property
@@ -102,11 +102,15 @@ class Registry:
 
     @property
     def distributions(self) -> Sequence[str]:
-        """The distributions that announce a plugin, also if the plugin failed to load."""
+        """The distributions that have a plugin's entry point, also if the plugin failed to load."""
         return tuple(self._loaded.distributions)
 
     def entries(self, kind: str) -> Sequence[Registration]:
-        """All registered plugins of a kind, sorted by name. A name may occur twice."""
+        """All registered plugins of a kind, sorted by name. A name may occur twice.
+
+        Args:
+            kind: a key of ``kinds``.
+        """
         return tuple(
             entry for _, entries in sorted(self._entries[kind].items()) for entry in entries
         )
@@ -148,7 +152,13 @@ class Registry:
         return entries[0]
 
     def record(self, kind: str, name: str, *, author: str | None = None) -> Any:
-        """The record of the plugin that ``find`` returns. Raises the errors of ``find``."""
+        """The record of a plugin, which is found as by ``find`` and with the same errors.
+
+        Args:
+            kind: a key of ``kinds``.
+            name: the plugin's name, or ``distribution:name``.
+            author: the distribution that wrote the name; None if a user wrote it.
+        """
         return self.find(kind, name, author=author).record
 
     def full_name(self, entry: Registration) -> str:
@@ -166,7 +176,11 @@ class Registry:
         return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
     def space_of(self, operator: str) -> PluginRecord | None:
-        """The space provider that alone knows a kind of operator, or None if there is none."""
+        """The provider of design spaces that is the only one to know a kind of operator, or None.
+
+        Args:
+            operator: the kind of operator (``Task.operator``).
+        """
         for entry in self.entries("spaces"):
             record: PluginRecord = entry.record
             if operator in record.operators:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the options of schedulers are imported with every command
 
 @attrs.frozen(kw_only=True)
 class SchedulerContext:
-    """The arguments of a scheduler.
+    """The tasks, random generator and batch size that a scheduler is made with.
 
     Chameleon makes one scheduler for the run's tasks, and a second one if some tasks are
     alternatives.

@@ -1,4 +1,4 @@
-"""Options of the schedulers. The module imports nothing else of the schedulers."""
+"""Options of the schedulers, in a module without other imports, so that it loads fast."""
 
 from __future__ import annotations
 

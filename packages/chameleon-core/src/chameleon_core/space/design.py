@@ -24,7 +24,7 @@ look-up."""
 
 
 class MixedRadix:
-    """Numbers the configurations of a space, in the lexicographic order of knob indices.
+    """Gives each configuration of a space a number, in the lexicographic order of knob indices.
 
     Numbers are packed into int64 words. One word is enough for almost every design space. Larger
     spaces use Python integers.
@@ -51,14 +51,21 @@ class MixedRadix:
             start = stop
 
     def words(self, configs: NDArray[np.integer[Any]]) -> list[NDArray[np.int64]]:
-        """The int64 words that encode each configuration's number.
+        """The number of each configuration, as one or more int64 words.
 
-        The most significant word comes first. Each has shape (n,).
+        The list has one array of shape (n,) per word, the most significant word first.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         return [configs[:, columns] @ weights for columns, weights, _ in self._words]
 
     def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """The number of each configuration, shape (n,): int64, or Python integers if needed."""
+        """The number of each configuration, shape (n,): int64, or Python integers if too large.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
+        """
         keys: NDArray[Any]
         keys, *rest = self.words(configs)
         if rest:
@@ -78,7 +85,11 @@ class MixedRadix:
         return configs
 
     def first_of_each(self, configs: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
-        """Numbers of the rows whose configuration occurs in no earlier row, in ascending order."""
+        """Row numbers without repetitions: the first row of each distinct configuration, ascending.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
+        """
         if not len(configs):
             return np.empty(0, np.intp)
         words = self.words(configs)
@@ -93,7 +104,7 @@ class ConfigSet:
     """A set of configurations that tests many configurations for membership at once.
 
     Args:
-        radix: numbers the configurations.
+        radix: the object that gives each configuration its number.
         size: the number of all index vectors of the space.
         configs: the members, shape (m, knobs).
 
@@ -167,7 +178,8 @@ class Constraint:
         reason: a short clause about an illegal configuration, which says why it breaks the
             condition.
         holds: a function of the knob values of n configurations, which returns a bool array of
-            shape (n,). Its configurations meet all constraints that come before this one.
+            shape (n,). It is called only for configurations that meet all earlier constraints of
+            the space.
     """
 
     reason: str
@@ -211,7 +223,12 @@ class FeatureBlock:
 
 
 class ChosenValues(Mapping[str, NDArray[Any]]):
-    """A mapping from knob name to values, which computes the values of a knob on first use."""
+    """A mapping from a knob's name to its value in each configuration, computed on first use.
+
+    Args:
+        knobs: the column of each knob and the table of its values, by name.
+        configs: knob indices, shape (n, knobs).
+    """
 
     def __init__(self, knobs: Mapping[str, tuple[int, NDArray[Any]]], configs: Configs) -> None:
         self._knobs = knobs
@@ -324,14 +341,14 @@ class DesignSpace:
 
     @cached_property
     def size(self) -> int:
-        """Number of vectors of knob indices, legal or not, as an exact integer."""
+        """Number of all vectors of knob indices, legal and illegal ones, as an exact integer."""
         return math.prod(self.cardinalities.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of knobs, constraints and variant.
+        """A digest of the space's knobs, constraints and variant.
 
-        Records with another fingerprint do not apply to this space.
+        Records of a space with another fingerprint do not apply to this space.
         """
         described = [
             [type(k).__name__, k.name, k.when, np.asarray(k.values).tolist()] for k in self.knobs
@@ -348,6 +365,9 @@ class DesignSpace:
         """Whether each knob applies (``Knob.when``) in each configuration, shape (n, knobs).
 
         A knob does not apply if the knob that it depends on has another value or does not apply.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         active = np.ones(np.shape(configs), np.bool_)
         for column, parent, activates in self._conditions:
@@ -356,14 +376,20 @@ class DesignSpace:
         return active
 
     def canonical(self, configs: Configs) -> Configs:
-        """The configurations with index 0 for every knob that does not apply."""
+        """Set the index to 0 for every knob that does not apply, in each configuration.
+
+        Two configurations that differ only in such knobs would describe the same program.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
+        """
         configs = np.array(configs, dtype=np.int32, ndmin=2)
         if self._conditions:
             configs[~self.active(configs)] = 0
         return configs
 
     def keys(self, configs: Configs) -> Keys:
-        """The number of each configuration, shape (n,), which no other configuration has."""
+        """A number for each configuration, which no other one of the space has, shape (n,)."""
         return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:
@@ -378,7 +404,10 @@ class DesignSpace:
     # -- meaning ----------------------------------------------------------------------------
 
     def values(self, configs: Configs) -> Values:
-        """The values of each knob in n configurations by knob name, computed when first read."""
+        """The value of each knob in n configurations, an array of n values by knob name.
+
+        An array is computed when it is first read.
+        """
         return ChosenValues(self._tables, np.asarray(configs))
 
     def decode(self, config: Sequence[int]) -> dict[str, Any]:
@@ -390,6 +419,9 @@ class DesignSpace:
 
         A legal configuration has indices in range, index 0 for knobs that do not apply, and meets
         every constraint.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         configs = np.asarray(configs)
         in_range = (configs >= 0) & (configs < self.cardinalities)
@@ -416,7 +448,11 @@ class DesignSpace:
         return ok
 
     def why_illegal(self, config: Sequence[int]) -> str | None:
-        """The first reason why a configuration is illegal, or None if it is legal."""
+        """The first reason why a configuration is illegal, or None if it is legal.
+
+        Args:
+            config: the knob indices of one configuration.
+        """
         row = np.asarray([config])
         if row.shape != (1, len(self.knobs)):
             return f"a configuration of this space has {len(self.knobs)} knob indices"
@@ -435,14 +471,17 @@ class DesignSpace:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the columns of ``features``: columns of knobs, then of the ``FeatureBlock``."""
+        """Names of the columns of ``features``: first those of knobs, then the analytical ones."""
         names = tuple(name for knob in self.knobs for name in knob.feature_names)
         return names + (self.features_block.names if self.features_block else ())
 
     def features(self, configs: Configs) -> NDArray[np.float32]:
-        """Numbers that cost models learn from, a row for each configuration.
+        """The features of each configuration, from which cost models learn.
 
         The shape is (n, len(feature_names)).
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
         configs = np.asarray(configs)
         out = np.empty((len(configs), len(self.feature_names)), dtype=np.float32)
@@ -462,7 +501,7 @@ class DesignSpace:
 
     @cached_property
     def everything(self) -> Configs | None:
-        """All legal configurations if the space is small enough to list them, else None."""
+        """All legal configurations, shape (m, knobs); None if too many to list."""
         if self._listed is not None:
             rows = self.from_keys(self._listed.keys)
         elif self.size <= ENUMERABLE:
@@ -515,7 +554,7 @@ class DesignSpace:
         return self.distinct(np.concatenate(rows))[:count]
 
     def mutate(self, configs: Configs, rng: np.random.Generator) -> Configs:
-        """Each configuration with one random knob changed to another random value.
+        """Change one random knob of each configuration to another random value.
 
         This is the move of AutoTVM's simulated annealing. Only knobs that apply are changed. If the
         result is illegal, the row keeps its old configuration.
@@ -542,7 +581,13 @@ class DesignSpace:
         return moved
 
     def neighbours(self, config: Sequence[int]) -> Configs:
-        """Legal configurations that differ by one index step in one knob, shape (m, knobs)."""
+        """The legal neighbours of a configuration, shape (m, knobs).
+
+        A neighbour differs by one index step in one knob.
+
+        Args:
+            config: the knob indices of the configuration.
+        """
         base = np.asarray(config, dtype=np.int32)
         width = len(self.knobs)
         steps = np.concatenate([np.eye(width, dtype=np.int32), -np.eye(width, dtype=np.int32)])

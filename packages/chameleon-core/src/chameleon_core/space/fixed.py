@@ -1,4 +1,4 @@
-"""Design spaces in which some knobs have a fixed value, and knob values as users write them."""
+"""Design spaces in which some knobs have a fixed value, and the reader of users' knob values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ def index_of(knob: Knob, value: Any) -> int:
 
 
 def knob_of(space: DesignSpace, name: str) -> Knob:
-    """A knob by its name.
+    """Find a knob of a design space by its name.
+
+    Args:
+        space: the design space.
+        name: the name of the knob.
 
     Raises:
         ConfigError: the space has no such knob.
@@ -104,12 +108,13 @@ def _plain(value: Any) -> Any:
 class FixedSpace(DesignSpace):
     """A design space in which some knobs have a fixed value.
 
-    It has those configurations of the whole space in which each fixed knob has its value or does
-    not apply. Indices and fingerprint are those of the whole space, so both spaces share records.
+    The space has those configurations of the whole space in which each fixed knob has its value or
+    does not apply. Indices and fingerprint are those of the whole space, so both spaces share
+    records.
 
     Args:
         whole: the whole space.
-        fixed: the index of the value of each fixed knob, by the knob's column.
+        fixed: the index of each fixed knob's value, by the knob's column number.
     """
 
     def __init__(self, whole: DesignSpace, fixed: Mapping[int, int]) -> None:
@@ -182,8 +187,8 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
 
     Args:
         space: the whole space.
-        columns: the index of the value of each fixed knob, by the knob's column. If it is empty,
-            the whole space is returned.
+        columns: the index of each fixed knob's value, by the knob's column number. If ``columns``
+            is empty, the whole space is returned.
 
     Raises:
         ConfigError: no legal configuration has these values.
@@ -201,7 +206,7 @@ def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
 
 
 def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int, int]:
-    """The columns of fixed knobs, and the indices of their values.
+    """The column number of each fixed knob, with the index of its value.
 
     Args:
         space: the design space.

@@ -35,7 +35,11 @@ class Knob(ABC):
 
     @abstractmethod
     def decode(self, index: int) -> Any:
-        """The value at an index, as a plain Python value that JSON can hold."""
+        """The value of the knob at an index, as a plain Python value that JSON can hold.
+
+        Args:
+            index: the index of the value.
+        """
 
     @property
     @abstractmethod
@@ -114,15 +118,22 @@ class Choice(Knob):
 
 
 def aligned(name: str) -> str:
-    """The name of the feature column with the ``alignment`` of a knob's values."""
+    """The name of the feature column that holds the ``alignment`` of a knob's values.
+
+    Args:
+        name: the name of the knob.
+    """
     return f"{name}.alignment"
 
 
 def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
-    """How often each integer can be halved: the exponent of 2 in its factorization; 0 for 0.
+    """How often each integer can be halved, as a feature for cost models; 0 for 0.
 
     Vectors, cache lines, banks and warps are powers of two, so 64 threads perform more like 128
     threads than like 65. A cost model cannot learn this from the magnitude of a number.
+
+    Args:
+        values: integers, in an array of any shape.
     """
     values = np.abs(np.asarray(values).astype(np.int64))
     lowest_bit = np.where(values == 0, 1, values & -values)
@@ -131,7 +142,13 @@ def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
-    """The feature of a number: ``sign(x) * log2(1 + |x|)``, which spaces powers of two evenly."""
+    """Convert numbers to features ``sign(x) * log2(1 + |x|)``.
+
+    Powers of two, such as tile sizes, are then evenly spaced.
+
+    Args:
+        values: numbers, in an array of any shape.
+    """
     values = np.asarray(values).astype(np.float32)
     spread: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
     return spread
@@ -184,6 +201,9 @@ class Factorization(Knob):
     def index_of(self, factors: tuple[int, ...]) -> int:
         """The index of a factorization.
 
+        Args:
+            factors: the factors, the outermost first.
+
         Raises:
             KeyError: the knob has no such factorization.
         """
@@ -232,9 +252,10 @@ Values = Mapping[str, NDArray[Any]]
 def recorded_features(
     choices: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> NDArray[np.float32]:
-    """Compute the features of ``DesignSpace.features`` from recorded knob values, without a space.
+    """Compute ``DesignSpace.features`` from recorded knob values, without the design space.
 
-    A feature is NaN if it is analytical (``FeatureBlock``), or if a configuration lacks its knob.
+    A feature is NaN if only the space can compute it (``FeatureBlock``), or if the configuration
+    lacks the feature's knob.
 
     Args:
         choices: n configurations in the form that ``DesignSpace.decode`` returns. Values may be

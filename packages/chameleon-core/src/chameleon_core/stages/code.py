@@ -50,7 +50,7 @@ class Kernel(ABC):
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """Call ``time(number)`` ``count`` times without pauses, and return the times.
+        """Call the method ``time`` ``count`` times without pauses, and return the times in seconds.
 
         A kernel may skip the uncounted run in all repeats but the first.
 
@@ -72,6 +72,9 @@ class Builder(ABC):
     @abstractmethod
     def build(self, config: Sequence[int]) -> Kernel:
         """Compile one configuration. A baseline has only the configuration ``()``.
+
+        Args:
+            config: the knob indices of the configuration.
 
         Raises:
             InvalidConfigurationError: the configuration describes no program; the message names the
@@ -144,6 +147,10 @@ class SpaceProvider(ABC):
     def builder(self, task: Task, *, threads: int) -> Builder:
         """Make a builder of the task's kernels, in a worker process.
 
+        Args:
+            task: the task.
+            threads: the number of threads that kernels run with.
+
         Raises:
             ConfigError: the provider has no space for this task.
         """
@@ -161,13 +168,20 @@ class Baseline(ABC):
 
     @abstractmethod
     def supports(self, task: Task) -> bool:
-        """Whether the baseline can compute this task; False if its library is missing."""
+        """Whether the baseline can compute this task; False if its library is missing.
+
+        Args:
+            task: the task.
+        """
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:
         """Names of the baseline's variants for a task, such as layouts.
 
         The fastest variant counts in results.
+
+        Args:
+            task: the task.
         """
 
     @abstractmethod

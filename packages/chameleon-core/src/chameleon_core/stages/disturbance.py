@@ -1,4 +1,4 @@
-"""How much other programs disturbed timing, and how far to trust the order of the timed kernels."""
+"""How much other programs disturbed timing, and how reliable the order of kernels then is."""
 
 from __future__ import annotations
 
@@ -41,17 +41,23 @@ class Disturbance:
 
     @property
     def stolen(self) -> float | None:
-        """Share of the cores' time that the host of the virtual machine took; None if unknown."""
+        """The share of the cores' time that the host of a virtual machine gave to other work.
+
+        The value is None if it is unknown.
+        """
         return self.stolen_seconds / self.core_seconds if self.core_seconds else None
 
     @property
     def others(self) -> float | None:
-        """Share of the cores' time that other processes used; None if unknown."""
+        """The share of the cores' time that other programs used during timing; None if unknown."""
         return self.others_seconds / self.core_seconds if self.core_seconds else None
 
     @property
     def trust(self) -> float | None:
-        """Share of pairs of fast configurations that kept their order; None without pairs."""
+        """Share of pairs of fast configurations with the same order in a second timing.
+
+        The value is None if no pair was timed twice.
+        """
         return self.kept / self.pairs if self.pairs else None
 
     @property
@@ -62,7 +68,7 @@ class Disturbance:
 
     @property
     def summary(self) -> str:
-        """All known figures as sentences in one line; empty if nothing is known."""
+        """Sentences with all known numbers about the disturbance; empty if nothing is known."""
         parts = []
         if self.core_seconds:
             parts.append(

@@ -17,7 +17,7 @@ from chameleon_core.task import Task
 
 
 class Trials(ABC):
-    """A few measurements by the run's runner, with which a frontend makes a choice.
+    """Lets a frontend measure a few tasks before a run, to make a choice such as a layout.
 
     Attributes:
         target: the resolved target.
@@ -40,8 +40,8 @@ class Trials(ABC):
         Args:
             task: a task, which need not belong to the run.
             guesses: the largest number of measurements.
-            seconds_to_beat: the time in seconds of another choice. If the task is much slower,
-                Chameleon measures it less often.
+            seconds_to_beat: the time in seconds that another choice takes. A guess that is much
+                slower is timed fewer times.
 
         Returns:
             The lowest time in seconds. None if the task has no design space or no first guess, or
@@ -69,7 +69,7 @@ class TargetResolver(ABC):
 
     @abstractmethod
     def resolve(self, text: str) -> str:
-        """The canonical form of a target; ``native`` becomes this machine's CPU.
+        """Convert a target to its canonical form; ``native`` becomes this machine's CPU.
 
         Raises:
             TargetError: the target does not exist. The hint names existing targets.
@@ -90,7 +90,7 @@ class TargetResolver(ABC):
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task, or the best guess if the task was not measured.
+    """The configuration of a task that the delivery compiles: its best one, or else a guess.
 
     Attributes:
         task: the task.
@@ -125,7 +125,7 @@ class Winner:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Delivery:
-    """The arguments of ``Frontend.deliver``.
+    """All that a frontend needs to deliver the model of a run (``Frontend.deliver``).
 
     Attributes:
         target: the resolved target.
@@ -151,7 +151,7 @@ class Frontend(ABC):
     """Splits a pipeline's ``model`` into tasks, and may deliver a network at the end."""
 
     def compute_in(self, precision: Any) -> None:
-        """Accept the dtypes in which the network may be computed.
+        """Let the network also compute in some dtypes other than float32.
 
         Chameleon calls this method before all others. It does not call the method if the pipeline
         allows only float32.
@@ -221,6 +221,9 @@ class Frontend(ABC):
         Chameleon calls this method before ``tasks`` when a run begins. The run folder keeps the
         result. If the run is continued, the result is passed to ``restore``.
 
+        Args:
+            trials: lets the frontend measure a few tasks.
+
         Returns:
             The choice as JSON values, or None if there is no choice.
         """
@@ -235,6 +238,9 @@ class Frontend(ABC):
 
         The list may be empty if the frontend can deliver a model without tuned operators.
 
+        Args:
+            target: the resolved target.
+
         Raises:
             ConfigError: an operator is impossible, for example because its shapes do not fit.
         """
@@ -244,6 +250,9 @@ class Frontend(ABC):
 
         Chameleon calls this method at the end of a run, perhaps on another object than the method
         ``tasks``.
+
+        Args:
+            delivery: the winners of the run, the folder for the result, and other facts.
 
         Returns:
             The network's result, or None if there is nothing to deliver. Its ``delivered_seconds``

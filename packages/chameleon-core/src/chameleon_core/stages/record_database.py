@@ -48,9 +48,9 @@ class RecordKey:
 
     @cached_property
     def family(self) -> str:
-        """A digest of the key without arguments and fingerprint.
+        """A digest of the key without the operator's arguments and the space's fingerprint.
 
-        Configurations of one key may suit other keys of the same family.
+        Fast configurations of one key may also be fast for other keys of the same family.
         """
         return _digest([self.operator, self.target, self.space, dict(self.conditions)])
 
@@ -108,15 +108,22 @@ class RecordDatabase(ABC):
 
     @abstractmethod
     def records(self, key: RecordKey) -> Sequence[Record]:
-        """The records of a key in any order, one per configuration; empty without records."""
+        """The records of a key in any order, at most one per configuration.
+
+        Args:
+            key: the key.
+        """
 
     @abstractmethod
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
-        """Add all of these records; if this fails, add none of them.
+        """Add records to the database: all of them, or none if an error occurs.
 
         If the same records are added twice, the second addition changes nothing. The order of
         additions does not matter. If two records have the same key and configuration, the record
         with the lower ``rank`` stays.
+
+        Args:
+            records: the records of each key.
 
         Returns:
             The number of records that changed the database.
@@ -132,6 +139,9 @@ def rank(record: Record) -> tuple[Any, ...]:
     Successes come before failures, and low times before high ones, because other work on a machine
     only makes kernels slower. Records with different contents have different ranks, so that
     databases can be merged in any order.
+
+    Args:
+        record: the record.
     """
     trial = record.measurement
     text = json.dumps([attrs.asdict(trial), dict(record.knobs), record.measured_at])

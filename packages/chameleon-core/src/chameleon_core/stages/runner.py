@@ -1,8 +1,9 @@
-"""Contracts of runners, of devices that they send kernels to, and of rival tuners.
+"""Contracts of runners, of devices that they send kernels to, and of rivals (other tuners).
 
-A runner with devices builds in one process and runs in another. A builder exports a configuration
-as a folder, and a process with a device loads the folder. So a builder never waits for a device,
-and a device never waits for a build. A candidate whose device is lost runs on another device.
+A runner with devices compiles a kernel in one process and runs it in another. A builder exports the
+kernel as a folder, and a process with a device loads the folder. So a builder never waits for a
+device, and a device never waits for a build. A candidate whose device is lost runs on another
+device.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ class MeasureStream(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Drop the jobs in flight, so that the runner is free. A second call does nothing."""
+        """Give up the jobs that are not complete, so that the runner is free.
+
+        A second call does nothing.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +100,7 @@ class MeasureStream(ABC):
 
 
 class OrderedStream(MeasureStream):
-    """Measures jobs in the order of their submission, each to its end."""
+    """A stream that measures jobs in the order of submission, and ends each before the next."""
 
     def __init__(self) -> None:
         self._waiting: deque[MeasureJob] = deque()
@@ -190,15 +194,16 @@ class Runner(ABC):
         self.close()
 
     def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
-        """Prepare for a space provider, before the runner's context is entered.
+        """Learn which space provider the run uses, before the runner's context is entered.
 
         Workers can then import the provider, while the main process makes tasks and design spaces.
         """
 
     def start_late(self) -> None:  # noqa: B027 - optional hook
-        """Start no worker before the first job. Called instead of ``prepare``.
+        """Start no worker before the first job. Chameleon calls it instead of ``prepare``.
 
-        A run that has no measurements in its budget needs all cores itself.
+        Chameleon does so if the budget allows no measurements, because the run then needs all cores
+        for other work.
         """
 
     @abstractmethod
@@ -222,7 +227,9 @@ class Runner(ABC):
         return JobAfterJob(self.measure)
 
     def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
-        """Accept the plan of a comparison. Chameleon calls this method right before ``compare``.
+        """Accept the time limit and the progress function of a comparison.
+
+        Chameleon calls this method right before ``compare``.
 
         If time is short, the runner should time contenders fewer times, but often enough for a
         reliable median. The time limit does not apply to compiling.
@@ -320,9 +327,9 @@ class Device(ABC):
 
     @property
     def identity(self) -> str:
-        """The name of the connected device, if a new connection may lead to another device.
+        """The name of the device that is connected now.
 
-        It is empty if the device is always the same.
+        The name is empty if every connection leads to the same device.
         """
         return ""
 
@@ -339,7 +346,7 @@ class Device(ABC):
 
 @attrs.frozen(kw_only=True)
 class RivalTrace:
-    """The progress of a rival, which is another tuner, with one task, point by point.
+    """The progress of a rival (another tuner) on one task, as points over time.
 
     Attributes:
         at_seconds: for each point, the wall-clock time in seconds since the rival's start, rising.

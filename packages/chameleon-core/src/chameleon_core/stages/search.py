@@ -68,7 +68,7 @@ class Observations:
 
     @property
     def relative_throughput(self) -> NDArray[np.float64]:
-        """The lowest cost divided by each cost, shape (n,).
+        """The task's lowest time divided by each configuration's time, shape (n,).
 
         The values are in (0, 1], and 0 for failures. AutoTVM trains its cost model on them.
         """
@@ -85,7 +85,7 @@ Shared = TypeVar("Shared")
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskHistory:
-    """All measurements of one task.
+    """All measurements of one task, from which the stages of other tasks may learn.
 
     Attributes:
         task: the task.
@@ -110,7 +110,13 @@ class Archive:
         self._shared: dict[str, Any] = {}
 
     def record(self, history: TaskHistory) -> None:
-        """Replace the stored measurements of a task. Chameleon calls this after every batch."""
+        """Store all measurements of a task so far, for stages of other tasks that learn from them.
+
+        Chameleon calls this method after every batch.
+
+        Args:
+            history: the measurements, which replace the task's earlier ones.
+        """
         self._histories[history.task.key] = history
 
     def others(self, task: Task) -> list[TaskHistory]:
@@ -257,6 +263,9 @@ class CostModel(ABC):
         A score must not depend on the other configurations in the call. The reason is that
         Chameleon predicts all configurations of a small space once, and explorers look up the
         scores.
+
+        Args:
+            configs: knob indices, shape (n, knobs).
         """
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
@@ -283,10 +292,15 @@ class Sampler(ABC):
 
     @abstractmethod
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """At most ``count`` configurations to measure next, best first.
+        """Select at most ``count`` configurations to measure next, best first.
 
-        They should be distinct, legal and unvisited. The synthesizer may replace a configuration
-        that is not; otherwise a random configuration replaces it.
+        The configurations should be distinct, legal and unvisited. The synthesizer may replace a
+        configuration that is not; otherwise a random configuration replaces it.
+
+        Args:
+            candidates: the candidates of the explorer.
+            visited: the configurations that were measured before.
+            count: the largest number of configurations.
         """
 
 
@@ -296,6 +310,11 @@ class Synthesizer(ABC):
     @abstractmethod
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
         """Replace configurations of a batch that are illegal, repeated or visited.
+
+        Args:
+            batch: the sampler's choice, shape (n, knobs).
+            candidates: the candidates of the explorer.
+            visited: the configurations that were measured before.
 
         Returns:
             The batch to measure: distinct, legal and unvisited configurations, not more than in

@@ -128,7 +128,7 @@ class Database(SQLiteFile):
 
     @property
     def columns(self) -> set[str]:
-        """The columns of the table ``measurements``.
+        """The names of the columns of the table ``measurements``.
 
         A file of an earlier version lacks some columns if it is open for reading only.
         """
@@ -152,7 +152,11 @@ def json_of(row: tuple[Any, ...]) -> Any:
 
 
 def measurement_of(row: tuple[Any, ...]) -> Measurement:
-    """Make a measurement from a row with the columns ``_COLUMNS``, in their order."""
+    """Make a measurement from a row of the table ``measurements``.
+
+    Args:
+        row: the values of the columns ``_COLUMNS``, in their order.
+    """
     # Without cattrs, for speed: a folder may have very many measurements.
     config, seconds, failure, message, *numbers = row
     known: dict[str, Any] = {
@@ -203,7 +207,7 @@ class StoredTask:
 
 @attrs.frozen(kw_only=True)
 class StoredComparison:
-    """A final comparison of a task, as stored.
+    """The final comparison of a task with its baselines, as the store keeps it.
 
     Attributes:
         contenders: the contenders that took part.
@@ -255,7 +259,11 @@ class RecordStore:
     # -- facts about the run ------------------------------------------------------------------
 
     def fact(self, name: str) -> Any:
-        """The JSON value stored under a name, or None if there is none."""
+        """A fact about the run that is stored under a name, as a JSON value; None without one.
+
+        Args:
+            name: the name of the fact.
+        """
         value = self._database.select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
         return value[0] if value else None
 
@@ -279,9 +287,10 @@ class RecordStore:
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
-        """Return the row of a task, which is made if it does not exist.
+        """Return the row of a task, or add the row if the store does not have it.
 
-        An existing row gets the task's present name and values.
+        If the row exists, the task's name and other values that are not part of its key are
+        updated.
         """
         self._database.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
@@ -416,6 +425,9 @@ class RecordStore:
         """The stage that proposed each measured configuration, in the order of ``measurements``.
 
         An entry is None if the version of Chameleon that measured it did not record the stage.
+
+        Args:
+            task_id: the id of the task's row.
         """
         return self._column(ORIGIN, task_id)
 
@@ -425,6 +437,9 @@ class RecordStore:
         It is the score when the configuration was proposed, in the model's own unit; higher is
         better. An entry is None if no trained model scored the configuration, or if an earlier
         version did not record the score.
+
+        Args:
+            task_id: the id of the task's row.
         """
         return self._column(SCORE, task_id)
 
@@ -438,7 +453,7 @@ class RecordStore:
         return [value for (value,) in rows]
 
     def places(self, task_id: int) -> list[int]:
-        """The position of each of a task's measurements among those of all tasks, by arrival."""
+        """The position of each measurement of a task, in the order of arrival over all tasks."""
         return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:
@@ -446,13 +461,22 @@ class RecordStore:
         return self._column("measured_at", task_id)
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
-        """The knob values of each measured configuration, in the order of ``measurements``."""
+        """The knob values of each measured configuration, in the order of ``measurements``.
+
+        Args:
+            task_id: the id of the task's row.
+        """
         return self._database.select(
             json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
         )
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
-        """The knob values of a measured configuration, or None if it was not measured."""
+        """The knob values of a measured configuration, or None if it was not measured.
+
+        Args:
+            task_id: the id of the task's row.
+            config: the knob indices of the configuration.
+        """
         value = self._database.select(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",

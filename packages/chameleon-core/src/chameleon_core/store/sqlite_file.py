@@ -25,8 +25,8 @@ class SQLiteFile:
             a read-only folder.
 
     Raises:
-        ChameleonError: the file cannot be opened, is no such database, or was written by a newer
-            version.
+        ChameleonError: the file cannot be opened, is no database of this kind, or was written by a
+            newer version.
 
     Attributes:
         path: the file.
@@ -118,7 +118,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
-        """A context whose statements are one commit.
+        """A context whose SQL statements are committed together at its end.
 
         The context yields the function that executes a statement.
         """

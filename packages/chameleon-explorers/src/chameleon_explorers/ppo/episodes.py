@@ -130,7 +130,8 @@ class EpisodeBatch:
     def movable(self) -> NDArray[np.bool_]:
         """Whether each action would change its knob, shape (episodes, knobs, 4).
 
-        ``STAY`` always counts as possible. The last axis is in the order DOWN, STAY, UP, JUMP.
+        ``STAY``, which changes nothing, is True as well, because it is always allowed. The last
+        axis is in the order DOWN, STAY, UP, JUMP.
         """
         allowed = np.empty((*self.configs.shape, 4), np.bool_)
         np.greater(self.configs, 0, out=allowed[:, :, DOWN])
@@ -141,7 +142,7 @@ class EpisodeBatch:
         return allowed
 
     def step(self, actions: NDArray[np.int64]) -> Step:
-        """Move every episode that has not ended.
+        """Move every walk (episode) that has not ended by one step.
 
         Args:
             actions: ``DOWN``, ``STAY``, ``UP`` or ``JUMP`` for each knob, shape (episodes, knobs).
@@ -168,7 +169,7 @@ class EpisodeBatch:
         return Step(rewards=rewards, goes_on=goes_on, tried=tried, scores=scores)
 
     def restart(self, rows: NDArray[np.intp], configs: Configs, scores: Scores) -> None:
-        """Continue some episodes from other configurations, as if they were new.
+        """Let some episodes go on from other configurations, as new episodes.
 
         Args:
             rows: The indices of the episodes.

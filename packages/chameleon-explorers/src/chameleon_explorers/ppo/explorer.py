@@ -195,7 +195,7 @@ class PPOExplorer(Explorer):
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """A context in which torch uses one thread, which is faster for such small matrices."""
+    """A context in which torch uses one thread, which is faster for the agent's small matrices."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

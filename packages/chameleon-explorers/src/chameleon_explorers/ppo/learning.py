@@ -19,8 +19,8 @@ class Rollout:
 
     Attributes:
         states: The states before each step, shape (steps, episodes, ...).
-        shifts: Numbers that are added to the logits, for masks and the bias on staying, shape
-            (steps, episodes, knobs, actions).
+        shifts: Numbers that are added to the network's logits, shape (steps, episodes, knobs,
+            actions). They exclude impossible actions, and make staying more or less likely.
         actions: The chosen action of each knob, shape (steps, episodes, knobs).
         log_probabilities: The log-probability of all actions of a step together, when they were
             chosen, shape (steps, episodes).
@@ -164,7 +164,14 @@ def _joint(every: Tensor, actions: Tensor) -> Tensor:
 
 
 def masked(allowed: Tensor, bias: Tensor) -> Tensor:
-    """The numbers to add to logits: the bias of allowed actions, and -1e9 for all others."""
+    """The numbers to add to logits, so that forbidden actions have no probability.
+
+    They are the bias for allowed actions, and -1e9 for all others.
+
+    Args:
+        allowed: Whether each action is allowed, shape (n, knobs, actions).
+        bias: The bias of each action, shape (actions,) or a shape that broadcasts to ``allowed``.
+    """
     return torch.where(allowed, bias, _NEVER)
 
 
@@ -201,7 +208,11 @@ def advantages(
 
 
 def standardised(advantage: Tensor) -> Tensor:
-    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal."""
+    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal.
+
+    Args:
+        advantage: The numbers, in a tensor of any shape.
+    """
     centred = advantage - advantage.mean()
     deviation = centred.square().mean().sqrt()
     # The mean of equal numbers may be a few last places off; that is no difference between them.

@@ -18,7 +18,11 @@ class ActorCritic(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits, shape (n, knobs, actions), and the values, shape (n,), of n states."""
+        """Compute the network for n states: logits (n, knobs, actions) and values (n,).
+
+        Args:
+            states: The states, shape (n, ...).
+        """
 
 
 class SharedActorCritic(ActorCritic):
@@ -37,9 +41,9 @@ class SharedActorCritic(ActorCritic):
 
 
 class SeparateActorCritic(ActorCritic):
-    """The two networks of the code released with Ahn et al. (2020), for policy and value.
+    """Two separate networks for policy and value, as in the code released with Ahn et al. (2020).
 
-    The policy has three layers, then one head of one layer per knob. The value has four layers.
+    The policy has three layers, then one layer for each knob. The value has four layers.
     """
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
@@ -104,7 +108,9 @@ class TokenActorCritic(ActorCritic):
 
 
 def stay_bias(knobs: int, actions: int, moves: float) -> float:
-    """The logit of staying with which an untrained policy moves ``moves`` knobs per step.
+    """The number to add to the logit of staying, so that an untrained policy moves few knobs.
+
+    With this bias, it moves ``moves`` knobs per step on average.
 
     Args:
         knobs: The number of knobs that have more than one choice.

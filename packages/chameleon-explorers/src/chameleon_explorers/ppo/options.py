@@ -13,10 +13,10 @@ from chameleon_core.plugins.options import option
 class PPOOptions:
     """Options of the explorer ``ppo``.
 
-    The defaults equal "ppo default" in ``benchmarks/search_steps.py``. The preset ``paper`` has the
-    numbers of Ahn et al. (2020), and the preset ``release`` those of the code released with that
-    paper. The options ``keep_best`` and ``restarts`` let a walk find good configurations in far
-    fewer steps; learning helps less.
+    The defaults are measured as "ppo default" in ``benchmarks/search_steps.py``. The preset
+    ``paper`` has the numbers of Ahn et al. (2020), and the preset ``release`` those of the code
+    released with that paper. The options ``keep_best`` and ``restarts`` let a walk find good
+    configurations in far fewer steps; learning helps less.
     """
 
     episodes: int = option(128, "number of parallel walks (episodes)", at_least=1)

@@ -28,7 +28,7 @@ class StateEncoder(Protocol):
     """The shape of one state."""
 
     def encode(self, configs: Configs, moves: NDArray[np.int8], summary: States) -> States:
-        """The states of n episodes, shape (n, *shape).
+        """The states of n episodes, from which the network chooses actions, shape (n, *shape).
 
         Args:
             configs: The current configuration of each episode, shape (n, knobs).
@@ -58,9 +58,10 @@ class TokenStates:
     """A state with one token per knob, whose width is the same for every design space.
 
     A token describes the knob's position: its scaled index, whether it is at a bound, and whether
-    the knob has an effect. It also has the knob's kind, number of choices, hashed name, features of
-    the choice and last step, and the episode's progress. A policy that shares its weights between
-    tokens can thus use in the next task what it learnt about a knob such as ``tile_h``.
+    the knob has an effect. It also has the knob's kind, its number of choices and its hashed name.
+    The features of the current choice, the knob's last step and the episode's progress follow. A
+    policy that shares its weights between tokens can thus use in the next task what it learnt about
+    a knob such as ``tile_h``.
     """
 
     def __init__(self, space: DesignSpace) -> None:

@@ -34,14 +34,16 @@ _LOOK_SECONDS = 1e9
 
 
 class StaysError(Exception):
-    """Chameleon cannot compute a graph, so torch's own code computes it.
+    """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
 
     The message names the reason.
     """
 
 
 class Delivery:
-    """The compiled network of one torch graph, which is in the cache or can be delivered into it.
+    """The compiled network of one torch graph, in Chameleon's cache folder.
+
+    If the cache does not have the network yet, ``folder`` compiles it.
 
     Args:
         graph: The graph, as torch traced it.
@@ -117,9 +119,9 @@ class Delivery:
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
-        """Return the folder of the delivered network.
+        """Return the folder of the delivered network in the cache.
 
-        Runs the pipeline if the cache lacks the network.
+        If the cache does not have the network yet, the method runs the pipeline that compiles it.
 
         Args:
             nice: Whether the pipeline runs at low priority.
@@ -158,7 +160,7 @@ class Delivery:
 
 
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
-    """A digest that names a graph on this machine, for the cache.
+    """A digest that identifies a graph, as the name of its folder in this machine's cache.
 
     The digest covers the graph's code, weights and shapes, the versions of Chameleon, TVM and
     torch, the CPU, and the numbers of cores and threads.

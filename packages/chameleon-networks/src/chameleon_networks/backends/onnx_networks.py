@@ -69,7 +69,8 @@ class ChameleonRep(BackendRep):
             have other values.
 
     Attributes:
-        fixed: Names of the inputs whose values the last call compiled into the network.
+        fixed: Names of the inputs whose values are constants of the network that the last call
+            used.
     """
 
     def __init__(
@@ -84,7 +85,10 @@ class ChameleonRep(BackendRep):
         self.fixed: tuple[str, ...] = ()
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """Compute the outputs for some inputs, which are a sequence, or a mapping by input name.
+        """Compute the model's outputs for some inputs.
+
+        Args:
+            inputs: A sequence of arrays, or a mapping from input name to array.
 
         Raises:
             ChameleonError: The network cannot be compiled.
@@ -147,7 +151,13 @@ class ChameleonBackend(Backend):
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> ChameleonRep:
-        """Make a ``ChameleonRep`` of a model. The ``options`` are arguments of ``ChameleonRep``."""
+        """Make a ``ChameleonRep`` of a model, as ONNX's interface ``Backend`` defines.
+
+        Args:
+            model: The ``onnx.ModelProto``.
+            device: The device to run on; only ``CPU`` is supported.
+            options: Arguments of ``ChameleonRep``, such as ``inputs``.
+        """
         super().prepare(model, device)
         return ChameleonRep(model, **options)
 
@@ -160,7 +170,10 @@ class ChameleonBackend(Backend):
     def run_node(
         cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **_: Any
     ) -> tuple[Any, ...]:
-        """Compute the outputs of a single node, in the newest version of ONNX's operator set."""
+        """Compute the outputs of a single node, for ONNX's tests of operators.
+
+        The node has the meaning that the newest version of ONNX's operator set defines.
+        """
         super().run_node(node, inputs, device, outputs_info)
         arrays = [np.asarray(value) for value in inputs]
         kind = onnx.helper.np_dtype_to_tensor_dtype

@@ -138,7 +138,9 @@ def _seconds_file(folder: Path) -> Path:
 
 
 class CompiledGraph:
-    """A torch graph as a function, which torch computes until a delivered network can.
+    """A torch graph as a function. torch computes it until Chameleon has compiled a network.
+
+    The network takes over only if its outputs are right and it is faster than torch.
 
     Any number of threads may call the function.
 
@@ -181,7 +183,7 @@ class CompiledGraph:
 
     @property
     def computes(self) -> bool:
-        """Whether calls are computed by a delivered network, and no longer by torch's own code."""
+        """Whether Chameleon's network computes the graph's outputs now, instead of torch's code."""
         return self._network is not None
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:

@@ -113,7 +113,10 @@ def command(
 
 
 def stream_numbers(options: Sequence[str]) -> tuple[int, ...]:
-    """Read the numbers of clients from the values of --streams, each with one or more numbers.
+    """Read the numbers of concurrent clients from the values of the option --streams.
+
+    Args:
+        options: The values of the option. Each has one number, or several separated by commas.
 
     Raises:
         ConfigError: A value is no number from 1 to ``MOST``.

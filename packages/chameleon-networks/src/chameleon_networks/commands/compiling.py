@@ -21,12 +21,13 @@ from chameleon_networks.commands import runs
 def compile_run(
     folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
 ) -> NetworkResult:
-    """Deliver the network of a run folder again, without tuning.
+    """Compile the network of a run folder again from stored measurements, without tuning.
 
     Args:
         folder: The run folder.
         output: The folder for the network. None means the folder ``network`` in the run folder.
-        max_error: The largest accepted error, instead of the pipeline's. None keeps the pipeline's.
+        max_error: The largest accepted error, which replaces the limit in the pipeline. None keeps
+            the pipeline's limit.
         trust_source: Whether code that the pipeline names may be imported.
     """
     with results_alone(), RunView(folder) as run:
@@ -46,7 +47,7 @@ def compile_run(
 
 
 def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
-    """Print the result of a delivery. Exits with an error if no network was delivered."""
+    """Print the result of ``chameleon compile``; exit with an error if it has no network."""
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:

@@ -77,6 +77,11 @@ class Timed:
 def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     """Time the delivered network of a run folder, in each bucket of shapes.
 
+    Args:
+        folder: The run folder.
+        timing: How the network is timed, and what it is compared with.
+        trust_source: Whether code that the pipeline names may be imported.
+
     Raises:
         RunFolderError: The run folder has no delivered network.
     """

@@ -48,7 +48,11 @@ def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
 
 
 def with_max_error(pipeline: Subject, max_error: float) -> Subject:
-    """Return a pipeline with another largest accepted error of its network.
+    """Return a pipeline in which another largest error of the network's outputs is accepted.
+
+    Args:
+        pipeline: The pipeline of a run.
+        max_error: The largest accepted error.
 
     Raises:
         ConfigError: The run measured operators in float32 only.
@@ -64,7 +68,7 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
 
 
 def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
-    """The network of a run, in the layout that the run chose.
+    """Read the network of a run, in the layout (order of axes) that the run chose.
 
     Raises:
         ConfigError: The model of the run is no network.
@@ -85,7 +89,10 @@ def threads_of(run: RunView) -> int:
 
 
 def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
-    """The best guess for each task that was never measured: the predictor's, or the design space's.
+    """The best guess for each task that was never measured.
+
+    It is the configuration that a trained predictor chose, or else the first guess of the design
+    space. Commands that write kernels use it.
 
     Args:
         run: The run folder.

@@ -47,7 +47,8 @@ class OutputError:
 
     Attributes:
         shape: The shape of the output.
-        max_relative_error: The largest error over all batches. None if shapes differ or numbers are
+        max_relative_error: The largest difference from the framework's output over the largest
+            number in that output, of all batches of inputs. None if shapes differ or numbers are
             not finite.
         right: Whether the error is within the tolerance.
     """
@@ -122,7 +123,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
 
 
 def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Print the results. Exits with an error if an output is wrong."""
+    """Print the results of ``chameleon verify``; exit with an error if an output is wrong."""
     if as_json:
         results = {name: attrs.asdict(one) for name, one in buckets.items()}
         alone = results.get("")
@@ -198,7 +199,11 @@ class Comparison:
     threads: int
 
     def of(self, samples: Sequence[Sample]) -> Verification:
-        """Compare the delivered network's outputs with its framework's outputs for some samples."""
+        """Compare the delivered network's outputs with its framework's outputs for some samples.
+
+        Args:
+            samples: The inputs of several inferences.
+        """
         reference = self.network.frameworks[0]
         inputs = [sample.inputs for sample in samples]
         with framework_process(self.network, reference, threads=self.threads) as process:
@@ -264,11 +269,12 @@ class Comparison:
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
         """Find the operator at which the errors of an output begin.
 
-        Returns a sentence that names the operator.
+        The method compiles parts of the network, and compares their results with the framework's.
+        It returns a sentence that names the operator.
 
         Args:
             inputs: Inputs for which the output of the delivered network is wrong.
-            output: The number of the output.
+            output: The number of the output, from 0.
             tolerance: The largest allowed error.
         """
         if self._is_reduced:
@@ -289,7 +295,10 @@ class Comparison:
             return problems[variable] is not None
 
         def begins(variable: Any) -> Any:
-            """The first wrong variable that a wrong variable depends on, found by bisection."""
+            """The first variable with a wrong value among those that a wrong variable depends on.
+
+            It is found by bisection, and is the place at which errors begin.
+            """
             before = graph.before(variable)
             first = bisect.bisect_left(before, True, key=fails)
             if first < len(before):
@@ -342,7 +351,12 @@ class _Places:
 
     @classmethod
     def of(cls, network: ImportedNetwork, output: int) -> _Places:
-        """The variables that an output depends on, for the number of the output."""
+        """Find the variables of a network's graph that one of its outputs depends on.
+
+        Args:
+            network: The imported network.
+            output: The number of the output, from 0.
+        """
         main, known = network.imported["main"], network.graph.locations
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
@@ -363,7 +377,10 @@ class _Places:
         return attrs.evolve(places, last=nearest[-1] if nearest else None)
 
     def parents(self, variable: Any) -> list[Any]:
-        """The nearest variables of ``locations`` that a variable depends on, in graph order."""
+        """The nearest variables with a source location that a variable depends on.
+
+        Only such variables can be compared with the framework. They are in graph order.
+        """
         found: set[Any] = set()
         left = list(self.reads.get(variable, ()))
         while left:
@@ -375,7 +392,7 @@ class _Places:
         return sorted(found, key=self.numbers.__getitem__)
 
     def before(self, variable: Any) -> list[Any]:
-        """All variables of ``locations`` that a variable depends on, in graph order."""
+        """All variables with a source location that a variable depends on, in graph order."""
         found: set[Any] = set()
         left = self.parents(variable)
         while left:

@@ -1,1 +1,1 @@
-"""Compiles networks: puts tuned kernels into the graph, and plans the calls between them."""
+"""Compiles networks: puts tuned kernels into the graph, and plans the kernel calls."""

@@ -43,10 +43,12 @@ class CompiledNetwork:
     """A compiled network that can be written into a folder.
 
     Attributes:
-        executable: An object with a method ``export_library``.
+        executable: An object with a method ``export_library``, which writes the network as a
+            library.
         virtual_machine: The reason why TVM's virtual machine must run the network, or None.
         functions: The functions of the kernels before they were scheduled, by kernel name.
-        unscheduled: Names of the kernels that no schedule of Chameleon fits.
+        unscheduled: Names of the kernels for which Chameleon has no schedule. TVM runs their loops
+            on one thread.
         permissions: Permissions that a process must ask of the operating system before it runs the
             network, such as AMX.
     """
@@ -114,7 +116,10 @@ class _WithoutEmptyConstants(relax.PyExprMutator):
 def fused_functions(
     module: Any, chains: Sequence[FusedOperator], target: str
 ) -> list[tuple[Any, int]]:
-    """The functions around the kernels of a network's fused operators, with their call counts.
+    """The functions that a network calls beside the kernels of its fused operators.
+
+    They are candidates for tuning as loops. Each comes with the number of its calls in one
+    inference.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -156,7 +161,11 @@ def _placeholder(chain: FusedOperator) -> OperatorKernel:
 
 
 def fused(module: Any) -> Any:
-    """Lower a network to calls of functions, each of which fuses several operators if possible."""
+    """Lower a network to calls of functions, and fuse operators into one function if possible.
+
+    Args:
+        module: The Relax ``IRModule`` of the network, in which kernels are already placed.
+    """
     passes = relax.transform
     for module_pass in (
         with_marks,
@@ -241,7 +250,7 @@ def _named_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> Call
 
 
 def untuned(module: Any, target: str) -> Any:
-    """Compile a network to a ``relax.Executable`` as TVM does without a tuner.
+    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline.
 
     Args:
         module: The network as it was imported, or prepared.

@@ -27,7 +27,7 @@ LOOPS = "chameleon.loops"
 
 
 def symbol_of(task: str) -> str:
-    """The name of a tuned kernel's function.
+    """The symbol (name in the library) of a tuned kernel's function.
 
     Args:
         task: The name of the kernel's task.

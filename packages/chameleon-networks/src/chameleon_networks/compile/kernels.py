@@ -48,8 +48,8 @@ class OperatorKernel:
 
     Attributes:
         task: The name of the task that the function was tuned as.
-        function: The function. Its parameters are the operator's inputs and packed constants, in
-            one order, then the output.
+        function: The function. Its parameters are the operator's inputs and its packed constants,
+            in the order of ``arguments``, and then the output.
         arguments: One value for each parameter but the output: a packed constant, or None for an
             input.
         plain_loops: Whether the function consists of final loops, as in ``Program``.
@@ -83,14 +83,18 @@ class Kernels:
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
     def task_of(self, chain: FusedOperator) -> Task:
-        """The tuning task of a fused operator: the winner's task if there is a winner."""
+        """The task that a fused operator is tuned as.
+
+        Several tasks can compute the operator, for example with narrower weights. The result is a
+        task with a winner, if any.
+        """
         tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
         known = (self.winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
     def like(self, chain: FusedOperator) -> Winner | None:
-        """The winner of a fused operator's task, or of the same operator with another output dtype.
+        """The winner for a fused operator, or for the same operator with another output dtype.
 
         In a network of several dtypes, an output may have another dtype than in a network of one
         dtype. Both operators have the same knobs and nearly the same work.
@@ -107,7 +111,10 @@ class Kernels:
         return None
 
     def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
-        """Add a kernel for each fused operator that has none of its own, as ``like`` finds it."""
+        """Add a kernel for each fused operator that has no winner of its own.
+
+        The kernel is that of the same operator with another output dtype, as ``like`` finds it.
+        """
         winners = dict(self.winners)
         for chain in chains:
             winner = self.like(chain)
@@ -121,7 +128,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
-        """The same kernels, with other configurations for some tasks.
+        """A copy of these kernels, with other configurations for some tasks.
 
         Args:
             configs: The new configurations, by ``Task.key``.
@@ -133,10 +140,10 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
-        """The same kernels, with the next guess for some tasks that were never measured.
+        """A copy of these kernels, with the next guess for tasks whose present guess fails.
 
         Args:
-            keys: The keys of the tasks (``Task.key``).
+            keys: The keys (``Task.key``) of the tasks, which were never measured.
             give_up: Whether the tasks get no kernel, even if a guess is left.
         """
         winners = dict(self.winners)
@@ -149,7 +156,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def joined(self, winners: Mapping[str, Winner]) -> Kernels:
-        """The same kernels, and those of other tasks.
+        """A copy of these kernels, with kernels for further tasks.
 
         Args:
             winners: Winners by ``Task.key``. They are ignored for tasks that have a kernel already.
@@ -162,7 +169,7 @@ class Kernels:
         return TunedLoops.of(self.winners.values())
 
     def of(self, chain: FusedOperator) -> OperatorKernel | None:
-        """The kernel of a fused operator. None if its task has no winner."""
+        """The kernel of a fused operator, or None if the operator's task has no winner."""
         task = self.task_of(chain)
         winner = self.winners.get(task.key)
         builder = None if winner is None else self._builder(winner.task)

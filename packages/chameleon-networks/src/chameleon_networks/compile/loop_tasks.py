@@ -1,8 +1,9 @@
 """Tunes functions of a network that are no matrix products but take much of its time.
 
-Normalization, pooling, resizing, reduction: after fusion, each is a function of loops with a
-default schedule. Functions that take a considerable share of an inference become tasks, whose
-configurations are schedules (``spaces.loops``). The other functions keep the default schedule.
+Examples are normalization, pooling, resizing and reduction. After fusion, each is a function of
+loops with a default schedule. Functions that take a considerable share of an inference become
+tasks, whose configurations are schedules (``spaces.loops``). The other functions keep the default
+schedule.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ LARGE = 0.1
 
 @attrs.frozen(kw_only=True, eq=False)
 class TunedLoops:
-    """The tuned schedules of functions of loops.
+    """The tuned schedules of a network's functions that contain no matrix product.
 
     Attributes:
-        plans: The name of the task and the schedule, by the structural hash of the function.
+        plans: For each function, the name of its task and its schedule, by the function's
+            structural hash in TVM.
     """
 
     plans: Mapping[int, tuple[str, LoopPlan]]
@@ -58,12 +60,20 @@ class TunedLoops:
         return cls(plans=plans)
 
     def task_of(self, function: Any) -> str | None:
-        """The name of the task that a function was tuned as, or None."""
+        """The name of the task under which a network's function was tuned, or None.
+
+        Args:
+            function: The function, a ``PrimFunc`` without a schedule.
+        """
         plan = self.plans.get(_identity(function)) if self.plans else None
         return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
-        """The fastest schedule of a function, or None if the function was not tuned."""
+        """The fastest schedule that a run found for a function; None if it was not tuned.
+
+        Args:
+            function: The function, a ``PrimFunc`` without a schedule.
+        """
         plan = self.plans.get(_identity(function)) if self.plans else None
         return None if plan is None else plan[1]
 
@@ -76,7 +86,7 @@ class CostlyFunction:
         name: The name of the function's kernel.
         function: The function in TVM's JSON.
         calls: Number of calls in one inference.
-        seconds: Seconds of all these calls together.
+        seconds: Seconds that all calls of one inference take together.
     """
 
     name: str
@@ -118,7 +128,9 @@ def costly_functions(
 def large_shares(
     kernels: Sequence[KernelTime], names: Collection[str], seconds: float
 ) -> dict[str, float]:
-    """The shares of an inference's time that some kernels take, by name. Small shares are left out.
+    """The share of an inference's time that each of some kernels takes, by name.
+
+    Small shares are left out, because tuning such kernels would gain little.
 
     Args:
         kernels: The result of ``profile.kernel_seconds`` for the network.

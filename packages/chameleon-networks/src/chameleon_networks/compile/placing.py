@@ -1,4 +1,4 @@
-"""Puts kernels into the graph, each in place of the last operator of its fused operators."""
+"""Puts tuned kernels into a network's graph: one call replaces each fused operator."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def with_kernels(
         chains: The fused operators of the network.
         kernel_of: A function that returns the kernel of a fused operator, or None to keep the
             operators.
-        reshape: Whether to reshape the graph's arrays to the shapes of the kernels' parameters. If
-            False, the parameters get the shapes of the arrays.
+        reshape: Whether the graph reshapes its tensors to the shapes of the kernels' parameters. If
+            False, the kernels' parameters are declared with the shapes of the tensors instead.
     """
     kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}

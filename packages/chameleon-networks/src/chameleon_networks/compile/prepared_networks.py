@@ -22,7 +22,8 @@ def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Pre
 
     Args:
         network: The imported network.
-        layout: The layout. None means that of the network.
+        layout: The layout, ``NHWC`` or ``NCHW``. None means the layout that the run chose for the
+            network.
 
     Returns:
         A Relax ``IRModule``, and its fused operators.

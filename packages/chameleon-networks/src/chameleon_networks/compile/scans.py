@@ -46,7 +46,7 @@ class _Scans(relax.PyExprMutator):
 
 
 def with_scans(module: Any) -> Any:
-    """Replace running sums and products of constant shapes by kernels.
+    """Replace running sums and products of constant shapes by fast kernels of Chameleon.
 
     Args:
         module: An ``IRModule``.

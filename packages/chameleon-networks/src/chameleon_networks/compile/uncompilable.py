@@ -1,4 +1,4 @@
-"""Finds the operator of a network that cannot be compiled, by compiling each operator alone."""
+"""Finds the operator because of which a network cannot be compiled, for the error message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def no_kernels(target: str) -> Kernels:
 def first_uncompilable(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> UncompilableOperator | None:
-    """Find the first operator of a network that cannot be compiled alone. None if all can.
+    """The first operator of a network that cannot be compiled by itself, or None.
+
+    Each operator is compiled separately, because the compiler's own message names no operator.
 
     Args:
         module: The network as it was imported.

@@ -48,7 +48,8 @@ class Baselines:
         delivery: The target, and the number of threads that all processes compute with.
         scratch: The folder for the untuned network.
         stack: The exit stack that ends the processes.
-        answers_known: Whether the reference starts only if somebody asks for it.
+        answers_known: Whether the outputs of the reference are known. If True, the process of the
+            reference starts only if ``reference`` is read.
 
     Attributes:
         left_out: The reason why each framework that was not timed is missing, by name.
@@ -102,9 +103,7 @@ class Baselines:
         return process
 
     def opened(self, name: str) -> NetworkProcess | None:
-        """Start a process that runs the network with a framework.
-
-        None if the process cannot be opened.
+        """Start a process that runs the network with a framework, or return None if it fails.
 
         Args:
             name: One of ``ImportedNetwork.frameworks``, or ``ImportedNetwork.exact``.
@@ -118,7 +117,9 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """The reference's outputs in float64. None if nothing can compute them.
+        """The reference's outputs in float64, to judge how large rounding errors are.
+
+        None if no framework can compute in float64.
 
         For a quantized network, the result is the reference's outputs in float32 for nudged
         samples: inputs changed by about a rounding.

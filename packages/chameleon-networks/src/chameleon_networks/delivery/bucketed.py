@@ -1,4 +1,4 @@
-"""The frontends of whole networks: one network, or one network for each bucket of shapes."""
+"""The frontends of networks with one shape, and of networks for several buckets of shapes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class BucketedFrontend(Frontend):
 
     Attributes:
         network: The argument ``network``.
-        networks: Each bucket with the frontend of its network, the smallest extents first.
+        networks: Pairs of a bucket and the frontend of the bucket's network, the smallest shapes
+            first.
     """
 
     def __init__(self, network: BucketedNetwork) -> None:
@@ -172,7 +173,11 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def work_on(options: NetworkOptions) -> NetworkWork:
-    """Make the frontend for options: for one network, or for a network in buckets of shapes."""
+    """Make the frontend for a network's options: for one shape, or for several buckets.
+
+    Args:
+        options: The options of the network in the pipeline file.
+    """
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))
     return NetworkFrontend(network_of(options))

@@ -23,8 +23,8 @@ class CheckReport:
         max_relative_error: The error of the network's outputs. None if there is no reference, or if
             the target is another CPU.
         reference: The framework that the outputs were compared with, or None.
-        conditioning: A sentence that says why a larger error than usual is accepted, or None. The
-            reason is the framework's own rounding.
+        conditioning: A sentence that says why a larger error than usual is accepted: the
+            framework's own rounding errors are large. None if the usual limit holds.
         refused: The problem with each layout that was tried before ``layout``.
         reference_seconds: Seconds of one inference with the framework.
         unscheduled: Kernels that no schedule fits, by name, with their share of the network's time.

@@ -1,4 +1,4 @@
-"""Checks a network before tuning, in a child process that a crash of the compiler may end."""
+"""Checks a network before tuning, in a child process, so that a compiler crash ends only it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles the winners of a run into a verified network in a folder."""
+"""Delivers a network: compiles it with the winners of a run, verifies it, and writes a folder."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
     later.
 
     Args:
-        settled: The network, with the decisions about it.
+        settled: The network, with its chosen layout and the dtypes that it may have.
         delivery: The winners to compile the network with, and the folder.
 
     Returns:
@@ -112,7 +112,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
 
     Args:
         steps: The delivery of the network.
-        settled: The network, with the decisions about it.
+        settled: The network, with its chosen layout and the dtypes that it may have.
 
     Returns:
         The temporary folder of the network with its complete manifest, and the result. If the
@@ -160,6 +160,10 @@ def replace(staged: Path, folder: Path) -> None:
     """Copy a finished folder to its final place in one step. An earlier folder there is removed.
 
     Processes that have loaded the earlier network can still read its files.
+
+    Args:
+        staged: The finished folder.
+        folder: The final place.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)

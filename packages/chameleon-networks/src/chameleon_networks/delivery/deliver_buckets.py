@@ -1,4 +1,4 @@
-"""Compiles the winners of a run into one folder, with a verified network for each bucket."""
+"""Delivers a network for several shapes: one folder with a verified network per bucket."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ Results = Mapping[str, NetworkResult]
 def summed(
     bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
 ) -> NetworkResult:
-    """Combine the results of all buckets: the sum of one inference of each, and a row for each.
+    """Combine the results of all buckets: their sums, and a row for each bucket.
+
+    Times are summed over one inference in each bucket.
 
     Args:
         bucketed: The network.
@@ -213,7 +215,8 @@ def delivered(
 
     Args:
         bucketed: The network.
-        settled: The network of each bucket with the decisions about it, by bucket name.
+        settled: The network of each bucket with its chosen layout and possible dtypes, by bucket
+            name.
         named_tasks: A function that returns the tasks of all buckets for a target.
         delivery: The winners to compile the network with, and the folder.
 

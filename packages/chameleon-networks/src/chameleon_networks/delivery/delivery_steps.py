@@ -1,4 +1,4 @@
-"""The steps of one delivery: compile, verify, find the kernel that is wrong, time."""
+"""The steps of one delivery: compile the network, verify it, find a wrong kernel, time it."""
 
 from __future__ import annotations
 
@@ -62,9 +62,17 @@ _UNBLAMED = (
 
 
 def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
-    """The kernels among ``suspects`` that make the network fail.
+    """Find the kernels because of which a network cannot be compiled or has wrong outputs.
 
-    Empty if the network fails without these kernels too.
+    The function compiles the network without some of the suspected kernels, and compares again.
+
+    Args:
+        steps: The delivery of the network.
+        suspects: The keys (``Task.key``) of the tasks whose kernels are suspected.
+
+    Returns:
+        The keys of the tasks with bad kernels. Empty if the network fails without all of these
+        kernels too.
     """
 
     def fails(keys: frozenset[str]) -> bool:
@@ -76,10 +84,10 @@ def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
 
 
 class DeliverySteps:
-    """The steps of one delivery.
+    """The steps with which a network is delivered: compile, compare with the reference, time.
 
     Args:
-        settled: The network, with the decisions about it.
+        settled: The network, with its chosen layout and the dtypes that it may have.
         delivery: The winners to compile the network with, and the folder.
         stack: The exit stack that ends processes and removes temporary files.
 
@@ -121,7 +129,10 @@ class DeliverySteps:
 
     @cached_property
     def answers(self) -> KeptAnswers:
-        """The reference's outputs. Waits for its process, unless an earlier run kept the outputs.
+        """The reference's outputs for the sample inputs, which the network's are compared with.
+
+        They are read from the cache if an earlier run kept them. Otherwise this waits until the
+        reference has computed them.
 
         Raises:
             ChameleonError: There is no reference, or its outputs are not finite.
@@ -141,7 +152,7 @@ class DeliverySteps:
         return KeptAnswers(reference=reference.name, outputs=outputs)
 
     def keep(self) -> None:
-        """Keep what later runs on this machine need not read or compute again."""
+        """Keep the imported network and the reference's outputs in the cache for later runs."""
         network = self._settled.network
         if self._kept is None:
             return
@@ -152,10 +163,10 @@ class DeliverySteps:
 
     @cached_property
     def expected(self) -> Expected:
-        """The answers that those of a network are compared with.
+        """The outputs that a network must have, with a way to compute them in float64.
 
         Raises:
-            ChameleonError: nothing has the right answers, or they are not finite.
+            ChameleonError: There is no reference, or its outputs are not finite.
         """
         answers = self.answers.outputs
         exact = partial(self.baselines.exact, self._samples)
@@ -177,7 +188,12 @@ class DeliverySteps:
         return self.kernels.joined(self._alternatives).adapted(chains)
 
     def compile_typed(self, network: TypedNetwork, name: str) -> Path:
-        """Compile a network with chosen dtypes into a temporary folder, and return the folder."""
+        """Compile a network with chosen dtypes into a temporary folder, and return the folder.
+
+        Args:
+            network: The prepared network with these dtypes.
+            name: The name of the folder.
+        """
         kernels = self.with_alternatives(network.chains)
         return self._written(network.module, network.chains, kernels, name)
 
@@ -220,7 +236,15 @@ class DeliverySteps:
         return tuple(operators)
 
     def compile(self, kernels: Kernels, name: str) -> Path:
-        """Compile the network with some kernels into a temporary folder, and return the folder."""
+        """Compile the network with the kernels of some tasks into a temporary folder.
+
+        Args:
+            kernels: The kernels. Other operators get default schedules.
+            name: The name of the folder.
+
+        Returns:
+            The folder.
+        """
         return self._written(self._module, self._chains, kernels, name)
 
     def _written(
@@ -239,7 +263,9 @@ class DeliverySteps:
         return folder
 
     def best_in_place(self) -> Path | None:
-        """Choose the kernels that are fastest inside the network, among nearly equal ones.
+        """Choose among nearly equal kernels those that are fastest inside the network.
+
+        The method times whole networks with the winners and with their alternatives.
 
         Returns:
             The folder of the network with these kernels if it is compiled already, else None. Also
@@ -273,6 +299,10 @@ class DeliverySteps:
     def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
         """Compile the network with some kernels, and compare it with the reference.
 
+        Args:
+            kernels: The kernels. Other operators get default schedules.
+            name: The name of the network's temporary folder.
+
         Returns:
             The folder, or None if the network cannot be compiled, and the result of the comparison.
 
@@ -290,7 +320,13 @@ class DeliverySteps:
         return folder, self.verdict(folder)
 
     def verdict(self, folder: Path) -> OutputCheck:
-        """Compare the network of a folder with the reference, in a separate process."""
+        """Compare the outputs of a compiled network with the reference's outputs.
+
+        The network runs in a separate process, because a wrong kernel may crash it.
+
+        Args:
+            folder: The folder of the network.
+        """
         try:
             process = self._process("the compiled network", folder)
         except ChameleonError as error:
@@ -329,7 +365,11 @@ class DeliverySteps:
         )
 
     def explain_failure(self, verdict: OutputCheck) -> str:
-        """Find the tasks whose kernels make a network fail, as a sentence that names them."""
+        """A sentence that says why the network fails, and which tasks' kernels cause it.
+
+        Args:
+            verdict: The result of comparing the network with the reference.
+        """
         log.warning("network_fails", problem=verdict.problem)
 
         keys = blamed(self, list(self.kernels.winners))
@@ -338,11 +378,16 @@ class DeliverySteps:
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """A process with the network of a folder: the one that verified it, or a new one."""
+        """A process that runs the network of a folder: the one that verified it, or a new one."""
         return self._verified.pop(folder, None) or self._process("network", folder)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
-        """Add the times of the network and its baselines to a result; see ``Baselines.timed``."""
+        """Time the network and its baselines in turns, and add the times to a result.
+
+        Args:
+            result: The result of the delivery so far.
+            ours: The process that runs the network.
+        """
         try:
             reduced = self._settled.reduced_request(self._reference_outputs)
         except ChameleonError as error:

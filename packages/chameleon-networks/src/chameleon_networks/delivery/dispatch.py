@@ -1,4 +1,4 @@
-"""Makes the table from which the loader chooses a bucket: shapes, dimensions and output cuts."""
+"""Makes the table from which the loader of a network chooses the bucket for given inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BucketShapes:
 
     @classmethod
     def of(cls, bucket: Bucket, signature: Manifest) -> BucketShapes:
-        """The shapes of a bucket, from its manifest or from the signature of its module."""
+        """Read the shapes of a bucket from its manifest, or from the signature of its module."""
         inputs, outputs = signature["inputs"], signature["outputs"]
         return cls(
             name=bucket.name,
@@ -50,7 +50,7 @@ class BucketShapes:
 
 
 def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -> Manifest:
-    """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
+    """The part of a manifest from which a loaded network chooses a bucket, as JSON values.
 
     Args:
         bucketed: The network.
@@ -84,9 +84,10 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -
 
 
 def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
-    """Make a ``Buckets`` before the network is compiled.
+    """Make the ``Buckets`` of a network that is not compiled yet, to test padding.
 
-    It chooses a bucket as the delivered network will, but cannot run a network.
+    The object chooses a bucket for some inputs as the delivered network will, but it cannot compute
+    outputs.
 
     Args:
         bucketed: The network.
@@ -131,7 +132,7 @@ class PaddingProbe:
     """Extents between the extents of two buckets, to test padding with.
 
     Attributes:
-        asked: One extent for each dimension, as a caller would have it.
+        asked: The extent of each dimension in the inputs of a test.
         padded: The extents of the bucket that the loader chooses for ``asked``.
         words: A phrase for messages that says what is padded.
     """
@@ -142,9 +143,13 @@ class PaddingProbe:
 
 
 def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
-    """Make a probe of padding for each padded dimension.
+    """Choose extents with which the padding of inputs is tested.
 
-    If there are several, one more probe pads them all.
+    There is a probe for each padded dimension. If there are several such dimensions, one more probe
+    pads all of them.
+
+    Args:
+        dimensions: The dimensions of the inputs that have several extents.
     """
     least = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}

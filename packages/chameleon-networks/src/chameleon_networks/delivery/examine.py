@@ -88,7 +88,7 @@ class Reference:
         self._pool.shutdown(cancel_futures=True)
 
     def wait(self) -> None:
-        """Wait for the outputs, and time another inference.
+        """Wait until the framework has computed its outputs, and then time another inference.
 
         Raises:
             ConfigError: The framework cannot run the network, its outputs are not finite, or the
@@ -225,7 +225,7 @@ def examined(
         layouts: The layouts to try, in order.
         target: The resolved target.
         threads: Number of threads that the framework computes with.
-        steps: Receives the seconds of each step.
+        steps: An object that gets the wall-clock seconds of each step, or None.
         tell: Called with a message after a step that another process may repeat now. The key
             ``done`` names the step. For the step ``prepare``, the key ``layout`` has the layout.
 
@@ -278,6 +278,9 @@ class _Examination:
 
     def tried(self, layout: str) -> CheckReport:
         """Compile and check the network in one layout.
+
+        Args:
+            layout: The layout of images, ``NHWC`` or ``NCHW``.
 
         Raises:
             _LayoutFailedError: The network cannot be delivered in this layout.

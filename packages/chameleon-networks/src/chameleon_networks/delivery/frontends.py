@@ -34,7 +34,10 @@ class NetworksFrontend(Frontend):
 
     @cached_property
     def work(self) -> NetworkWork:
-        """The frontend to which this one delegates its work, made when it is needed."""
+        """The object that does this frontend's work, made when it is first needed.
+
+        Making it imports TVM, which takes long.
+        """
         from chameleon_networks.delivery.bucketed import work_on  # noqa: PLC0415 - needs TVM
 
         work = work_on(self._options)

@@ -58,7 +58,9 @@ class NetworkVariant(OpenNetwork):
 
 
 def choices(kernels: Kernels) -> Iterator[Kernels]:
-    """Yield the kernels, then kernels in which all tasks have their first alternative, and so on.
+    """Yield choices of kernels to time inside the network: the winners, then alternatives.
+
+    The second choice has the first alternative of each task, the third the second, and so on.
 
     A task without a further alternative keeps its winner.
     """
@@ -86,7 +88,8 @@ def seconds_in_network(
         threads: Number of threads that the networks compute with.
 
     Returns:
-        For each variant, the least seconds over ``ROUNDS`` turns, by task name.
+        For each variant, the shortest time of each kernel over ``ROUNDS`` turns in seconds, by task
+        name.
     """
     least: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in variants]
     for variant in variants:
@@ -106,10 +109,10 @@ def seconds_in_network(
 def fastest(
     variants: Sequence[NetworkVariant], seconds: Sequence[Seconds]
 ) -> dict[str, tuple[int, ...]]:
-    """The configurations that are faster inside the network than the winners, by ``Task.key``.
+    """The configurations that are faster than the winners inside the network, by ``Task.key``.
 
     Args:
-        variants: The networks. The first one has the winners.
+        variants: The timed networks. The first one has the winners, the others have alternatives.
         seconds: The result of ``seconds_in_network``.
     """
     better = {}

@@ -1,8 +1,8 @@
 """Facts about a network, kept in the user's cache folder for later runs on this machine.
 
-To import a torch network takes longer than to compile it, and so does a framework that only
-computes outputs for the comparison. Both depend on the network's source, on versions and on the
-processor alone, so a later process reads the results from files.
+Importing a torch network takes longer than compiling it. Starting a framework to compute outputs
+for the comparison takes longer too. Both results depend on the network's source, on versions and on
+the processor alone, so a later process reads the results from files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Known = TypeVar("Known")
 
 @attrs.frozen(kw_only=True)
 class KeptAnswers:
-    """A framework's answers for some inputs.
+    """The outputs that a framework computed for some inputs, as the reference of a network.
 
     Attributes:
         reference: Name of the framework.
@@ -74,7 +74,11 @@ class KeptNetwork:
         self._folder = kept_networks() / name
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A kept JSON value, and the day on which it was kept; None if there is none."""
+        """A JSON value that was kept, with the day on which it was kept; None if there is none.
+
+        Args:
+            name: The name of the value.
+        """
 
         def read() -> tuple[Any, str]:
             value = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -98,7 +102,7 @@ class KeptNetwork:
             log.debug("network_not_kept", problem=str(error))
 
     def answers(self, samples: Sequence[Arrays], threads: int) -> KeptAnswers | None:
-        """The kept outputs of a framework for these inputs, or None.
+        """The framework's outputs that an earlier run kept for these inputs, or None.
 
         Args:
             samples: The inputs of each inference.
@@ -162,7 +166,14 @@ def kept_networks() -> Path:
 
 
 def kept_network(network: ImportedNetwork) -> KeptNetwork | None:
-    """The files in which this machine keeps a network; None if it keeps nothing of the network."""
+    """The kept files of a network on this machine.
+
+    None if the network has no source that a later run could recognize, or if the pipeline switches
+    checks off.
+
+    Args:
+        network: The imported network.
+    """
     origin = network.origin if network.options.check else None
     return None if origin is None else KeptNetwork([origin, sorted(network.shapes.items())])
 

@@ -1,8 +1,8 @@
 """Chooses the layout of a network's images by the time of a few convolutions.
 
-Convolutions are measured, or estimated if the run must not measure. They are also estimated if the
-estimates are far apart. The permutations that a layout needs are always estimated. In a small
-network, permutations can take longer than the layout saves.
+Convolutions are measured, or estimated if the run must not measure. They are also only estimated if
+the estimates of two layouts are far apart. The permutations that a layout needs are always
+estimated. In a small network, permutations can take longer than the layout saves.
 """
 
 from __future__ import annotations
@@ -89,14 +89,15 @@ class LayoutChoice:
 def choose(
     specs: Sequence[OperatorSpec], trials: Trials, moved: Callable[[str], int] = lambda _: 0
 ) -> LayoutChoice:
-    """Choose the faster layout for a network.
+    """Choose the layout of images (the order of their axes) in which a network is faster.
 
     The convolution with the most work is measured first, and others if the budget leaves time.
 
     Args:
         specs: The network's distinct operators in the default layout, with their weights.
         trials: Measures and estimates kernels.
-        moved: A function that returns how many elements permutations move in a layout.
+        moved: A function of a layout. It returns how many elements the network must move by
+            permutations in this layout.
     """
     started = time.perf_counter()
     groups = _by_shape(specs)

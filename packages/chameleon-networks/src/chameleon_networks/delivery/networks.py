@@ -1,4 +1,4 @@
-"""The frontend of a network: turns its operators into tasks, and winners into a network."""
+"""The frontend of a network: its operators become tasks, and their winners a network."""
 
 from __future__ import annotations
 
@@ -84,12 +84,15 @@ class NetworkFrontend(SettledNetwork):
 
     @property
     def by_bucket(self) -> dict[str, NetworkFrontend]:
-        """This frontend under an empty name, so that it has the form of a network in buckets."""
+        """This frontend in the form of a network with buckets: a mapping with an empty name.
+
+        So code for buckets also handles a network with one shape.
+        """
         return {"": self}
 
     @property
     def calibrate(self) -> str | None:
-        """The source of calibration inputs in the pipeline file. None for random inputs."""
+        """The user's function that yields calibration inputs; None for random inputs."""
         return None if self.precision is None else self.precision.precision.calibrate
 
     def coverage(self) -> Sequence[OperatorCoverage]:

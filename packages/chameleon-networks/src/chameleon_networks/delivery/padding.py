@@ -88,7 +88,8 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
         threads: Number of threads that the framework computes with.
         run_of: A function that returns the network to test, which pads its inputs. Its arguments
             are a probe, inputs with the probe's extents, the framework's outputs for these inputs,
-            and a list. The function adds each process that it opens to the list, to have it closed.
+            and a list. It adds each process that it starts to the list, and the caller closes these
+            processes.
 
     Returns:
         A sentence that says how padding changes the outputs. None if it does not.

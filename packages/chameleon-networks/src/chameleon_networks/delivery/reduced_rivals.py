@@ -55,7 +55,7 @@ def reduced_request(
 
 
 def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
-    """Inputs that are not used for calibration, to measure errors on.
+    """Inputs for measuring the errors of a network, which calibration does not use.
 
     Args:
         network: The imported network.
@@ -108,7 +108,7 @@ class ComputedIn:
     """The precision that a network is computed in, with its error.
 
     Attributes:
-        asked: The precision that was asked for.
+        asked: The precision that Chameleon requested.
         precision: The actual precision, as the framework or the delivered network reports it.
         max_relative_error: The error of the network's outputs against float32.
         precisions: The dtypes of the operators of a delivered network.
@@ -218,7 +218,11 @@ class ReducedRivals:
         return times
 
     def about(self, process: NetworkProcess) -> ComputedIn:
-        """The precision and the error of one of the processes that ``opened`` returned."""
+        """The precision and the error of the network in one of the rivals' processes.
+
+        Args:
+            process: A process that ``opened`` returned.
+        """
         return ComputedIn(
             asked=self._chosen[process.name].precision,
             precision=str(process.precision),

@@ -1,4 +1,4 @@
-"""A network with the decisions that were made about it before its delivery."""
+"""A network with the decisions that the run made about it: its layout and possible dtypes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chameleon_networks.running.verify import Run
 
 
 class SettledNetwork(Frontend):
-    """The part of a network's frontend that a delivery uses.
+    """A network with its chosen layout and the dtypes that it may have, ready for delivery.
 
     Attributes:
         network: The imported network.
@@ -32,11 +32,11 @@ class SettledNetwork(Frontend):
         """The network's tasks for a resolved target, without checking the weights."""
 
     def reduced_request(self, run: Run) -> ReducedRequest | None:
-        """The request to compare with frameworks in reduced precision.
+        """The request to compare with frameworks that compute in reduced precision.
 
-        None if no dtypes are chosen.
+        None if the network keeps the dtypes of its source.
 
         Args:
-            run: A function that runs the reference.
+            run: A function that computes the reference's outputs for some inputs.
         """
         return None if self.precision is None else self.precision.reduced_request(run)

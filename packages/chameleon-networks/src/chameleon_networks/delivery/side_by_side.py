@@ -57,9 +57,9 @@ class Compared:
         network: The imported network.
         ours: The folders of delivered networks, by their names in results.
         bucket: The bucket of shapes in which the networks are timed; empty if there is one shape.
-        names: Names of frameworks that run the network in float32.
+        names: Names of the frameworks to run the network in float32.
         reduced: A function that gets the reference and returns a request for reduced precisions.
-            Errors are measured then. None compares in float32 only.
+            None if networks are compared in float32 only, without measuring errors.
         threads: Number of threads that all networks compute with.
         rounds: Number of turns of each network.
     """
@@ -113,7 +113,7 @@ def side_by_side(asked: Compared) -> SideBySide:
 
 
 def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
-    """The precision that the manifest of a delivered network names.
+    """The dtypes in which a delivered network computes, as its manifest names them.
 
     Args:
         folder: The folder of the network, or of one of its buckets.

@@ -27,7 +27,7 @@ from chameleon_networks.runtime.pack import PACKING, PACKING_FILES
 
 
 def name_for(folder: Path, asked: str | None) -> str:
-    """Choose the name of a bundle for C.
+    """Choose the name of a bundle for C, which names its files and functions.
 
     Args:
         folder: The folder of the bundle, which names the bundle if ``asked`` is None.
@@ -46,7 +46,7 @@ def name_for(folder: Path, asked: str | None) -> str:
 
 
 def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
-    """Write the bundle for C of a delivered folder.
+    """Write a C library with its header for a delivered network or operator (a bundle).
 
     Args:
         delivered: The folder ``network`` of a run, or a folder that ``deliver_operator`` wrote.

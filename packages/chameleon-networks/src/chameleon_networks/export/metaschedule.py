@@ -34,10 +34,10 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 def with_workloads(
     module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """Replace the fused operators of a network by calls of unscheduled functions.
+    """Replace fused operators of a network by calls of the functions that were tuned.
 
-    MetaSchedule finds a record only for a function that equals the one it was made for. The
-    functions that Relax makes of the same operators differ from it.
+    MetaSchedule applies a record only to a function that equals the tuned function. Relax would
+    make different functions of the same operators.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -70,7 +70,11 @@ def with_workloads(
 
 
 def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """Yield the functions that ``with_workloads`` put into a network, each with its task's name."""
+    """Yield the functions that ``with_workloads`` made, each with the name of its task.
+
+    Args:
+        module: The module that ``with_workloads`` returned.
+    """
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and OURS in (function.attrs or {}):
             yield str(function.attrs[OURS]), function

@@ -45,14 +45,14 @@ class NotRecordedError(Exception):
 
 @attrs.define(kw_only=True)
 class Recording:
-    """A record of NumPy operations on arrays, in order, which ``pack.py`` can repeat.
+    """A record of the NumPy operations that pack weights, which ``pack.py`` can repeat.
 
     Attributes:
         inputs: The arrays from which all other arrays are computed.
-        constants: Other arrays that the operations use.
+        constants: Arrays that the operations use besides ``inputs`` and earlier results.
         steps: The operations: a name, the arguments, and the keyword arguments as JSON values.
             ``{"array": n}`` is the n-th array among the inputs and results.
-        fixed: Numbers of the inputs whose values decided which operations ran. The record holds
+        fixed: Numbers of the inputs whose values decided which operations ran. The record is valid
             only for these values.
         results: Number of arrays so far, inputs included.
     """
@@ -66,9 +66,13 @@ class Recording:
 
     @classmethod
     def of(cls, inputs: Sequence[Array]) -> tuple[Recording, list[Array]]:
-        """Start a recording.
+        """Start a recording of NumPy operations on some arrays.
 
-        Returns the recording, and the inputs as arrays that record operations.
+        Args:
+            inputs: The arrays from which all other arrays are computed.
+
+        Returns:
+            The recording, and the inputs as arrays that record each operation on them.
         """
         recording = cls(inputs=[np.ascontiguousarray(array) for array in inputs])
         wrapped: list[Array] = []
@@ -78,12 +82,19 @@ class Recording:
         return recording, wrapped
 
     def number_of(self, array: Array) -> int | None:
-        """The number of an array in this recording. None if the array does not belong to it."""
+        """The number of an array in this recording, or None if the array is not in it.
+
+        Args:
+            array: An array, which need not be recorded.
+        """
         known = isinstance(array, Recorded) and array.recording is self
         return array.number if known else None  # type: ignore[attr-defined]
 
     def decided(self, array: Recorded) -> None:
-        """Note that code has read the values of an array, instead of only moving the values."""
+        """Record that code has read the numbers of an array, and may depend on them.
+
+        The recording is then valid only for these inputs (``fixed``).
+        """
         self.fixed |= self._sources[_number(array)]
 
     def step(
@@ -195,11 +206,11 @@ class Recorded(np.ndarray[Any, Any]):
         return bool(_read(self))
 
     def item(self, *args: Any) -> Any:
-        """One element as a Python number. The recording then depends on the array's values."""
+        """One element of the array as a Python number, which makes the recording depend on it."""
         return _read(self).item(*args)
 
     def tolist(self) -> Any:
-        """All elements as a list. The recording then depends on the array's values."""
+        """All elements of the array as a list, which makes the recording depend on their values."""
         return _read(self).tolist()
 
     @property
@@ -340,18 +351,22 @@ def _check_target(target: str) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Packing:
-    """The operations that pack an operator's constants.
+    """The NumPy operations that pack an operator's weights, recorded so that they can be repeated.
 
     Attributes:
         facts: The content of ``packing.json``, for ``pack.py``.
-        constants: Arrays that the operations use.
+        constants: Arrays that the operations use besides the weights.
     """
 
     facts: dict[str, Any]
     constants: Arrays
 
     def write(self, folder: Path) -> None:
-        """Write the packing operations into a folder, with ``pack.py``, which repeats them."""
+        """Write the operations that pack weights into a folder, with ``pack.py``, which runs them.
+
+        Args:
+            folder: The folder of the delivered operator.
+        """
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")

@@ -20,10 +20,13 @@ from chameleon_networks.frameworks.running import NetworkForms, onnx_session
 def quantized(asked: Reduction) -> ReducedNetwork:
     """Quantize a network to int8 by ONNX Runtime's static quantization (QDQ), weights per channel.
 
-    Follows ONNX Runtime's documentation (Quantize ONNX models, and ``quantize_static``) for CPUs.
-    Activations are uint8 and weights int8. Weights have 7 bits if sums saturate. On ARM,
+    The options follow ONNX Runtime's documentation (Quantize ONNX models, and ``quantize_static``)
+    for CPUs. Activations are uint8 and weights int8. Weights have 7 bits if sums saturate. On ARM,
     activations are int8 too. As the documentation advises, the network's shapes are inferred and
     its graph is simplified first.
+
+    Args:
+        asked: The network, the calibration inputs and the number of threads.
 
     Raises:
         Exception: ONNX Runtime cannot quantize or run the network.

@@ -26,16 +26,22 @@ HINTS = {ours: theirs for theirs, ours in NAMES.items()}
 
 
 def as_it_comes(asked: Reduction) -> ReducedNetwork:
-    """Open a network in OpenVINO without asking for a precision.
+    """Open a network in OpenVINO with OpenVINO's default precision.
 
-    OpenVINO then takes bfloat16 or float16 if the CPU has instructions for it (OpenVINO, CPU
-    device, floating-point data types specifics).
+    OpenVINO computes in bfloat16 or float16 if the CPU has instructions for that dtype (OpenVINO,
+    CPU device, floating-point data types specifics).
+
+    Args:
+        asked: The network and the number of threads.
     """
     return _opened(model_of(asked.forms), threads=asked.threads)
 
 
 def in_half(asked: Reduction) -> ReducedNetwork:
     """Open a network in OpenVINO with a hint to compute in bfloat16 or in float16.
+
+    Args:
+        asked: The network, the precision and the number of threads.
 
     Raises:
         ConfigError: OpenVINO computes in another precision in spite of the hint.
@@ -55,8 +61,11 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
     The remaining floating-point operators have the precision that OpenVINO chooses. All options are
     NNCF's defaults, except two that its documentation advises. Networks with attention have
-    ``ModelType.TRANSFORMER``. The weights of the first layers have 7 bits if sums saturate, and no
-    weights otherwise (NNCF, ``OverflowFix``).
+    ``ModelType.TRANSFORMER``. On CPUs whose 8-bit sums saturate, the weights of the first layers
+    have 7 bits (NNCF, ``OverflowFix``).
+
+    Args:
+        asked: The network, the calibration inputs and the number of threads.
 
     Raises:
         Exception: NNCF cannot quantize the network.
@@ -68,7 +77,13 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
-    """Quantize a network to int8, as an OpenVINO model; ``quantized`` describes how.
+    """Quantize a network to int8, and return it as an OpenVINO model.
+
+    The method is that of ``quantized``.
+
+    Args:
+        forms: The network, in the forms that frameworks read.
+        calibration: The inputs of several inferences.
 
     Raises:
         Exception: NNCF cannot quantize the network.

@@ -1,11 +1,12 @@
 """Converts torch networks to another floating-point precision.
 
-Networks in half precision are compiled in float32, since no kernel of Chameleon computes in half
+Chameleon compiles networks in half precision in float32, since none of its kernels computes in half
 precision on a CPU. The compiled network is checked against both precisions. Each number of float16
-and bfloat16 is also a number of float32, so that the weights stay exactly the same. The results can
-only be closer to the exact results than those of the framework are.
+and bfloat16 is also a number of float32, so that the weights stay exactly the same. The compiled
+network's results can only be closer to the exact results than the framework's results are.
 
-Networks in float32 are run in float64 to find out how much of a difference is rounding.
+Frameworks run networks in float32 also in float64, to find out how much of a difference is
+rounding.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def half_type(program: Any) -> str | None:
     """The half-precision dtype of a program, ``bfloat16`` or ``float16``, or None.
 
     Args:
-        program: A ``torch.export.ExportedProgram``. If it has both dtypes, bfloat16 counts, the
-            coarser one.
+        program: A ``torch.export.ExportedProgram``. If the program has both dtypes, the result is
+            ``bfloat16``, which is coarser.
     """
     tensors = [*program.state_dict.values(), *program.constants.values(), *_inputs(program)]
     kinds = {str(getattr(tensor, "dtype", "")).removeprefix("torch.") for tensor in tensors}
@@ -32,7 +33,7 @@ def half_type(program: Any) -> str | None:
 
 
 def in_float32(program: Any) -> Any:
-    """Convert a program from half precision to float32: tensors and conversions inside it.
+    """Convert a program from half precision to float32, with the conversions inside it.
 
     Args:
         program: A ``torch.export.ExportedProgram``.
@@ -51,7 +52,7 @@ def in_float32(program: Any) -> Any:
 
 
 def in_float64(program: Any) -> Any:
-    """Convert a program from float32 to float64: tensors and conversions inside it.
+    """Convert a program from float32 to float64, with the conversions inside it.
 
     Args:
         program: A ``torch.export.ExportedProgram`` in float32.
@@ -64,7 +65,7 @@ def in_float64(program: Any) -> Any:
 
 
 def in_half(program: Any, kind: str) -> Any:
-    """Convert a program from float32 to half precision: tensors and conversions inside it.
+    """Convert a program from float32 to half precision, with the conversions inside it.
 
     Args:
         program: A ``torch.export.ExportedProgram`` in float32.

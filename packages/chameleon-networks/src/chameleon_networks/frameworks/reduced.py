@@ -19,10 +19,11 @@ _VNNI = {"avx512_vnni", "avx_vnni"}
 
 
 def sums_saturate() -> bool:
-    """Whether int8 kernels of frameworks add pairs of products in 16 bits, where sums may saturate.
+    """Whether int8 kernels of frameworks on this CPU add pairs of products in 16 bits.
 
-    On x86 CPUs without VNNI, frameworks use ``vpmaddubsw`` and advise weights of 7 bits. See ONNX
-    Runtime, Quantize ONNX models, "When and why do I need to try U8U8"
+    Such sums may saturate (stop at the largest 16-bit number). On x86 CPUs without VNNI, frameworks
+    use ``vpmaddubsw`` and advise weights of 7 bits. See ONNX Runtime, Quantize ONNX models, "When
+    and why do I need to try U8U8"
     (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). See OpenVINO,
     the saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
     """
@@ -37,8 +38,8 @@ class ReducedNetwork:
     """A network that a framework has opened in some precision.
 
     Attributes:
-        run: A function that computes outputs for inputs. Both have the dtypes of the network in
-            float32.
+        run: A function that computes outputs for inputs. Inputs and outputs have the same dtypes as
+            in the float32 network.
         precision: The precision that the network computes in, as the framework reports it.
     """
 
@@ -68,7 +69,7 @@ class Reduction:
 
 @attrs.frozen(kw_only=True)
 class Reduced:
-    """A framework together with a precision that it is asked for.
+    """A framework, together with a precision in which it may run a network.
 
     Attributes:
         framework: The name of the framework.
@@ -101,7 +102,12 @@ class Reduced:
     def opened(
         self, forms: NetworkForms, calibration: Sequence[Arrays], *, threads: int
     ) -> ReducedNetwork:
-        """Open a network in the framework. The arguments are those of a ``Reduction``.
+        """Open a network in the framework and the precision.
+
+        Args:
+            forms: The network, in the forms that frameworks read.
+            calibration: The inputs of several inferences, which show the ranges of the tensors.
+            threads: Number of threads that the framework computes with.
 
         Raises:
             Exception: The framework cannot run the network in this precision; any exception.
@@ -164,7 +170,12 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
-    """For each chosen framework that cannot run on this machine, the reason, by name."""
+    """For each chosen framework that cannot run on this machine, the reason, by its name.
+
+    Args:
+        forms: The network.
+        chosen: The frameworks, each with a precision.
+    """
     return not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 

@@ -50,21 +50,29 @@ class NetworkForms:
 
 
 def installed(*names: str) -> tuple[str, ...]:
-    """Select the frameworks that can run a torch network on this machine. Imports none of them."""
+    """Select the frameworks that can run a torch network on this machine, without importing them.
+
+    Args:
+        names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
+    """
     absent = left_out(*names)
     return tuple(name for name in names if name not in absent)
 
 
 def left_out(*names: str) -> dict[str, str]:
-    """Frameworks that cannot run a torch network on this machine, by name, with the reason."""
+    """The frameworks that cannot run a torch network on this machine, by name, with the reason.
+
+    Args:
+        names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
+    """
     return not_installed({name: _NEEDS.get(name, ()) for name in names})
 
 
 def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The names for which a module is not installed, each with a sentence about it.
+    """Find names for which a Python module is missing, each with a sentence that says so.
 
     Args:
-        needs: The modules that each name needs.
+        needs: For each name, such as that of a framework, the modules that it needs.
     """
     absent: dict[str, str] = {}
     for name, modules in needs.items():
@@ -76,9 +84,12 @@ def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def asked_threads(threads: int) -> int | None:
-    """The number of threads to ask a framework for. None if all usable threads are wanted.
+    """The number of threads to set in a framework, or None to leave the number to the framework.
 
-    With None, the framework chooses the number itself, as it does for its users.
+    It is None if the framework may use all threads, because users do not set the number either.
+
+    Args:
+        threads: Number of threads that the framework should compute with.
     """
     return threads if threads < usable_threads() else None
 
@@ -98,7 +109,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
 
 def limit_torch(threads: int) -> None:
-    """Limit the threads that torch computes with, unless all usable threads are wanted."""
+    """Set torch's number of threads, unless torch may use all threads of this process."""
     asked = asked_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)
@@ -144,7 +155,7 @@ def torch_inference(network: Any, program: Any) -> Network:
 
 
 def onnx_bytes(program: Any) -> bytes:
-    """Convert an exported program to the content of an ONNX file.
+    """Convert a network that torch exported to ONNX, for frameworks that read only ONNX.
 
     Args:
         program: The ``torch.export.ExportedProgram``.
@@ -197,7 +208,12 @@ def openvino_network(
 
 
 def openvino_model(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """Convert a network to an OpenVINO model. The arguments are those of ``openvino_network``."""
+    """Convert a network to an OpenVINO model, without compiling it.
+
+    Args:
+        model: The path of an ONNX file, or a ``torch.export.ExportedProgram``.
+        shapes: The shapes of inputs whose sizes the model leaves open, by name.
+    """
     openvino = importlib.import_module("openvino")
     converted = openvino.convert_model(model)
     if shapes:

@@ -21,7 +21,10 @@ _PT2E = "torchao.quantization.pt2e"
 
 
 def in_half(asked: Reduction) -> ReducedNetwork:
-    """Convert a whole network to bfloat16 or float16, and compile it with frozen weights.
+    """Convert a whole network to bfloat16 or float16, and compile it with ``torch.compile``.
+
+    Args:
+        asked: The network, the precision and the number of threads.
 
     Raises:
         Exception: torch cannot export or compile the converted network.
@@ -34,9 +37,13 @@ def in_half(asked: Reduction) -> ReducedNetwork:
 def quantized(asked: Reduction) -> ReducedNetwork:
     """Quantize a network to int8 by torchao's static quantization (pt2e) for inductor on x86.
 
-    Follows PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor).
-    Activations are uint8 and weights int8 per channel, and the weights are frozen when the network
-    is compiled. Activations have 7 bits if sums saturate, as torchao advises for CPUs without VNNI.
+    The steps follow PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through
+    Inductor). Activations are uint8 and weights int8 per channel, and the weights are frozen when
+    the network is compiled. Activations have 7 bits if sums saturate, as torchao advises for CPUs
+    without VNNI.
+
+    Args:
+        asked: The network, the calibration inputs and the number of threads.
 
     Raises:
         Exception: torch cannot quantize or compile the network.

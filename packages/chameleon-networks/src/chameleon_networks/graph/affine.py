@@ -2,7 +2,8 @@
 
 Examples are a normalization after a convolution with bias, and a layer scale after a matrix
 product. Networks of other frameworks also multiply by constant factors. Each such operator reads
-and writes all activations. With changed weights, the network does not need it.
+and writes all activations. If the weights are changed instead, the network can leave the operator
+out.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class AffineChain:
         axis: The axis of the channels, at least 0. None if all channels have the same scale and
             shift.
         scale: The factor of each channel, or one factor for all, in float64.
-        shift: The number that is added to each channel afterwards, or one number for all.
+        shift: The number that is added to each channel after scaling, or one number for all
+            channels.
         steps: Number of operators in the sequence.
     """
 

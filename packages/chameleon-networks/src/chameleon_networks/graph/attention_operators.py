@@ -26,10 +26,10 @@ from chameleon_networks.graph.strides import dense_strides
 
 @attrs.frozen(kw_only=True, eq=False)
 class AttentionMatch:
-    """Attention found in a graph.
+    """An attention that was found in a graph, and that one kernel can compute.
 
     Attributes:
-        spec: The operator that a kernel computes, without a name.
+        spec: The operator that the kernel computes, without a name.
         inputs: The expressions that the kernel reads, in the operator's order.
         members: The variables that the kernel replaces, in the graph's order.
         readers: For each input but the mask, the variables of the bindings that read it for this
@@ -76,7 +76,11 @@ class _Finder:
         self._scores = SoftmaxInputFinder(values)
 
     def match(self, binding: Any) -> AttentionMatch | None:
-        """The attention whose last product is a binding. None if the binding is no such product."""
+        """The attention whose last matrix product is a binding, or None for other bindings.
+
+        Args:
+            binding: A binding of the graph.
+        """
         call = binding.value
         scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
         if scores is None or not _is_product(self._values[scores.product]):

@@ -50,7 +50,8 @@ class SoftmaxInput:
         product: The variable that is the product of queries and keys.
         factor: The factor that the product is multiplied by.
         masks: The masks that are added to the product.
-        shape: The shape of the scores, with the most axes that they have on the way to the softmax.
+        shape: The shape of the scores. If they are reshaped before the softmax, the shape with the
+            most axes.
         members: The variables on the way to the softmax, ``product`` included.
     """
 
@@ -72,9 +73,9 @@ class SoftmaxInputFinder:
         self._values = values
 
     def of_powers(self, tensor: Any) -> SoftmaxInput | None:
-        """Find the scores of which a tensor is the softmax, perhaps reshaped.
+        """The scores of which a tensor is the softmax, or None if the tensor is no softmax.
 
-        None for other tensors.
+        The tensor may be reshaped after the softmax.
 
         As in torch, zeros may replace rows whose scores are all minus infinity.
         """
@@ -242,7 +243,12 @@ class Masking:
 
     @classmethod
     def of(cls, mask: Mask, scores: tuple[int, ...]) -> Masking | None:
-        """A mask with the four axes of the scores. None if its shape does not fit them."""
+        """Give a mask the axes (batch, heads, queries, keys); None if its shape does not fit.
+
+        Args:
+            mask: The mask.
+            scores: The shape of the attention's scores, with these four axes.
+        """
         shape = _mask_shape(mask, scores)
         if shape is None:
             return None
@@ -278,7 +284,7 @@ class Masking:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the mask that a kernel must add. Empty if there is none."""
+        """The shape of the mask that a kernel must add, or an empty tuple without a mask."""
         if self.computed is not None:
             constant = () if self.constant is None else self.constant.shape
             return tuple(np.broadcast_shapes(self.computed_shape, constant))
@@ -288,7 +294,7 @@ class Masking:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The expression that a kernel must add, as a tuple. Empty if there is none."""
+        """The expression of the mask that a kernel must add, as a tuple; empty without a mask."""
         if not self.shape:
             return ()
         if self.constant is None:
@@ -298,7 +304,12 @@ class Masking:
 
 
 def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
-    """The sum of masks. None if a mask has a shape that no kernel reads."""
+    """Add all masks of an attention, or return None if a mask has a shape that no kernel reads.
+
+    Args:
+        masks: The masks, which may be none.
+        scores: The shape of the scores: (batch, heads, queries, keys).
+    """
     total = Masking()
     for mask in masks:
         masking = Masking.of(mask, scores)
@@ -333,9 +344,9 @@ def readers_of(
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
 ) -> tuple[tuple[Any, ...], ...] | None:
-    """The variables that read each input of an attention.
+    """The variables that read each input of an attention, or None.
 
-    None if something else reads a variable between an input and a product.
+    The result is None if the network reads a variable between an input and a product elsewhere too.
 
     Args:
         inputs: The arrays that queries, keys and values are views of.

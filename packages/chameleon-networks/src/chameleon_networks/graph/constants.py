@@ -69,7 +69,7 @@ def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
 
 
 def integers(argument: Any) -> list[int]:
-    """The numbers of a shape expression, or of a tuple of constants."""
+    """The integers of an operator's argument: a shape expression, or a tuple of constants."""
     values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
     return [int(getattr(number, "value", number)) for number in values]
 
@@ -260,7 +260,7 @@ class _ConstantFolder(relax.PyExprMutator):
 
 
 def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
-    """The matrix of an array that repeats it for every sample. None if the matrices differ.
+    """The matrix that an array repeats for every sample, or None if the matrices differ.
 
     PyTorch writes a linear layer on permuted states of several samples as such an array.
 
@@ -284,7 +284,7 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
 
 
 def is_elementwise(value: Any) -> bool:
-    """Whether an expression is a call of an element-wise operator that ``evaluate`` supports."""
+    """Whether an expression calls an element-wise operator that can be computed in NumPy."""
     return operator_name(value) in {*_ELEMENTWISE, "relax.nn.leakyrelu"}
 
 
@@ -318,7 +318,10 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
 
 
 def constant_of(array: Array) -> Any:
-    """An array as a constant of its own dtype; ``relax.const`` makes 32 bits of 64."""
+    """Make a Relax constant of an array, without changing the array's dtype.
+
+    TVM's own function ``relax.const`` turns 64-bit numbers into 32-bit ones.
+    """
     return relax.const(np.array(array, order="C"), array.dtype.name)
 
 

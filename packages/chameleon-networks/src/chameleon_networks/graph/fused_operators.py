@@ -15,7 +15,8 @@ class Constants:
 
     Attributes:
         weights: The weights, output channels first.
-        scale: For an operator on integers, the scale of each output channel's sums.
+        scale: For an operator on integers, the scale of each output channel's integer sums. None
+            for other operators.
         bias: The bias of each output channel.
         quantization: For an operator on integers, the zero points and scales that all channels
             share.
@@ -39,8 +40,9 @@ class FusedOperator:
 
     Attributes:
         spec: The operator that the kernel computes, without a name.
-        inputs: The expressions that the kernel reads: the data, then the right side of a batch of
-            products, or else the residual if there is one. Attention has its own order.
+        inputs: The expressions that the kernel reads. First comes the data. Then comes the second
+            operand of a batched matrix product, or else the residual, if any. Attention has its own
+            order.
         constants: The constants that the kernel reads.
         members: The variables that the kernel replaces. The last one is the kernel's result.
         readers: For each operand, the variables of the bindings that read it for this operator.
@@ -56,7 +58,7 @@ class FusedOperator:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """The inputs that are multiplied, without those that are added: a residual or a mask."""
+        """The inputs that the operator multiplies, without a residual or a mask, which it adds."""
         spec = self.spec
         if isinstance(spec, FusedSpec):
             return self.inputs[:1]

@@ -1,4 +1,4 @@
-"""Replaces operators that later passes or TVM cannot handle by operators that they can."""
+"""Replaces operators that later passes or TVM cannot handle by operators they can handle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FACTORS = 4
 
 
 def lowered(module: Any) -> Any:
-    """Replace the operators of a module that later passes cannot handle.
+    """Replace operators that TVM or later passes cannot handle by operators that they can.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form, as it was imported.

@@ -1,6 +1,6 @@
 """Finds activations in a graph by their values, however a framework has written them.
 
-A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next. A
+For example, frameworks write a hard swish in several ways, such as ``x * clip(x + 3, 0, 6) / 6``. A
 value that is computed element by element from one variable alone is a function of one number. The
 function is evaluated at some points, and compared with the activations that kernels support.
 """

@@ -23,7 +23,10 @@ TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANK
 
 
 def channels_last_layouts() -> dict[str, list[str]]:
-    """The argument of ``ConvertLayout`` that puts all images of convolutions in channels last."""
+    """The argument with which TVM's ``ConvertLayout`` puts all images in channels last.
+
+    The keys are the names of convolution operators.
+    """
     layouts = {}
     for ranks, filters in ((CONVOLUTION_RANKS, "O{}I"), (TRANSPOSED_RANKS, "I{}O")):
         for name, rank in ranks.items():
@@ -73,16 +76,20 @@ class ConvolutionCall:
         return int(self.weights.shape[0])
 
     def numbers(self, attribute: str) -> tuple[int, ...]:
-        """An attribute of the call with a number for each axis or side, such as the padding."""
+        """A convolution's attribute that has several numbers, such as ``padding`` or ``strides``.
+
+        Args:
+            attribute: The name of the attribute in Relax.
+        """
         return tuple(int(value) for value in getattr(self.call.attrs, attribute))
 
     @property
     def channel_axis(self) -> int:
-        """The axis of the channels, in the input and in the output."""
+        """The number of the channel axis, in the convolution's input and output."""
         return self.rank + 1 if is_channels_last(self.layout) else 1
 
     def scaled(self, scale: NDArray[Any]) -> Any:
-        """The call with the weights of each output channel multiplied by a factor.
+        """A copy of the call with the weights of each output channel multiplied by a factor.
 
         Args:
             scale: The factors, of shape (O,).
@@ -101,11 +108,12 @@ class ConvolutionCall:
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
-    """The convolution that an expression calls. None if it calls none, or if the weights vary.
+    """The convolution with constant weights that an expression calls, or None.
 
     Args:
         value: Any expression.
-        numbers: Weights to use instead of those in the call, which then need not be constant.
+        numbers: Weights that replace the weights in the call. The call's weights then need not be
+            constant.
 
     Raises:
         ConfigError: The convolution has layouts that no importer writes.
@@ -124,7 +132,10 @@ def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> Convoluti
 
 
 def layout_of(call: Any) -> str:
-    """The layout of a convolution's images.
+    """The layout (order of axes) of the images that a convolution reads and writes.
+
+    Args:
+        call: The call of the convolution.
 
     Raises:
         ConfigError: The convolution has layouts that no importer writes.
@@ -146,7 +157,11 @@ def layout_of(call: Any) -> str:
 
 
 def convolution_operator(conv: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
-    """The operator of a convolution that is not transposed, and its weights."""
+    """The operator to tune for an ordinary convolution, and its weights.
+
+    Args:
+        conv: The call of the convolution, which is not transposed.
+    """
     groups, shape, filters = int(conv.call.attrs.groups), conv.input, conv.weights
     common: dict[str, Any] = {
         "input": shape,

@@ -35,11 +35,12 @@ class Product:
 
 
 def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | None:
-    """The convolution or matrix product that an expression calls. None for other expressions.
+    """The convolution or matrix product that an expression calls, or None for others.
 
     Args:
         value: Any expression.
-        numbers: Weights to use instead of those in the call, which then need not be constant.
+        numbers: Weights that replace the weights in the call. The call's weights then need not be
+            constant.
     """
     conv = convolution_of(value, numbers)
     if conv is not None and not conv.transposed:

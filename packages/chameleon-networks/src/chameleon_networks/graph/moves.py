@@ -1,4 +1,4 @@
-"""Removes permutations and reshapes from a graph that need not move data."""
+"""Removes permutations and reshapes from a graph if no data need be moved in memory."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def through_reshape(
     """Replace a permutation and a reshape by a reshape and a permutation, as far as possible.
 
     Axes that the reshape merges must be neighbours before it, which may need a permutation first.
-    Apart from that, the order is that of the original tensor. For example, a channel shuffle of
-    images in NCHW that are stored in NHWC becomes a shuffle in NHWC.
+    Apart from that, the axes keep the order that they have in the original tensor. For example, a
+    channel shuffle of images in NCHW that are stored in NHWC becomes a shuffle in NHWC.
 
     Args:
         shape: The shape of the tensor.
@@ -81,7 +81,7 @@ def through_reshape(
 
 
 def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes, Axes]:
-    """Replace a permutation and a reduction by a reduction and a permutation.
+    """Do a reduction before a permutation instead of after it.
 
     Args:
         axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.
@@ -361,7 +361,10 @@ class _Mover(relax.PyExprMutator):
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:
-    """The shape of a tensor.
+    """The shape of a tensor in a graph, all of whose extents must be constant.
+
+    Args:
+        expression: The expression that computes the tensor.
 
     Raises:
         ConfigError: An extent is not known.

@@ -1,7 +1,8 @@
-"""Moves and selects quantized numbers instead of dequantized ones, and replaces int8 by uint8.
+"""Lets operators that only move or select numbers do so with quantized numbers.
 
-``DECODE`` commutes with operators that only move or select numbers. If a network decodes, pools by
-the maximum and encodes again with equal parameters, it can pool the encoded numbers.
+Examples are max-pooling and concatenation. If a network dequantizes, pools by the maximum and
+quantizes again with equal parameters, it can pool the quantized numbers. The module also replaces
+int8 by uint8, which kernels read.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def is_carrying(value: Any) -> bool:
 
 
 def with_encoded_moves(module: Any) -> Any:
-    """Move and select encoded numbers instead of decoded ones.
+    """Let operators that only move or select numbers work on quantized (encoded) numbers.
 
     An ``ENCODE`` after a ``DECODE`` of equal parameters is removed, and moves of decoded constants
-    are computed. Encoded int8 becomes uint8, which kernels read. Encoded floating-point numbers are
-    moved only if every reader of the result encodes it. Else they are decoded first: one function
-    decodes and moves them, and attention is only recognized by moves of decoded numbers.
+    are computed. Encoded int8 becomes uint8, which kernels read. Encoded bfloat16 and float16 are
+    moved only if every reader of the result encodes it. Otherwise they are decoded first, because
+    one fused function can decode and move them, and because attention is only recognized in decoded
+    numbers.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.

@@ -21,18 +21,20 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 
 
 def shares_data(spec: OperatorSpec) -> bool:
-    """Whether several output channels of an operator read the same data.
+    """Whether several output channels of an operator multiply the same data.
 
-    Only such operators become faster with narrow weights.
+    Only such operators become faster with weights of 7 bits.
 
     Args:
-        spec: Any operator. Depthwise convolutions do not share data, and use float32 vectors.
+        spec: Any operator. In a depthwise convolution, for example, each channel has its own data.
     """
     return isinstance(spec, GroupedSpec | DenseSpec)
 
 
 def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
-    """Yield the operators that can compute a fused operator, the fastest first.
+    """Yield the operators to tune with which a fused operator can be computed, fastest first.
+
+    If the weights are small enough, the first is an operator with weights of 7 bits.
 
     Args:
         chain: A fused operator of a network.
@@ -49,7 +51,7 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
 
 
 def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
-    """Replace the spec of each fused operator by the fastest that ``specs_for`` yields.
+    """Replace each fused operator by the fastest operator that computes the same.
 
     Args:
         chains: The fused operators of a network.

@@ -46,13 +46,23 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
 
 
 def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
-    """Count the operators outside of all fused operators that are still read, by name."""
+    """Count the operators of a network that are in no fused operator, by name.
+
+    Operators whose results nothing reads do not count.
+
+    Args:
+        module: The prepared network, a Relax ``IRModule``.
+        chains: The fused operators of the network.
+    """
     names = [operator_name(binding.value) for binding in _outside(module, chains)]
     return dict(Counter(name.removeprefix("relax.") for name in names if name))
 
 
 def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
-    """How many elements the permutations of a network move outside of its fused operators."""
+    """How many elements a network moves by permutations, outside of its fused operators.
+
+    The choice of a layout uses this number.
+    """
     return sum(
         math.prod(shape_of(binding.value))
         for binding in _outside(module, chains)

@@ -27,7 +27,7 @@ _CONVOLUTION, _PRODUCT = "convolution", "product"
 def owners(
     chains: Sequence[FusedOperator], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
-    """The module or node that each fused operator comes from.
+    """The module or node of the user's model that each fused operator comes from.
 
     Args:
         chains: The fused operators of the prepared network, in order.
@@ -93,9 +93,10 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 @singledispatch
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
-    """The kind and sizes of each convolution or product in a fused operator, in order.
+    """The kind and sizes of each convolution or product that an operator contains, in order.
 
-    Empty for other operators.
+    Operators with equal signatures are matched in order, to find the user's module. Empty for
+    operators without a convolution or product.
     """
     del spec
     return ()

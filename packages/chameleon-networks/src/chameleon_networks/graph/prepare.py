@@ -50,7 +50,9 @@ _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
 def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
-    """Change the layouts of a module, with its quantization steps in the new layouts.
+    """Change the layouts of a quantized module with a pass that does not know quantization.
+
+    The pass does not see the quantization steps. They are put back afterwards, in the new layouts.
 
     Args:
         module: An ``IRModule`` whose ``main`` is the network.
@@ -141,7 +143,9 @@ and so are their rounding errors in float32. It is also the difference of uint8 
 
 
 def with_known_zero_points(module: Any) -> Any:
-    """Give integer matrix products constant zero points, if the network computes zero points.
+    """Give integer matrix products constant zero points if the network computes zero points.
+
+    Kernels support only constant zero points.
 
     Args:
         module: An ``IRModule`` whose ``main`` is a quantized network.
@@ -253,7 +257,7 @@ _LEADING = 2
 
 
 def with_folded_pads(module: Any) -> Any:
-    """Move constant padding with zeros into the convolutions that read it.
+    """Make zero padding before convolutions a part of the convolutions, to save a copy.
 
     Args:
         module: An ``IRModule`` whose ``main`` is a network with channels first.

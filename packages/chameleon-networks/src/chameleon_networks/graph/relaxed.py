@@ -1,4 +1,4 @@
-"""Imports Relax without torch, and answers questions that all graph passes ask."""
+"""Imports Relax, TVM's graph language, without torch, and helps all passes read graphs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def emitted(builder: Any, value: Any, variable: Any, name: str = "") -> Any:
         builder: A ``BlockBuilder`` that is inside a block.
         value: The value to bind.
         variable: The old variable.
-        name: The name of the new variable. Empty to have one made up.
+        name: The name of the new variable. If empty, TVM chooses a name.
     """
     inner = isinstance(variable, relax.DataflowVar)
     return (builder.emit if inner else builder.emit_output)(value, name)
@@ -57,7 +57,10 @@ def bindings_of(function: Any) -> list[Any]:
 
 
 def users_of(function: Any) -> dict[Any, list[Any]]:
-    """The bindings that read each variable. None among them stands for the function's result."""
+    """The bindings of a Relax function that read each variable, by the variable.
+
+    The entry None among them stands for the function's result.
+    """
     users: dict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(function):
         for variable in relax.analysis.free_vars(binding.value):
@@ -91,7 +94,7 @@ def known_extents(kind: Any) -> tuple[int, ...] | None:
 
 
 def extents_of(kind: Any) -> tuple[int, ...]:
-    """The extents of a tensor type, all of which must be constant.
+    """The extents of a tensor, from its type in Relax; all of them must be constant.
 
     Raises:
         ConfigError: An extent is not constant.
@@ -106,7 +109,7 @@ def extents_of(kind: Any) -> tuple[int, ...]:
 
 
 def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
-    """A module as text with variables for its large constants, and their values in order.
+    """A module as text in which variables replace large constants, and the constants in order.
 
     TVM itself writes the bytes of constants into the text as letters, which takes far longer.
     """

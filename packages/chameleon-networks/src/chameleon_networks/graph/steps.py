@@ -2,7 +2,7 @@
 
 Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
 are functions of Chameleon that work on bits. So kernels read and write these bits without
-conversions. TVM's own bfloat16 would follow different rules for each target.
+conversions. TVM's own bfloat16 rounds by different rules on each target.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Step:
     def same(self, other: Step) -> bool:
         """Whether another step has equal parameters.
 
-        False unless both steps have a single scale.
+        The result is False if either step has several scales.
         """
         return (
             self.whole
@@ -71,9 +71,12 @@ class Step:
         )
 
     def encoded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Encode real numbers as integers.
+        """Encode floating-point numbers as integers with the step's scale and zero point.
 
         A number half-way between two is rounded to the even one.
+
+        Args:
+            values: A float32 array.
         """
         limits = np.iinfo(self.dtype)
         scale, zero_point = self._along(values)
@@ -94,7 +97,7 @@ class Step:
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
     def decode(self, builder: Any, numbers: Any) -> Any:
-        """Make the call that decodes a tensor with these parameters.
+        """Make the Relax call that decodes (dequantizes) a tensor with this step's scale.
 
         Args:
             builder: A ``BlockBuilder`` that is inside a block.
@@ -105,11 +108,11 @@ class Step:
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def encode(self, builder: Any, numbers: Any) -> Any:
-        """Make the call that encodes a tensor with these parameters.
+        """Make the Relax call that encodes (quantizes) a tensor with this step's scale.
 
         Args:
             builder: A ``BlockBuilder`` that is inside a block.
-            numbers: A variable.
+            numbers: The float32 tensor, a variable.
         """
         if self.floating:
             return self._converted(builder, numbers, ENCODE)
@@ -159,9 +162,10 @@ class Steps:
         }
 
     def of(self, value: Any, which: str) -> Step | None:
-        """The quantization step that an expression is.
+        """The quantization step that an expression calls, or None.
 
-        None if the expression is no such step, or if the step's parameters are not constants.
+        The result is None if the expression calls no such step, or if the step's parameters are not
+        constants.
 
         Args:
             value: Any expression, or None.
@@ -177,7 +181,7 @@ class Steps:
 
 
 def step_of(value: Any, which: str) -> Step | None:
-    """The step of an integer dtype that an expression is, or None; see ``Steps.of``.
+    """The step of an integer dtype that an expression calls, or None; see ``Steps.of``.
 
     Args:
         value: Any expression, or None.
@@ -204,7 +208,7 @@ def step_of(value: Any, which: str) -> Step | None:
 
 
 def decoded_constant(value: Any) -> NDArray[np.float32] | None:
-    """The real numbers of a constant that an expression decodes. None for other expressions."""
+    """The float32 values of a quantized constant that an expression decodes, or None for others."""
     step = step_of(value, DECODE)
     if step is None or not isinstance(step.source, tvm.ir.GenericConst):
         return None

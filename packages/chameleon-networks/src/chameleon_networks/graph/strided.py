@@ -50,7 +50,7 @@ class View:
         return attrs.evolve(self, axes=tuple(self.axes[axis] for axis in order))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The view in another shape. None if parts of an axis would have no fixed strides."""
+        """The same view in another shape, or None if an axis would have no fixed stride."""
         parts = list(_merged([part for axis in self.axes for part in axis]))
         axes = []
         for extent in shape:
@@ -73,7 +73,11 @@ class View:
         return None if parts else attrs.evolve(self, axes=tuple(axes))
 
     def broadcast(self, shape: Sequence[int]) -> View:
-        """The view repeated along axes of extent 1, and along new axes in front."""
+        """The same view, repeated along axes of extent 1 and along new axes in front.
+
+        Args:
+            shape: The shape to repeat the view to.
+        """
         missing: tuple[Axis, ...] = ((),) * (len(shape) - len(self.axes))
         axes = tuple(
             ((extent, 0),) if extent > 1 and not axis else axis
@@ -84,7 +88,12 @@ class View:
     def sliced(self, index: int, begin: int, extent: int) -> View | None:
         """The view of a part of an axis.
 
-        None if the axis has several parts with their own strides.
+        None if the axis consists of several parts with different strides.
+
+        Args:
+            index: The number of the axis.
+            begin: The first index of the part.
+            extent: The number of indices of the part.
         """
         axis = self.axes[index]
         if len(axis) > 1:
@@ -111,7 +120,9 @@ def view_of_all(source: Any) -> View:
 
 
 def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
-    """A tensor as views of itself and of the tensors that it is rearranged from, earliest first.
+    """All ways to see a tensor as a view of itself or of tensors it is rearranged from.
+
+    The view of the earliest tensor comes first.
 
     Args:
         tensor: A variable or constant of the graph.
@@ -133,7 +144,14 @@ to views of the former, or None."""
 
 
 def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
-    """The tensor that a value is rearranged from, and how its views are rearranged, or None."""
+    """The tensor that a value is rearranged from, with a function for its views, or None.
+
+    The function turns a view of this tensor into the view of the value.
+
+    Args:
+        value: The expression, such as a permutation or a slice.
+        values: The expression that each variable is bound to.
+    """
     if isinstance(value, relax.TupleGetItem):
         return _part_of_split(value, values)
     step = _STEPS.get(operator_name(value))
@@ -227,7 +245,7 @@ _STEPS: dict[str, Callable[[Any], Step | None]] = {
 
 
 def scalar_of(argument: Any) -> float | None:
-    """The number in a constant of one element. None for other values."""
+    """The number that a constant of one element holds, or None for other values."""
     if not isinstance(argument, tvm.ir.GenericConst):
         return None
     array = array_of(argument)

@@ -46,7 +46,7 @@ def without_transposed(module: Any) -> Any:
 def with_transposed_kernels(module: Any) -> Any:
     """Let a kernel of TVM compute each transposed convolution that ``without_transposed`` leaves.
 
-    TVM has such kernels for channels first only, so that layouts must be changed later.
+    TVM has such kernels for channels first only, so call this function before layouts are changed.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form, in NCHW.
@@ -76,11 +76,11 @@ several convolutions."""
 
 @attrs.frozen(kw_only=True)
 class Phases:
-    """Neighbouring outputs of an axis that read the same inputs, repeated with each stride.
+    """Neighbouring outputs within one stride, along one axis, that read the same inputs.
 
     Attributes:
-        taps: For each output, the taps of the filter that it uses. None stands for a zero instead
-            of a tap. An output without taps meets no input.
+        taps: For each output, the taps (indices in the filter) that it uses. None stands for a
+            weight of zero. An output without taps reads no input.
         offset: The index of the first input that the first output reads.
         dilation: The distance between the inputs that an output reads.
     """
@@ -102,7 +102,7 @@ class AxisPlan:
     Attributes:
         phases: The phases of the outputs within one stride, in order.
         positions: Number of strides in the output.
-        out: Number of outputs. The last stride may compute more.
+        out: Number of outputs. Surplus outputs of the last stride are cut off.
         crop: Number of outputs to remove at the front.
     """
 
@@ -247,9 +247,13 @@ class PhaseShuffle:
         self.phases = list(itertools.product(*(plan.phases for plan in plans)))
 
     def for_phases(self, constant: NDArray[Any], phases: Sequence[Phases]) -> NDArray[Any] | None:
-        """A constant operand of the output, for the output of one ordinary convolution.
+        """A constant that is combined with the whole output, as it is for one ordinary convolution.
 
-        None if the constant differs between positions.
+        The result is None if the constant differs between positions of the output.
+
+        Args:
+            constant: An operand of an element-wise operator after the transposed convolution.
+            phases: The phases that the ordinary convolution computes, for each axis.
         """
         if constant.size == 1:
             return constant
@@ -264,9 +268,13 @@ class PhaseShuffle:
         return np.repeat(grouped, math.prod(_counts(phases)), axis=1).reshape(shape)
 
     def emit(self, builder: Any, sources: Sequence[Any]) -> Any:
-        """Emit the operators that put the outputs together.
+        """Emit the operators that put the outputs of all ordinary convolutions in order.
 
-        Returns the transposed convolution's output.
+        The result is the transposed convolution's output.
+
+        Args:
+            builder: A ``BlockBuilder`` that is inside a block.
+            sources: The outputs of the ordinary convolutions.
         """
         rank, first = len(self._plans), 1 if self._last else 2
         parts = [

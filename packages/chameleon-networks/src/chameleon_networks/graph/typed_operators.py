@@ -1,9 +1,10 @@
 """Fused operators that read and write quantized tensors, as a network's quantization steps say.
 
 A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
-(Jacob et al., arXiv 1712.05877, section 2.2). The next operators compute in float32 until their
-result is encoded, in the same kernel if nothing else reads it. ONNX's ``QLinearConv`` and
-``QLinearMatMul`` compute the same. Products of floating-point dtypes work alike, without scales.
+(Jacob et al., arXiv 1712.05877, section 2.2). The operators after it compute in float32 until their
+result is quantized. They are part of the same kernel if nothing else reads their inputs. ONNX's
+``QLinearConv`` and ``QLinearMatMul`` compute the same. Products of floating-point dtypes work
+alike, without scales.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ class Operands:
 
     @property
     def units(self) -> NDArray[np.float32]:
-        """For each output channel, the real number that an integer sum of 1 represents."""
+        """For each output channel, the float32 value of an integer sum of 1."""
         return self.data.scale * self.scales
 
     def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
-        """A bias as an integer multiple of ``units``. None if sums with it might exceed 32 bits.
+        """Convert a bias to integers in ``units``, or return None if sums might exceed 32 bits.
 
         Args:
-            real: The bias in real numbers, of shape (output channels,).
+            real: The bias in float32, of shape (output channels,).
         """
         terms = self.weights[0].size
         rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
@@ -81,7 +82,10 @@ class Operands:
     def numbers(
         self, residual: Step | None, output: Step | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
-        """The factor of each channel's sums, and the constants that all channels share.
+        """The numbers with which a kernel turns integer sums into its output.
+
+        They are the factor of each output channel's sums, and the scales and zero points that all
+        channels share.
 
         Args:
             residual: The step that decodes the residual, or None.
@@ -108,7 +112,7 @@ class Operands:
 
 
 def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
-    """The operands of a convolution or matrix product. None unless both are 8-bit integers.
+    """The operands of a convolution or matrix product of 8-bit integers; None for others.
 
     Args:
         value: Any expression.
@@ -145,7 +149,7 @@ def _are_operands(data: Step, weights: Step) -> bool:
 
 
 def is_data(step: Step, dtype: str) -> bool:
-    """Whether a step decodes a computed tensor of a dtype, with a single scale.
+    """Whether a step decodes a tensor that the network computes, with a single scale.
 
     Args:
         step: The step.
@@ -210,10 +214,11 @@ class TypedOperators:
     def typed(self, chain: FusedOperator) -> FusedOperator:
         """Give a float32 operator the dtype from which all its operands are decoded.
 
-        Returns the operator unchanged if there is no such dtype.
+        The operator is returned unchanged if there is no such dtype.
 
         Args:
-            chain: A fused operator with all that follows its product, except an encoding.
+            chain: A fused operator with its bias, residual and activation, but without the
+                quantization of its output.
         """
         sides = [step for operand in chain.operands if (step := self._decoded(operand)) is not None]
         kind, spec = _type_of(chain, sides), chain.spec
@@ -239,11 +244,13 @@ class TypedOperators:
     def with_operands(
         self, chain: FusedOperator, alone: FusedOperator, operands: Operands
     ) -> FusedOperator:
-        """Turn a float32 operator into one of int8.
+        """Turn a fused operator in float32 into one that computes in int8.
 
         Args:
-            chain: A fused operator with all that follows its product, except an encoding.
-            alone: The product alone. It is used if sums with the bias might exceed 32 bits.
+            chain: A fused operator with its bias, residual and activation, but without the
+                quantization of its output.
+            alone: The same product without bias, residual and activation. It is used if sums with
+                the bias might exceed 32 bits.
             operands: The operands of the product.
         """
         spec = chain.spec

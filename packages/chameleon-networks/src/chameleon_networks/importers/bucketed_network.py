@@ -23,7 +23,7 @@ class BucketedNetwork:
     Attributes:
         options: The argument ``options``.
         dimensions: The dimensions of the inputs that have several extents.
-        networks: Each bucket with its network, the smallest extents first.
+        networks: Pairs of a bucket and its network, the smallest shapes first.
     """
 
     def __init__(self, make: Callable[[Any], ImportedNetwork], options: NetworkOptions) -> None:
@@ -47,11 +47,19 @@ class BucketedNetwork:
         return self._known[bucket.extents]
 
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
-        """The network for other extents of the dimensions than the extents of any bucket."""
+        """The network for shapes between those of two buckets, to test padding.
+
+        Args:
+            extents: The extent of each dimension.
+        """
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
 
     def named(self, extents: Sequence[int]) -> str:
-        """A phrase for messages that names the dimensions with some extents, such as "batch 8"."""
+        """A phrase for messages that names the dimensions with some extents, such as "batch 8".
+
+        Args:
+            extents: The extent of each dimension.
+        """
         pairs = zip(self.dimensions, extents, strict=True)
         return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
 

@@ -24,7 +24,7 @@ from chameleon_networks.source_location import ImportedGraph
 
 @attrs.frozen(kw_only=True, eq=False)
 class BucketInputs:
-    """Finds out which of a user's inputs belong to one bucket of shapes.
+    """Finds out which of a user's sample inputs belong to one bucket of shapes.
 
     Attributes:
         name: The name of the bucket.
@@ -38,10 +38,14 @@ class BucketInputs:
 
 
 class KeptGraph(Protocol):
-    """The graph of a network, and facts about it by name, that this machine keeps."""
+    """The graph of a network and facts about the network, in this machine's cache folder."""
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A JSON value and the day on which it was kept, or None if there is none."""
+        """A kept fact as a JSON value, with the day on which it was kept; None if it was not.
+
+        Args:
+            name: The name of the fact.
+        """
 
     def keep_fact(self, name: str, value: Any) -> None:
         """Keep a JSON value, unless it cannot be written."""
@@ -62,8 +66,8 @@ class ImportedNetwork(ABC):
         layout: The layout of the whole graph in which the network is tuned and compiled.
         bucket: Finds out which inputs belong to this network, if it is one of several buckets of
             shapes. Otherwise None.
-        sibling: The network of the same source in other shapes, or None. This network takes from
-            its sibling the data that do not depend on shapes.
+        sibling: The network of the same source in other shapes, or None. Data that do not depend on
+            shapes are shared with it.
         programs: Files that another process wrote for this network, as ``kept_programs`` returned
             them.
         preloads: Modules that a process imports while it waits, because reading the network needs
@@ -92,7 +96,7 @@ class ImportedNetwork(ABC):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The input shapes that the pipeline file asks for, by input name.
 
-        Empty if it asks for none.
+        Empty if the pipeline file asks for no shapes.
 
         Raises:
             ValueError: An axis has several extents. ``BucketedNetwork`` handles that case.
@@ -102,7 +106,7 @@ class ImportedNetwork(ABC):
 
     @property
     def origin(self) -> Any:
-        """The source as JSON values, from which another process reads the same network; or None."""
+        """The network's source as JSON values, from which another process can read it, or None."""
         return None
 
     @property
@@ -120,7 +124,7 @@ class ImportedNetwork(ABC):
 
     @property
     def has_quantized_activations(self) -> bool:
-        """Whether the network rounds computed values, not only weights, to quantized numbers."""
+        """Whether the network quantizes activations, and not only its weights."""
         return self.graph.is_rounded
 
     def keep(self) -> None:
@@ -138,7 +142,7 @@ class ImportedNetwork(ABC):
 
     @cached_property
     def graph(self) -> ImportedGraph:
-        """The result of ``read_graph``, read once, if possible from the user's cache folder."""
+        """The network in Relax (``read_graph``), which is read once, or taken from the cache."""
         known = None if self.kept is None else self.kept.graph()
         if known is not None:
             return known
@@ -158,14 +162,19 @@ class ImportedNetwork(ABC):
         return survey.coverage()
 
     def kept_programs(self) -> Mapping[str, str]:
-        """Files from which other processes read parts of this network quickly, by attribute name.
+        """Write files from which other processes read parts of this network quickly.
+
+        The files are returned by the name of the attribute that they hold.
 
         The files exist as long as this object does.
         """
         return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
-        """Read what needs no compiler, before steps in which the compiler might crash."""
+        """Read the parts of the source that need no compiler, before the compiler might crash.
+
+        If it crashes, the next process can then use these parts. By default, nothing is read.
+        """
 
     @property
     def imported(self) -> Any:
@@ -175,17 +184,20 @@ class ImportedNetwork(ABC):
     @property
     @abstractmethod
     def frameworks(self) -> tuple[str, ...]:
-        """Names of the frameworks that can run the network here. The first is the reference."""
+        """Names of the frameworks that can run the network on this machine, the reference first."""
 
     @property
     def exact(self) -> str | None:
-        """The name with which ``framework`` runs the network in float64. None if it cannot."""
+        """The name with which ``framework`` runs the network in float64, or None if it cannot."""
         return None
 
     @property
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
-        """Frameworks that would run the network if installed, by name, with what is missing."""
+        """Frameworks that cannot run the network only because something is not installed, by name.
+
+        Each has a phrase that says what is missing.
+        """
 
     @abstractmethod
     def framework(self, name: str, threads: int) -> Network:
@@ -206,10 +218,14 @@ class ImportedNetwork(ABC):
         """
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
-        """The dtype that a framework computes in, for a name of ``frameworks``."""
+        """The dtype in which a framework computes this network.
+
+        Args:
+            name: The name of the framework, one of ``frameworks``.
+        """
         return FLOAT32
 
     @property
     @abstractmethod
     def forms(self) -> NetworkForms:
-        """The network in float32, for frameworks that then reduce its precision themselves."""
+        """The network in float32, in the forms from which frameworks make other precisions."""

@@ -17,7 +17,7 @@ class Refusal:
 
     Attributes:
         operator: The name of the node's operator.
-        sentence: A phrase for messages that names the node.
+        sentence: A phrase that names the node in messages.
         reason: Why the node cannot be compiled, without the name of the node.
         hint: A way to solve the problem.
         inputs: The network's inputs whose values must be known for the node to be compiled.
@@ -69,7 +69,7 @@ class OperatorSurvey:
     refusals: list[Refusal] = attrs.field(factory=list)
 
     def check(self) -> None:
-        """Raise an error if the network has operators that cannot be compiled.
+        """Raise one error for all operators of the network that cannot be compiled, if any.
 
         Raises:
             OperatorsRefusedError: There is at least one such operator.
@@ -78,7 +78,7 @@ class OperatorSurvey:
             raise OperatorsRefusedError(self)
 
     def alike(self) -> Iterator[Sequence[Refusal]]:
-        """The refusals in groups with the same operator and the same reason."""
+        """The nodes that cannot be compiled, in groups of the same operator and reason."""
         groups = defaultdict(list)
         for refusal in self.refusals:
             groups[refusal.operator, refusal.reason].append(refusal)

@@ -77,10 +77,15 @@ def _makes_a_pair(function: ast.FunctionDef) -> bool:
 
 
 def check_source(options: NetworkOptions) -> None:
-    """Check, without reading a network, that its library, file and function exist.
+    """Check that the files, libraries and functions that a network needs exist.
+
+    The network itself is not read.
+
+    Args:
+        options: The options of the network in the pipeline file.
 
     Raises:
-        ConfigError: One of them does not exist.
+        ConfigError: A file, library or function does not exist.
     """
     if isinstance(options, OnnxOptions):
         if importlib.util.find_spec("onnx") is None:
@@ -109,7 +114,7 @@ def no_torch() -> ConfigError:
 
 
 def no_onnx() -> ConfigError:
-    """The error for an ONNX network if the package onnx is not installed."""
+    """The error that says that the package onnx, which an ONNX network needs, is missing."""
     hint = "Install it: pip install onnx."
     return ConfigError("the package onnx is not installed", hint=hint)
 

@@ -81,7 +81,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @abstractmethod
     def read_example(self) -> ExampleProgram:
-        """Export the network for its example inputs.
+        """Export the network with torch, for its example inputs.
 
         Raises:
             ConfigError: torch cannot export the network.
@@ -89,14 +89,16 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def example(self) -> ExampleProgram:
-        """The result of ``read_example``, which is read once for all input shapes."""
+        """The network as torch exported it for its example inputs (``read_example``)."""
         if isinstance(self.sibling, ProgramNetwork):
             return self.sibling.example
         return self.read_example()
 
     @cached_property
     def program(self) -> Any:
-        """The ``torch.export.ExportedProgram`` for the requested shapes.
+        """The network as torch exported it for the requested input shapes.
+
+        It is a ``torch.export.ExportedProgram``.
 
         Other processes read it from a file, so that the network is exported once.
         """
@@ -122,7 +124,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def float_program(self) -> Any:
-        """The program that is compiled: ``program``, converted to float32 if in half precision."""
+        """The exported program to compile, which is converted to float32 if in half precision."""
         if self.half is None:
             return self.program
         program = self._recalled("float_program")

@@ -43,7 +43,7 @@ class Buckets:
     without computing their outputs.
 
     Args:
-        manifest: The manifest, which describes all buckets.
+        manifest: The content of ``manifest.json``, which describes all buckets.
         opened: A function that loads the network in a bucket's folder.
     """
 
@@ -98,9 +98,9 @@ class Buckets:
             return network
 
     def close(self) -> None:
-        """Stop the threads and free the memory after running calls have ended.
+        """Free the network: stop its threads and release its memory after running calls have ended.
 
-        Safe to call twice.
+        A second call does nothing.
         """
         self._closed = True
         for network in list(self._loaded.values()):
@@ -113,7 +113,10 @@ class Buckets:
         self.close()
 
     def placed(self, *inputs: Any) -> Placed:
-        """Prepare a call with some arrays: choose the bucket, and pad the arrays to its shapes.
+        """Choose the bucket for a call, and pad the arrays to the bucket's shapes.
+
+        Args:
+            inputs: One array for each input.
 
         Raises:
             ValueError: No bucket fits the shapes of the arrays.
@@ -125,7 +128,11 @@ class Buckets:
         return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes))
 
     def plan(self, *inputs: Any) -> str:
-        """A sentence about the bucket and the padding that a call with these arrays would use."""
+        """Say which bucket a call with these arrays would use, and how they would be padded.
+
+        Args:
+            inputs: One array for each input.
+        """
         shapes = self._shapes(inputs)
         return self._sentence(self._bucket(shapes), shapes)
 

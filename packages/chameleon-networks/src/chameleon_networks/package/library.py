@@ -108,7 +108,11 @@ TVM_NAMES = (
 
 
 def connect_tvm(connect: Any) -> None:
-    """Pass the addresses of TVM's functions, such as sorting, to a library that calls them."""
+    """Give a network's C library the addresses of functions of TVM, such as sorting, that it calls.
+
+    Args:
+        connect: The function of the C library that takes the addresses.
+    """
     import tvm  # noqa: F401, PLC0415 - registers them
     from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
 

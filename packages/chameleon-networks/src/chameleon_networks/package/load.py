@@ -51,7 +51,7 @@ class Network:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def arrays(self, inputs: Any) -> Arrays:
-        """Convert inputs to arrays that the kernels can read.
+        """Convert a caller's inputs to arrays with the dtypes and layouts that kernels read.
 
         Raises:
             ValueError: An input is missing, or its shape or dtype does not fit.
@@ -82,9 +82,9 @@ class Network:
         return outputs
 
     def close(self) -> None:
-        """Stop the threads and free the memory after running calls have ended.
+        """Free the network: stop its threads and release its memory after running calls have ended.
 
-        Safe to call twice.
+        A second call does nothing.
         """
         self.engine.close()
 
@@ -134,7 +134,7 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 
 
 def has_form(value: Any, form: Any) -> bool:
-    """Whether a JSON value has a form.
+    """Whether a JSON value, such as a manifest, has the expected form.
 
     A form is a type, a list with the form of all items, or a mapping with the forms of required
     keys.
@@ -201,7 +201,11 @@ def _check_file(file: pathlib.Path, known: Manifest) -> None:
 
 
 def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """The path of a file that a manifest names.
+    """The path of a file that a manifest names, checked to lie inside the network's folder.
+
+    Args:
+        folder: The folder of the network.
+        name: The file's name in the manifest.
 
     Raises:
         RuntimeError: The file would lie outside of the folder.

@@ -62,6 +62,9 @@ class Machine:
     def run(self, inputs: Arrays, *_: Any) -> Arrays:
         """Compute the outputs of one inference.
 
+        Args:
+            inputs: Arrays with the shapes and dtypes of the network's inputs.
+
         Raises:
             RuntimeError: The network is closed, or this process was forked after the network was
                 loaded. A forked process lacks TVM's threads.
@@ -110,6 +113,9 @@ def check_processor(manifest: Mapping[str, Any]) -> None:
     """Check that this CPU can run the network of a manifest.
 
     Only networks that TVM's virtual machine runs need this check; C libraries check the CPU.
+
+    Args:
+        manifest: The manifest of the network.
 
     Raises:
         RuntimeError: The CPU lacks a feature, or the operating system refuses AMX.

@@ -42,7 +42,7 @@ _FORMAT = 2
 
 
 def check_compiler() -> None:
-    """Check that a C compiler is installed, which links the library of a network.
+    """Check that a C compiler is installed, which is needed to link the library of a network.
 
     Raises:
         TargetError: There is no C compiler.
@@ -57,6 +57,9 @@ def check_compiler() -> None:
 
 def check_target(target: str) -> None:
     """Check that this machine can run a network that is compiled for a target, to verify it.
+
+    Args:
+        target: The resolved target.
 
     Raises:
         TargetError: The target is no CPU, or it has features that the CPU of this machine lacks.
@@ -117,6 +120,9 @@ def write_loader(folder: Path, engine: str) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a folder, without the key ``files``, which only loaders need.
 
+    Args:
+        folder: The folder of a delivered network.
+
     Raises:
         RunFolderError: A file of the folder is missing, cut off or changed.
     """
@@ -132,7 +138,12 @@ def read_manifest(folder: Path) -> Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a folder in one step, so that no reader sees half of it.
 
-    Adds the sizes and digests of the folder's other files, and the manifest's own digest.
+    The function adds the sizes and digests of the folder's other files, and the manifest's own
+    digest.
+
+    Args:
+        folder: The folder of the network.
+        manifest: The content of the manifest.
     """
     files = {
         file.name: _known(file)
@@ -206,7 +217,9 @@ def manifest_of(
 
 
 def cpu_of(target: Any) -> Manifest:
-    """The CPU features that code for a target may use: LLVM's names, and the system's flags.
+    """The CPU features that a compiled network may use, for its manifest.
+
+    They are given by LLVM's names, and by the operating system's flags.
 
     Args:
         target: A ``tvm.target.Target``.
@@ -216,7 +229,9 @@ def cpu_of(target: Any) -> Manifest:
 
 
 def signature_of(module: Any) -> dict[str, list[Manifest]]:
-    """Shapes and dtypes of a network's ``inputs`` and ``outputs``, as JSON values.
+    """The shapes and dtypes of a network's inputs and outputs, for its manifest.
+
+    The result has the keys ``inputs`` and ``outputs``.
 
     Args:
         module: The prepared network, a Relax ``IRModule``.

@@ -63,7 +63,10 @@ class Tensor:
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
-        """Array of bool, (dtypes, dtypes): whether two dtypes need the tensor in the same form."""
+        """Whether two dtypes need the tensor in the same form, so that no conversion is needed.
+
+        The array of bool has shape (dtypes, dtypes).
+        """
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
 
@@ -78,7 +81,7 @@ class TypeChoice:
         errors: Array of the same shape: the error that each operator adds in each dtype; 0 in
             float32.
         tensors: The tensors between the operators. Each producer comes before its consumers.
-        labels: Most partial assignments that are kept at a time.
+        labels: The largest number of partial assignments that are kept at a time.
 
     Raises:
         ValueError: Shapes do not fit, or an operator has no time in float32.
@@ -126,9 +129,12 @@ class TypeChoice:
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
     def uniform(self, kind: int) -> Assignment:
-        """The assignment of one dtype to all operators.
+        """The assignment that gives all operators the same dtype, as far as possible.
 
         An operator that cannot have the dtype stays in float32.
+
+        Args:
+            kind: The index of the dtype.
         """
         return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 
@@ -154,7 +160,7 @@ class TypeChoice:
         return front_of(assignments)
 
     def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
-        """Return one operator of an assignment to float32.
+        """Put one operator of an assignment back to float32, to reduce the error.
 
         The operator is the one that adds the most error for each second that its dtype saves.
 

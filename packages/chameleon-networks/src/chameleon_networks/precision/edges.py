@@ -41,9 +41,14 @@ def bytes_per_second() -> float:
 
 
 def order_of(network: Network) -> list[int]:
-    """Indices of the fused operators in an order in which each comes after all that it reads.
+    """An order of the fused operators in which each comes after all operators that it reads.
+
+    The result holds their indices.
 
     A fused operator that adds a residual may begin before the operator that computes the residual.
+
+    Args:
+        network: The prepared network, with its fused operators.
     """
     ends = {
         network.chain_at[binding.var]: position
@@ -54,7 +59,9 @@ def order_of(network: Network) -> list[int]:
 
 
 def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tensor]:
-    """The tensors that fused operators read. Operators are numbered in the order of ``order_of``.
+    """The tensors that fused operators exchange, with the times to convert them.
+
+    Operators are numbered in the order of ``order_of``.
 
     Args:
         network: The network in float32.

@@ -39,7 +39,7 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select up to ``most`` assignments with evenly spread seconds, both ends included."""
+    """Select up to ``most`` assignments of a front, evenly from the slowest to the fastest."""
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])
@@ -49,9 +49,13 @@ def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
 
 
 def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Select the assignments that are faster than all others with the same or a smaller error.
+    """Select the assignments of dtypes that no other assignment dominates.
 
-    They are sorted by rising error, and so by falling seconds.
+    Each is faster than all others with the same or a smaller error. They are sorted by rising
+    error, and so by falling seconds.
+
+    Args:
+        assignments: The assignments, with their errors and seconds.
     """
     return list(_rising(sorted(assignments, key=lambda row: (row.error, row.seconds, row.types))))
 

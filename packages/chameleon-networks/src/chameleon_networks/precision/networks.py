@@ -1,4 +1,4 @@
-"""Makes a network with other dtypes for some operators, and maps these to the original ones."""
+"""Makes a network in which some operators have other dtypes, and finds each original operator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def chain(self, index: int) -> FusedOperator | None:
-        """The operator that replaces fused operator ``index`` of the float32 network, or None."""
+        """The operator that replaces an operator of the float32 network, or None.
+
+        Args:
+            index: The index of the fused operator in the float32 network.
+        """
         here = self.places[index]
         return None if here is None else self.chains[here]
 
@@ -74,7 +78,10 @@ class TypedNetworks:
         self._uniform: dict[str, TypedNetwork] = {}
 
     def of(self, types: Types) -> TypedNetwork:
-        """Make the network with some dtypes.
+        """Make the network in which some fused operators have reduced dtypes.
+
+        Args:
+            types: The dtypes of these operators, by index.
 
         Raises:
             ConfigError: An operator cannot have its dtype, or a tensor has no range.
@@ -91,10 +98,11 @@ class TypedNetworks:
     def uniform(self, kind: str) -> TypedNetwork:
         """The network with one dtype for every operator that can have it.
 
-        The network is built once.
+        Later calls for the same dtype return the same network.
 
         For int7, operators that int7 makes no faster than int8 have int8. Do not compile this
-        network, because its weights are sketched (see ``with_types``).
+        network: its weights are not the real ones, only of the right shapes and dtypes
+        (``sketched`` in ``with_types``).
         """
         if kind not in self._uniform:
             types = {
@@ -106,7 +114,11 @@ class TypedNetworks:
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Indices of the fused operators that would compute in a dtype if it was chosen."""
+        """Indices of the fused operators that can compute in a dtype.
+
+        Args:
+            kind: The name of the dtype.
+        """
         network = self.uniform(kind)
         return tuple(
             index
@@ -116,7 +128,12 @@ class TypedNetworks:
 
 
 def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
-    """Whether a fused operator has another dtype than the operator that it replaces."""
+    """Whether a fused operator has another dtype than the operator that it replaces.
+
+    Args:
+        here: The operator in the network with reduced dtypes.
+        before: The operator in the float32 network.
+    """
     kinds = (getattr(chain.spec, "dtype", FLOAT32) for chain in (here, before))
     return len(set(kinds)) > 1
 

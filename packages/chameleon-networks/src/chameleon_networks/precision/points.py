@@ -1,4 +1,4 @@
-"""The points of a network's front: dtypes of its operators, with their seconds and error."""
+"""Chooses among fronts of dtypes: each point is a choice of dtypes with seconds and error."""
 
 from __future__ import annotations
 
@@ -25,13 +25,22 @@ together."""
 
 
 class Errors(Protocol):
-    """Errors of a network's outputs with some dtypes: |difference| over the largest |output|.
+    """Computes the error of a network's outputs for a choice of dtypes.
+
+    An error is the largest |difference| from float32 over the largest |output|.
 
     ``delivery.typed.errors.Simulation`` implements this protocol.
     """
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error for each fused operator alone, in each dtype that the operator can have."""
+        """The error if only one fused operator has a reduced dtype, for each operator and dtype.
+
+        Args:
+            kinds: Names of reduced dtypes.
+
+        Returns:
+            The error by the operator's index and the dtype. Pairs that are impossible are missing.
+        """
 
     def error_of(self, types: Types) -> float:
         """The error if several fused operators have other dtypes than float32."""
@@ -75,7 +84,8 @@ class Front:
     Args:
         networks: Makes the networks with reduced dtypes.
         kinds: The dtypes, float32 first.
-        seconds: Array of shape (operators, dtypes) with seconds; see ``OperatorSeconds``.
+        seconds: Array of shape (operators, dtypes): the seconds of each operator in each dtype
+            (``OperatorSeconds.times``).
         errors: Computes the error of dtypes.
         rate: Bytes per second that converting a tensor reads or writes.
 
@@ -123,10 +133,13 @@ class Front:
         self.dominated = [point for point in self._uniform if point.types not in known]
 
     def within(self, bound: float) -> Point:
-        """The fastest point within a bound on the error.
+        """The fastest choice of dtypes whose error is within a bound.
 
         If a faster point exceeds the bound, its operators go back to float32 one at a time until
         the bound holds. The result may be faster than any point of the front within the bound.
+
+        Args:
+            bound: The largest accepted error.
         """
         holding = [point for point in self._all if _holds(point, bound)]
         best = min(holding, key=lambda point: point.seconds, default=self.float32)
@@ -153,7 +166,7 @@ class Front:
     def uniform(self, bound: float) -> Point | None:
         """The fastest network with a single reduced dtype whose error is within a bound.
 
-        None if no such network is faster than float32.
+        The result is None if no such network is faster than the network in float32.
         """
         holding = [
             point
@@ -163,7 +176,7 @@ class Front:
         return min(holding, key=lambda point: point.seconds, default=None)
 
     def timed(self, point: Point) -> Point:
-        """A copy of a point with the seconds that this front computes for it."""
+        """A copy of a point with the seconds that the present times of the operators give."""
         seconds = self._choice.assignment(self._row(point.types)).seconds
         return attrs.evolve(point, seconds=seconds)
 
@@ -233,5 +246,10 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
 
 
 def in_words(types: Types, chains: int) -> str:
-    """A phrase for the precision of a network with ``chains`` operators; see ``types_in_words``."""
+    """A phrase that says how many of a network's operators compute in which dtype.
+
+    Args:
+        types: The dtypes of the operators that are not in float32, by index.
+        chains: Number of fused operators in the network.
+    """
     return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])

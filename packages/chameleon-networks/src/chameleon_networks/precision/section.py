@@ -23,7 +23,8 @@ class Precision(Section):
     faster.
 
     Attributes:
-        type: The only dtype other than float32. None, or float32, for no other.
+        type: The only dtype other than float32 that operators may have. With None or ``float32``,
+            all operators stay in float32.
         search: The dtypes to search, for each operator separately. A search needs a bound:
             ``max_error``, or ``metric`` with ``max_drop``.
         max_error: The largest |difference| from the network in float32 over the largest |output|.

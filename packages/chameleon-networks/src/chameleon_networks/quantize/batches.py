@@ -104,7 +104,7 @@ class Batches:
 
     @property
     def summary(self) -> str:
-        """A phrase with the number of batches that were used and kept."""
+        """A phrase with the numbers of batches for calibration and for measuring errors."""
         if self.count == 1:
             return f"calibrated with one batch of {self._source}, which errors are measured on too"
         used, aside = self.count - len(self.samples), len(self.samples)

@@ -39,11 +39,11 @@ def reading_as(kind: str) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Eligible:
-    """Which fused operators can be computed in a dtype.
+    """The fused operators that can be computed in a dtype, and the reasons why others cannot.
 
     Attributes:
-        places: Indices of the operators that can, in order.
-        reasons: For each other operator, by index, a phrase that says why it cannot.
+        places: Indices of the operators that can be computed in the dtype, in order.
+        reasons: For each other operator, by index, a phrase that says why it cannot be computed so.
     """
 
     places: tuple[int, ...]

@@ -25,8 +25,8 @@ class Histogram:
     Attributes:
         count: Number of values, zeros included.
         zeros: Number of values that are zero.
-        low: The least value, or zero if that is less.
-        high: The largest value, or zero if that is more.
+        low: The smallest value, or zero if all values are positive.
+        high: The largest value, or zero if all values are negative.
     """
 
     def __init__(self) -> None:

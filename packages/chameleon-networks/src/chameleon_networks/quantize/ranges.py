@@ -58,7 +58,13 @@ class Affine:
 
     @classmethod
     def between(cls, low: float, high: float) -> Affine:
-        """The mapping whose range covers two numbers, up to half a step, and zero.
+        """The mapping to 8-bit numbers whose range contains two numbers and zero.
+
+        At its ends, the range may be short by half a step.
+
+        Args:
+            low: The lower end of the range.
+            high: The upper end of the range.
 
         Raises:
             ConfigError: A number is infinite or NaN.
@@ -86,9 +92,12 @@ class Affine:
         return self.scale * (LEVELS - self.zero_point)
 
     def quantized(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Quantize real numbers to the nearest 8-bit numbers.
+        """Quantize floating-point numbers to the nearest 8-bit numbers.
 
-        Ties go to the even multiple of the scale.
+        A number half-way between two goes to the even multiple of the scale.
+
+        Args:
+            values: Numbers in an array of any shape.
         """
         with np.errstate(over="ignore"):
             steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
@@ -141,7 +150,7 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
 
 
 def candidates(histogram: Histogram) -> dict[str, Affine]:
-    """Compute several ranges for a tensor, by the name of the method.
+    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name.
 
     Args:
         histogram: The distribution of the tensor's values.

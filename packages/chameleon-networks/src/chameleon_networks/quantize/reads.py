@@ -28,7 +28,7 @@ from chameleon_networks.quantize.ranges import Affine
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """How a tensor's numbers are rounded for its readers.
+    """How the numbers of a tensor are rounded before operators read them.
 
     Attributes:
         kind: The dtype.
@@ -72,6 +72,9 @@ class Network:
 
         In attention, such bindings may come before the operator's own bindings. Operands that are
         constants are left out.
+
+        Args:
+            index: The index of the fused operator.
         """
         chain = self.chains[index]
         readers = chain.readers or [chain.members[:1]] * len(chain.operands)
@@ -79,11 +82,20 @@ class Network:
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
     def multiplying(self, reader: Any, tensor: Any) -> int | None:
-        """The index of the fused operator for which a binding reads a tensor, or None."""
+        """The index of the fused operator that multiplies a tensor, or None.
+
+        Args:
+            reader: The variable of a binding that reads the tensor.
+            tensor: The tensor, a variable.
+        """
         return self._operand_of.get((reader, tensor))
 
     def residual(self, index: int) -> tuple[Any, Any] | None:
-        """A fused operator's residual, and the variable of the binding that reads it, or None."""
+        """The residual of a fused operator with the variable that reads it, or None without one.
+
+        Args:
+            index: The index of the fused operator.
+        """
         chain = self.chains[index]
         if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
             return None
@@ -99,7 +111,7 @@ class Network:
         return read, reader
 
     def carried(self) -> Iterator[tuple[Any, Any]]:
-        """Yield pairs of variables: the second holds only numbers that were moved from the first.
+        """Yield pairs of tensors: the second holds only numbers moved or selected from the first.
 
         A tuple holds several independent tensors, for example the outputs of the network. So an
         operator that moves numbers of a tuple is paired with the tensors in the tuple.
@@ -167,9 +179,9 @@ class Reads:
         self._settle_all()
 
     def form(self, kind: StorageType, variable: Any) -> Form | None:
-        """The form of a tensor in a dtype.
+        """The form in which a tensor is read in a dtype.
 
-        None if the dtype needs a range and the tensor has none.
+        The form is None if the dtype needs a range and the tensor has no range.
         """
         if not kind.whole:
             return Form(kind=kind)

@@ -35,7 +35,7 @@ _ALGORITHMS: Any = ("direct",)
 def guessed_kernels(
     chains: Sequence[FusedOperator], target: str, space: SpaceProvider | None = None
 ) -> Kernels:
-    """Kernels without tuning: the first guesses of a design space.
+    """Make kernels of fused operators without tuning, from the first guesses of a design space.
 
     Args:
         chains: The fused operators of the network.
@@ -55,7 +55,9 @@ def guessed_kernels(
 
 @attrs.frozen(kw_only=True, eq=False)
 class OpenedNetwork:
-    """A network that calls a Python function on each tensor that a fused operator reads.
+    """A compiled network that calls a Python function on each tensor that fused operators read.
+
+    The function can observe or round the tensors.
 
     Attributes:
         executable: The executable of Relax's virtual machine. Its function ``main`` takes the
@@ -121,7 +123,7 @@ class _Opener(relax.PyExprMutator):
         self._parameters: list[Any] = []
 
     def with_parameters(self, function: Any) -> Any:
-        """Rewrite a function, with further parameters for the constants of its kernels."""
+        """Rewrite a Relax function so that the constants of its kernels are parameters."""
         result = self.visit_expr(function)
         parameters = [*result.params, *self._parameters]
         return relax.Function(parameters, result.body, result.ret_ty, result.is_pure, result.attrs)
@@ -213,7 +215,10 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """Means of the channels that fused operators read, by tensor name, to correct biases."""
+        """The mean of each channel of the tensors that fused operators read, by tensor name.
+
+        With these means, biases are corrected for the rounding of weights.
+        """
         return self._means
 
     @means.setter

@@ -97,6 +97,9 @@ class Calibrator:
     def observe(self, inputs: Arrays) -> None:
         """Run a batch through the network, and count the values of its tensors.
 
+        Args:
+            inputs: The inputs of one inference.
+
         Raises:
             ConfigError: A tensor of the network becomes infinite or NaN.
         """
@@ -119,7 +122,7 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The ranges that each method chooses for the tensors, by method and by tensor name."""
+        """The 8-bit ranges of the tensors by each method: by method, and then by tensor name."""
         names = {*self._names.values(), *self._group_of}
         by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}
@@ -173,11 +176,16 @@ class _Sums:
         self.known: dict[tuple[int, str], NDArray[np.float64]] = {}
 
     def add(self, edge: tuple[int, str], means: NDArray[np.float64]) -> None:
-        """Add the means of one batch for a tensor that a fused operator reads."""
+        """Add the channel means of one batch, for a tensor that a fused operator reads.
+
+        Args:
+            edge: The index of the operator and the name of the tensor.
+            means: The mean of each channel, shape (channels,).
+        """
         self.known[edge] = self.known[edge] + means if edge in self.known else means
 
     def means(self, *others: _Sums) -> Means:
-        """The means over the batches of this object and of others, by tensor name."""
+        """The channel means over the batches of this object and of other ones, by tensor name."""
         added = [sums for sums in (self, *others) if sums.batches]
         batches = sum(sums.batches for sums in added)
         return {
@@ -187,7 +195,10 @@ class _Sums:
 
 
 def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
-    """The largest |difference| over the largest |expected|. Infinite if numbers are not finite.
+    """The error of a simulated network's outputs against its float32 outputs, for one sample.
+
+    It is the largest |difference| over the largest |expected|, and infinite if numbers are not
+    finite.
 
     Args:
         got: The outputs for one sample.

@@ -47,7 +47,11 @@ class EncodedWeights:
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
     def step(self, axis: int) -> Step:
-        """The dequantization step, for a constant with output channels on axis ``axis``."""
+        """The dequantization step for a constant that holds these weights.
+
+        Args:
+            axis: The axis of the constant's output channels.
+        """
         return Step(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
@@ -82,7 +86,9 @@ def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
 
 
 def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
-    """Stand-ins for quantized weights with the right shape and dtype but equal values.
+    """Stand-ins for quantized weights: the right shape and dtype, but equal values.
+
+    They are made fast, and are enough to find out the dtypes of operators.
 
     Args:
         weights: The weights, output channels first.
@@ -93,7 +99,7 @@ def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights
 
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
-    """Whether a finite number becomes infinite in a dtype.
+    """Whether any finite number becomes infinite when it is converted to a dtype.
 
     Args:
         values: An array of float32.
@@ -108,7 +114,12 @@ def overflows(values: NDArray[Any], kind: StorageType) -> bool:
 
 
 def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of each channel of a fused operator's data, of shape (channels,)."""
+    """The mean of each channel of a fused operator's data, of shape (channels,).
+
+    Args:
+        chain: The fused operator.
+        data: The values of its data for some inputs.
+    """
     spec = chain.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
     moved = np.moveaxis(data, 1, -1) if first else data

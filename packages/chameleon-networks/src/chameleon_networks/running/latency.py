@@ -74,7 +74,11 @@ def first_answer(folder: Path) -> Footprint:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The size in bytes of the files in a folder that loading its network needs."""
+    """The size in bytes of a network's files, without files that loading does not need.
+
+    Args:
+        folder: The folder of the network.
+    """
     files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".tar")
     return sum(file.stat().st_size for file in files if "__pycache__" not in file.parts)
 

@@ -1,4 +1,4 @@
-"""Starts processes that run one network each, and ends those that hang."""
+"""Starts child processes that run one network each, and ends processes that hang."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AskedProcess:
             raise
 
     def opened(self) -> None:
-        """Wait until the network is open.
+        """Wait until the child process has opened its network.
 
         Raises:
             ChameleonError: The network cannot be opened, or the process died or hung. The process
@@ -89,11 +89,17 @@ class AskedProcess:
             raise
 
     def pause(self) -> None:
-        """Stop the process until its next request, since idle thread pools spin for a while."""
+        """Stop the process until its next request, so that it does not disturb other timings.
+
+        Idle thread pools would otherwise keep cores busy for a while.
+        """
         self._child.signal(signal.SIGSTOP)
 
     def close(self) -> None:
-        """End the process and all processes that it started. Safe to call twice."""
+        """End the child process and all processes that it started.
+
+        A second call does nothing.
+        """
         self._child.kill()
         self._folder.cleanup()
 
@@ -183,7 +189,7 @@ class NetworkProcess(AskedProcess):
 
     @property
     def precision(self) -> str | None:
-        """The precision that the process reports for its network. None if it reports none."""
+        """The precision in which the framework computes, as its process reports it, or None."""
         return self.answer.get("precision")
 
     def __init__(self, name: str, request: Message, **options: Any) -> None:
@@ -191,7 +197,10 @@ class NetworkProcess(AskedProcess):
         super().__init__(name, request, module=_MODULE, **options)
 
     def outputs(self, inputs: Arrays) -> Arrays:
-        """Run the network once and return its outputs.
+        """Run the network once in its process, and return its outputs.
+
+        Args:
+            inputs: One array for each input.
 
         Raises:
             ChameleonError: The network failed, or the process died or hung.
@@ -218,7 +227,9 @@ class NetworkProcess(AskedProcess):
         return times
 
     def about(self) -> Message:
-        """Facts about the process: ``memory_bytes``, ``cores`` and environment ``variables``.
+        """Ask the process for facts about itself.
+
+        They are ``memory_bytes``, ``cores``, and the names of environment ``variables``.
 
         Raises:
             ChameleonError: The process died or hung.
@@ -226,7 +237,12 @@ class NetworkProcess(AskedProcess):
         return self._ask({"do": "about"})
 
     def profile(self, folder: str, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
-        """Measure the seconds of each kernel of a network; see ``profile.kernel_seconds``.
+        """Measure the seconds of each kernel of a network in this process.
+
+        Args:
+            folder: The folder of the network.
+            inputs: The inputs of one inference.
+            quantile: The quantile, over several inferences, that counts as the time of a call.
 
         Raises:
             ChameleonError: The network failed, or the process died or hung.

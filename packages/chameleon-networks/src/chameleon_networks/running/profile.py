@@ -61,7 +61,7 @@ def kernel_seconds(
 
 
 class Profiler:
-    """A delivered network that reports the seconds of its kernels.
+    """Runs a delivered network, and measures the seconds of each of its kernels.
 
     Args:
         folder: The folder of the network.

@@ -37,7 +37,10 @@ def request_of(network: ImportedNetwork) -> Message:
 
 
 def requested_network(request: Message) -> ImportedNetwork:
-    """Make the network that ``request_of`` described, from files of programs if there are any."""
+    """Make the network that a request from ``request_of`` describes.
+
+    Parts that another process kept in files, such as exported programs, are read from these files.
+    """
     described = request["network"]
     kind: Any = load_factory(described["type"])
     network = network_of(converter().structure(described["options"], kind))
@@ -46,7 +49,13 @@ def requested_network(request: Message) -> ImportedNetwork:
 
 
 def serve(answer: Callable[[Message], Message]) -> None:
-    """Answer requests until standard input ends. If an answer fails, the reply is a message."""
+    """Answer requests in lines of JSON until standard input ends.
+
+    If an answer raises an exception, the reply is a message about it.
+
+    Args:
+        answer: A function that computes the reply to a request.
+    """
     answers = Answers()
     for request in requests():
         try:

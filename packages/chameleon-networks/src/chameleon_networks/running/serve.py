@@ -35,7 +35,7 @@ _SLOW = 5.0
 
 
 def delivered_network(request: Message) -> Network:
-    """Load the compiled network of a folder, in the way that users load it."""
+    """Load the compiled network of a folder with the folder's own ``load.py``, as users do."""
     folder = Path(request["folder"])
     if "apache-tvm" in checked_manifest(folder).get("needs", ()):
         # Without torch, which TVM imports otherwise: that takes longer than all the rest.
@@ -55,7 +55,11 @@ def framework_network(request: Message) -> Network:
 
 
 def reduced_network(request: Message) -> ReducedNetwork:
-    """Open a network in the framework and the reduced precision that the request names."""
+    """Open a network in a framework and a reduced precision, as a request asks.
+
+    Args:
+        request: The request, with the network, the framework's name and calibration inputs.
+    """
     chosen = reduced_named(request["name"])
     calibration: list[Arrays] = []
     if chosen.calibrated:

@@ -55,7 +55,7 @@ class OutputCheck:
 
     @property
     def may_be_rounding(self) -> bool:
-        """Whether a comparison failed so closely that the framework's rounding can be the cause."""
+        """Whether outputs differ so little that the framework's own rounding can be the cause."""
         error = self.max_relative_error
         return self.problem is not None and error is not None and error <= ILL_CONDITIONED
 
@@ -92,7 +92,7 @@ def compared(
 
 @attrs.frozen(kw_only=True)
 class Conditioning:
-    """How much a network amplifies rounding, measured by its framework's answers.
+    """How much a network amplifies rounding errors, measured by outputs of its framework.
 
     The measure is the difference of the framework's answers in float32 from those in float64. Some
     networks amplify rounding. For example, an attention with scores in the hundreds takes only the
@@ -133,15 +133,20 @@ class Conditioning:
 
     @property
     def tolerance(self) -> float:
-        """The tolerance for ``compared``, at least ``TOLERANCE``.
+        """The largest accepted error of a network, given its framework's own rounding errors.
 
-        If the framework's error is not a finite number, the tolerance is ``TOLERANCE``.
+        It is at least ``TOLERANCE``, and equals ``TOLERANCE`` if the framework's error is not
+        finite.
         """
         apart = _ROUNDINGS_APART * self.own_error
         return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
 
     def sentence(self, reference: str) -> str:
-        """A sentence for the user that explains why a tolerance above ``TOLERANCE`` is accepted."""
+        """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted.
+
+        Args:
+            reference: The name of the framework.
+        """
         apart = (
             f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
             f"inputs that change by {NUDGE:.0e}"
@@ -176,7 +181,10 @@ class Expected:
 
     @property
     def tolerance(self) -> float:
-        """The largest accepted error; it can grow after the framework's rounding was measured."""
+        """The largest accepted error of a network's outputs.
+
+        It grows if the framework's own rounding errors turn out to be large.
+        """
         least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 

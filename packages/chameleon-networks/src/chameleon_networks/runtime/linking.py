@@ -105,7 +105,11 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
 
 
 def threads_variable(name: str) -> str:
-    """The environment variable that sets the number of threads of a library's network."""
+    """The environment variable that sets the number of threads of a library's network.
+
+    Args:
+        name: The name of the library.
+    """
     return f"{name.upper()}_NUM_THREADS"
 
 
@@ -128,7 +132,10 @@ def compile_c(source: Path, target: Path, *folders: Path) -> None:
 
 
 def run_compiler(*words: str) -> None:
-    """Call the C compiler with some arguments.
+    """Call the C compiler, and raise an error with its message if it fails.
+
+    Args:
+        words: The arguments, such as the names of files.
 
     Raises:
         ChameleonError: The C compiler fails.
@@ -186,7 +193,11 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The manifest's descriptions of the inputs, then of the outputs, each with a name."""
+    """The manifest's descriptions of all inputs, then of all outputs, each with a name.
+
+    Args:
+        manifest: The manifest of the delivered folder.
+    """
     outputs = [
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])
     ]

@@ -87,7 +87,12 @@ def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]
 
 
 def joined(packed: list[Any], layout: int) -> Any:
-    """Join packed arrays to the content of a ``weights.bin``: a table, then the arrays."""
+    """Join packed arrays to the content of a ``weights.bin``: a table, then the arrays.
+
+    Args:
+        packed: The packed arrays of an operator's weights.
+        layout: A number that identifies the layout of the weights.
+    """
     offsets, table = weights_table(packed, layout)
     file = np.zeros(offsets[-1], np.uint8)
     file[: table.nbytes] = table.view(np.uint8)
@@ -120,7 +125,12 @@ def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any
 
 
 def checksum(constant: Any, size: int) -> int:
-    """The CRC-32 of an array's bytes with zeros appended, up to ``size`` bytes."""
+    """The checksum of an array in a file of weights: the CRC-32 of its bytes and padding.
+
+    Args:
+        constant: The array.
+        size: Number of bytes with the padding, which consists of zeros.
+    """
     data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
     return zlib.crc32(bytes(size - data.nbytes), zlib.crc32(data))
 
@@ -169,7 +179,11 @@ def _value(argument: Any, arrays: list[Any], constants: list[Any]) -> Any:
 
 
 def main(words: list[str]) -> None:
-    """Pack the arrays of some ``.npy`` files, and write ``weights.bin`` beside this file."""
+    """Pack the arrays of some ``.npy`` files, and write ``weights.bin`` beside this file.
+
+    Args:
+        words: The paths of the files: the weights, then a bias and other constants.
+    """
     folder = pathlib.Path(__file__).parent
     pack_weights(*map(np.load, words)).tofile(folder / PACKED)
     sys.stdout.write(f"{folder / PACKED}\n")

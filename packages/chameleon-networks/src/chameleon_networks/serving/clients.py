@@ -35,7 +35,10 @@ WARM_UP = 3
 
 
 def network_calls(request: Request) -> Calls:
-    """Load a delivered network once, with the ``load.py`` of its folder, for all clients."""
+    """Load a delivered network once, and return a function for each client to call.
+
+    The ``load.py`` of the network's folder is used, as users do.
+    """
     sys.dont_write_bytecode = True
     sys.path.insert(0, request["path"])
     load = importlib.import_module("load").load
@@ -49,7 +52,10 @@ def network_calls(request: Request) -> Calls:
 
 
 def openvino_calls(request: Request) -> Calls:
-    """Compile a model once with OpenVINO, and make an inference request for each client."""
+    """Compile a model with OpenVINO once, and return a function for each client to call.
+
+    Each client has its own inference request.
+    """
     openvino: Any = importlib.import_module("openvino")
     settings = {"PERFORMANCE_HINT": request["mode"]}
     if request["mode"] == "THROUGHPUT":
@@ -70,7 +76,10 @@ def openvino_calls(request: Request) -> Calls:
 
 
 def onnxruntime_calls(request: Request) -> Calls:
-    """Open a file in one or more ONNX Runtime sessions, which the clients share."""
+    """Open a model in ONNX Runtime, and return a function for each client to call.
+
+    The clients share one or more sessions.
+    """
     runtime: Any = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = request["threads"]
@@ -123,7 +132,10 @@ def busy(neighbours: int) -> Iterator[None]:
 
 
 def torch_step() -> Callable[[], Any]:
-    """A torch operation on all threads of torch, like those with which programs prepare images."""
+    """A torch operation on all of torch's threads, as in programs that prepare images.
+
+    Clients run it before each call of the network, to see how it slows the network.
+    """
     torch: Any = importlib.import_module("torch")
     image = torch.rand(1, 3, 480, 640)
     return partial(
@@ -193,7 +205,7 @@ def answered(request: Request) -> Request:
 
 
 def memory(process: str) -> dict[str, int]:
-    """The resident memory of a process in bytes: ``rss``, and ``pss``, which shares common pages.
+    """The memory of a process in bytes: ``rss`` counts shared pages fully, ``pss`` in part.
 
     Args:
         process: The process id, or ``self``.

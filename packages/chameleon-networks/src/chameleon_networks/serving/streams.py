@@ -116,14 +116,17 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
 
 
 def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> dict[str, Figures]:
-    """The ways in which OpenVINO serves several clients: one for each of its performance hints."""
+    """The requests for all ways in which OpenVINO can serve several clients, by name.
+
+    There is a way for each of OpenVINO's performance hints. The fastest way counts in the result.
+    """
     request = {"by": "openvino", "path": path, "streams": streams, "threads": threads, "hint": hint}
     modes = ("THROUGHPUT", "LATENCY")
     return {f"{mode.lower()} hint": {**request, "mode": mode} for mode in modes}
 
 
 def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures]:
-    """The ways in which ONNX Runtime serves several clients.
+    """The requests for both ways in which ONNX Runtime can serve several clients, by name.
 
     The clients share one session with all threads, or each has a session with a part of the
     threads.
@@ -137,13 +140,20 @@ def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures
 
 
 def network_request(folder: Path, streams: int, threads: int) -> Figures:
-    """The request to serve several clients, each with its own instance of a delivered network."""
+    """The request with which several clients call a delivered network at the same time.
+
+    Each client has its own instance of the network.
+    """
     request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
     return {**request, "instances": streams}
 
 
 def figures_of(turn: Figures) -> dict[str, float]:
-    """Requests per second and quantiles of the latency, from an answer of ``clients.answered``."""
+    """Requests per second and quantiles of the latency, from an answer of ``clients.answered``.
+
+    Args:
+        turn: The answer of ``clients.answered`` for one turn.
+    """
     latencies = turn["latencies"]
     quantiles = np.percentile(latencies, QUANTILES)
     return {
@@ -193,7 +203,7 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
 
 
 def client_turn(name: str, request: Figures) -> Figures:
-    """Run one turn: the answer of ``clients`` to a request, in a new process.
+    """Run one turn of a comparison in a new process, and return what ``clients`` measured.
 
     Args:
         name: The name of the network in messages.

@@ -32,7 +32,7 @@ _FEWEST = 2
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """A data set in numbers.
+    """The numbers that ``chameleon dataset list`` shows about a data set.
 
     Attributes:
         tasks: The number of tasks.
@@ -76,7 +76,7 @@ def summary_of(dataset: Dataset) -> Summary:
 
 @attrs.frozen(kw_only=True)
 class Check:
-    """The problems of a data set.
+    """The problems that ``chameleon dataset check`` found in a data set.
 
     Attributes:
         parts: The number of files that could be read.
@@ -95,6 +95,9 @@ class Check:
 
 def checked(folder: Path) -> Check:
     """Read every file of a data set, and report all problems.
+
+    Args:
+        folder: The folder of the data set.
 
     Raises:
         DatasetError: The folder is no data set, or has a newer format.

@@ -78,9 +78,10 @@ class Collector:
     Attributes:
         plan: The plan.
         registry: The registry of plugins.
-        interruption: Tells whether to stop.
-        say: Called with each message about progress (a line).
-        display: Opens a listener that shows the events of a run; called for each run.
+        interruption: The object that holds a request to stop, if any.
+        say: A function that is called with each message about progress (a line).
+        display: A function that returns a context with a listener, which shows the events of a run.
+            It is called for each run.
         trust_source: Whether code in the folder's tasks may be run.
     """
 
@@ -231,8 +232,8 @@ class NetworkTasks:
     Attributes:
         folder: The folder that keeps the tasks; it is created if it is missing.
         target: The canonical target of the tasks.
-        interruption: Tells whether to stop.
-        say: Called with each message about progress (a line).
+        interruption: The object that holds a request to stop, if any.
+        say: A function that is called with each message about progress (a line).
     """
 
     folder: Path
@@ -241,7 +242,10 @@ class NetworkTasks:
     say: Callable[[str], None]
 
     def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
-        """The tasks of each network.
+        """Read the tasks of each network, from a kept file if there is one.
+
+        Args:
+            networks: The networks, as parts of pipelines.
 
         Raises:
             ConfigError: Some networks cannot be read. The error names them, after all other
@@ -276,7 +280,11 @@ class NetworkTasks:
 
 
 def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """The tasks of networks, each with its share of its network's operators."""
+    """The tasks of networks, each with the share of the network's operators that are this task.
+
+    Args:
+        networks: The tasks of each network.
+    """
     return [
         Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
         for tasks in networks

@@ -90,7 +90,10 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The content of ``dataset.json``.
+    """Read ``dataset.json``, which has the format version and the plan of a data set.
+
+    Args:
+        folder: The folder of the data set.
 
     Raises:
         DatasetError: The file is missing or damaged, or has a newer format.
@@ -172,6 +175,9 @@ def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
 def rows_in(part: Path) -> int:
     """The number of candidates in one file (part) of a data set.
 
+    Args:
+        part: The file.
+
     Raises:
         DatasetError: pyarrow is not installed.
     """
@@ -188,6 +194,9 @@ def parts_of(folder: Path) -> list[Path]:
 def read_dataset(folder: Path) -> Dataset:
     """Read a data set, without duplicate candidates.
 
+    Args:
+        folder: The folder of the data set.
+
     Raises:
         DatasetError: The folder is no data set, a file is damaged, or a time is not positive. The
             message names the file.
@@ -199,7 +208,10 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_part(file: Path) -> list[DatasetTask]:
-    """The tasks of one file (part) of a data set, in the file's order.
+    """Read the tasks and candidates of one file (part) of a data set, in the file's order.
+
+    Args:
+        file: The file.
 
     Raises:
         DatasetError: As for ``read_dataset``.

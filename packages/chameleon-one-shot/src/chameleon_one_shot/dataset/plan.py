@@ -31,7 +31,7 @@ _DEFAULT_SEARCHES: tuple[dict[str, Any], ...] = ({"preset": "default"},)
 
 @attrs.frozen(kw_only=True)
 class Amounts:
-    """The numbers of a plan.
+    """The numbers of a plan, such as the numbers of tasks and measurements.
 
     Attributes:
         tasks: The number of tasks.
@@ -39,7 +39,7 @@ class Amounts:
         batch_size: The number of candidates per batch of a task. With few large batches, measuring
             takes a larger share of the time.
         tasks_per_run: The number of tasks that one run tunes. A run's candidates become one part.
-        most_gflop: The largest task, in 1e9 operations of one evaluation.
+        most_gflop: The largest allowed size of a task, in 1e9 operations of one evaluation.
         seed: The seed of the tasks and of the searches.
     """
 
@@ -61,7 +61,7 @@ class Plan:
     """A plan of a collection.
 
     Attributes:
-        networks: The networks from which tasks are learnt.
+        networks: The networks whose operators the collected tasks resemble.
         hold_out: Networks whose tasks, and similar ones, must not be collected.
         amounts: The numbers of the plan.
         searches: The searches that runs use in turns, without model and budget.
@@ -78,7 +78,7 @@ class Plan:
 
 
 def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The keys in which two plans differ, without those that may change.
+    """The keys in which two plans differ, except keys that may change during a collection.
 
     Args:
         plan: The document of a plan.

@@ -2,9 +2,9 @@
 
 Prior-guided sampling draws the arguments of an operator one after another. Each argument follows
 its distribution in networks, given the arguments that were drawn before (One-Shot Tuner, Ryu et
-al., CC 2022, section 4.2). Plain counting would only repeat existing operators. So an operator
-counts less, the more it differs from the arguments drawn so far. Sizes may also lie between two
-sizes that networks have.
+al., CC 2022, section 4.2). Plain counting would only repeat existing operators. So operators that
+differ from the arguments drawn so far count too, but less. Sizes may also lie between two sizes
+that networks have.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ A moved size is a multiple of this halved factor.
 
 @attrs.frozen(kw_only=True, eq=False)
 class Observed:
-    """A task of a network.
+    """A task of a network, with its share of the network's operators.
 
     Attributes:
         task: The task.
@@ -192,7 +192,11 @@ def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
-    """The values of arguments by position, with lists and mappings taken apart."""
+    """The single values in nested arguments, by their position.
+
+    Args:
+        arguments: The arguments of an operator, which may contain lists and mappings.
+    """
     return {
         path: value for key, inner in arguments.items() for path, value in _leaves(inner, (key,))
     }
@@ -232,7 +236,11 @@ def _listed(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an integer or a floating-point number, and no boolean."""
+    """Whether an argument is a number, but no boolean (which Python counts as an integer).
+
+    Args:
+        value: The argument.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -251,7 +259,7 @@ class TaskSampler:
         most_flop: The largest number of operations of one evaluation of a task.
         seed: The seed of all draws.
         registry: The registry of plugins, for the operators.
-        has_space: Returns whether a task has a design space.
+        has_space: A function that returns whether a task has a design space.
     """
 
     observed: Sequence[Observed]
@@ -263,7 +271,9 @@ class TaskSampler:
     has_space: Callable[[Task], bool]
 
     def drawn(self, count: int, known: Sequence[Task] = ()) -> list[Task]:
-        """Draw tasks. A larger ``count`` only adds tasks at the end of the same sequence.
+        """Draw tasks that resemble the operators of networks.
+
+        The sequence of tasks depends only on the seed. A larger ``count`` adds tasks at its end.
 
         Args:
             count: The number of tasks.
@@ -346,9 +356,10 @@ class HeldOut:
             self._numbers.setdefault(task.operator, []).append(_numbers(task.arguments))
 
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether all numbers of an operator differ by at most ``NEAR`` from a held-out task's.
+        """Whether an operator is too similar to a task of a held-out network.
 
-        Layouts, dtypes and epilogues are ignored.
+        It is if all its numbers differ by at most ``NEAR`` from those of the task. Layouts, dtypes
+        and epilogues are ignored.
         """
         numbers = _numbers(arguments)
         return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))

@@ -18,6 +18,10 @@ from chameleon_one_shot.dataset.task_options import TasksOptions
 def write_tasks(file: Path, tasks: Sequence[Task]) -> None:
     """Write tasks to a file that ``read_tasks`` reads.
 
+    Args:
+        file: The file.
+        tasks: The tasks.
+
     Raises:
         OSError: The file cannot be written.
     """
@@ -25,7 +29,10 @@ def write_tasks(file: Path, tasks: Sequence[Task]) -> None:
 
 
 def read_tasks(file: Path) -> list[Task]:
-    """The tasks in a file.
+    """Read tasks from a file that ``write_tasks`` wrote.
+
+    Args:
+        file: The file.
 
     Raises:
         ConfigError: The file is missing, or has no list of tasks.

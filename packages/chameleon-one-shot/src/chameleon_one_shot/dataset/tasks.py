@@ -19,7 +19,11 @@ class DatasetError(ConfigError):
 
 
 def canonical(value: Any) -> str:
-    """JSON values as a string that does not depend on the order of keys."""
+    """Convert a JSON value to a string in which the order of keys does not matter.
+
+    Args:
+        value: The JSON value.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -73,12 +77,19 @@ class DatasetTask:
 
     @property
     def group(self) -> tuple[str, str, int, str, str]:
-        """The identity of the task with its device, threads and design space."""
+        """A key of the task with its device, number of threads and design space.
+
+        Candidates with equal keys are merged when data sets are read.
+        """
         digest = hashlib.sha256(canonical(dict(self.device)).encode()).hexdigest()[:16]
         return self.task.key, digest, self.threads, self.space, self.fingerprint
 
     def rows(self, keep: Sequence[int]) -> DatasetTask:
-        """The task with only some of its candidates, in the given order."""
+        """A copy of the task with only some of its candidates.
+
+        Args:
+            keep: The numbers of these candidates, in the order that the copy has.
+        """
         at = np.asarray(keep, np.intp)
         return attrs.evolve(
             self,
@@ -112,7 +123,9 @@ class Dataset:
 
 
 def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
-    """Merge tasks of the same group, and leave out duplicate candidates.
+    """Merge tasks of the same operator, device, threads and design space into one task.
+
+    Duplicate candidates are left out.
 
     Args:
         tasks: The tasks. If a candidate occurs twice, its first measurement counts.
@@ -151,6 +164,9 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
 
 
 def named_by_key(task: Task) -> Task:
-    """The task with a unique name, made from its operator and key, and with weight 1."""
+    """A copy of a task with a unique name, made from its operator and key, and with weight 1.
+
+    In a data set, tasks come from many networks, where their names are not unique.
+    """
     name = f"{task.operator} {task.key[:12]}"
     return attrs.evolve(task, name=name, weight=1, alternative_of="")

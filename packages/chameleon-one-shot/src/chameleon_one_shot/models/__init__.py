@@ -30,7 +30,7 @@ def in_the_box(folder: Path = FOLDER) -> dict[str, Path]:
 
 
 def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) -> Path:
-    """The file of a model.
+    """Find the file of a predictor: a user's file, or a model that this package includes.
 
     Args:
         wanted: A file, the name of an included model, or ``auto``.

@@ -45,7 +45,10 @@ class Alternative(ABC):
 
 
 class FirstGuesses(Alternative):
-    """Ranks the first guesses of a design space in their order, and all other candidates last."""
+    """A simple alternative to predictors: ranks a space's first guesses in their order.
+
+    All other candidates come last.
+    """
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         """Do nothing: there is nothing to learn."""

@@ -1,4 +1,7 @@
-"""Training batches: several tasks, with some candidates of each, drawn by inverse density."""
+"""Training batches of several tasks, whose candidates are drawn by inverse density.
+
+Rare targets are thus drawn about as often as frequent ones.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ _BINS = 32
 
 @attrs.frozen(kw_only=True, eq=False)
 class TrainingTask:
-    """One task as a network is trained on it, with n candidates.
+    """One task in the form in which a network is trained on it, with n candidates.
 
     Attributes:
         encoded: The encoded tokens of the task.
-        values: The numbers of the candidates' tokens, shape (n, tokens, numbers).
+        values: The numbers of each candidate's tokens, shape (n, tokens, numbers).
         absent: Whether each token does not apply to a candidate, shape (n, tokens).
         wanted: The standardised targets, shape (n,).
     """
@@ -62,6 +65,9 @@ def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     Without weights, most candidates of a space are slow, and most candidates of a search are near
     the best (Ryu et al. 2022, section 4.3). A rare target gets at most ten times the weight of a
     target of average density.
+
+    Args:
+        targets: The targets of n candidates, shape (n,).
     """
     edges = np.linspace(targets.min(), targets.max() + 1e-9, _BINS + 1)
     bin_of = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)
@@ -80,14 +86,14 @@ def batch_of(
     unknown: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> Batch:
-    """A batch with the same number of candidates of each task.
+    """Make a batch with the same number of candidates of each task.
 
     Args:
         tasks: The tasks.
         rows: The rows of each task's candidates.
         unknown: The share of token names to replace by the unknown name, so that a network learns
             to handle names that are not in the training.
-        rng: Draws the replaced names; None to replace none.
+        rng: The random generator that draws the names to replace; None to replace none.
     """
     count = max(task.values.shape[1] for task in tasks)
     width = max(task.values.shape[2] for task in tasks)

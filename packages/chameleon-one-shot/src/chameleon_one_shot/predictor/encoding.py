@@ -1,4 +1,4 @@
-"""Encodes tokens as padded arrays of standardised numbers and ids, the inputs of a network."""
+"""Encodes tokens as padded arrays of numbers and ids, which are a network's inputs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class EncodedTask:
 
     Attributes:
         tokens: The tokens.
-        fixed: The layout of the tokens that all configurations share.
-        fixed_values: The numbers of these tokens, shape (fixed tokens, numbers).
-        rows: The layout of a configuration's own tokens: knobs, then loops and buffers.
+        fixed: The ids of the tokens that all configurations share.
+        fixed_values: The numbers of the tokens that all configurations share, shape (fixed tokens,
+            numbers).
+        rows: The ids of a configuration's own tokens: knobs, then loops and buffers.
         tables: For each knob the numbers of its choices, shape (choices, numbers of ``rows``).
         vocabulary: The vocabulary that gives the ids.
     """
@@ -81,7 +82,12 @@ class EncodedTask:
         )
 
     def values(self, configs: Configs) -> tuple[Numbers, NDArray[np.bool_]]:
-        """The numbers of n configurations' own tokens, and which tokens do not apply.
+        """The numbers of the tokens that differ between n configurations.
+
+        The second array says which of these tokens do not apply.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
 
         Returns:
             Arrays of shapes (n, tokens, numbers) and (n, tokens).
@@ -99,7 +105,11 @@ class EncodedTask:
         return out, absent
 
     def structure(self, configs: Configs) -> Numbers:
-        """The numbers of loops and buffers, shape (n, groups, numbers of ``rows``)."""
+        """The numbers of the tokens of loops and buffers, shape (n, groups, numbers of ``rows``).
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
         groups = self.tokens.groups
         out = np.zeros((len(configs), len(groups), self.rows.columns.shape[1]), np.float32)
         structure = self.tokens.structure(configs)

@@ -57,7 +57,10 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, Quality]:
-        """The mean quality over tasks by model, the highest Kendall's tau first."""
+        """The mean quality of each model over all tasks, by the model's name.
+
+        The model with the highest Kendall's tau comes first.
+        """
         names = dict.fromkeys(result.model for result in self.results)
         qualities = {
             name: Quality.mean(result.quality for result in self.results if result.model == name)
@@ -74,10 +77,10 @@ class Evaluation:
 
 
 def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """The examples that may judge a model, and the examples that it was trained on.
+    """Divide examples into those that may judge a model, and those it was trained on.
 
-    Examples for early stopping are in neither list. Neither are examples that are only similar to a
-    task of the training.
+    Examples that decided when the training ended are in neither list. Examples that are only
+    similar to a task of the training are in neither list too.
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
@@ -90,7 +93,13 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
 
 
 def evaluate_file(file: Path, dataset: Path, **options: Any) -> Evaluation:
-    """Evaluate the model in a file on a data set; see ``evaluate``."""
+    """Evaluate the model in a file on the tasks of a data set; see ``evaluate``.
+
+    Args:
+        file: The file of the model.
+        dataset: The folder of the data set.
+        options: Arguments of ``evaluate``.
+    """
     return evaluate(load(file), examples_of(read_dataset(dataset)), **options)
 
 
@@ -110,7 +119,7 @@ def evaluate(
             was trained on.
         alternatives: The names of the other models, keys of ``ALTERNATIVES``.
         seed: The seed of the other models' training.
-        say: Called with each message about progress.
+        say: A function that is called with each message about progress.
 
     Raises:
         DatasetError: The model has seen all tasks, or similar ones.
@@ -158,7 +167,7 @@ def cross_validate(
         labels: A label per example; examples with the same label are held out together. None for
             groups of similar tasks.
         alternatives: The names of the other models, keys of ``ALTERNATIVES``.
-        say: Called with each message about progress.
+        say: A function that is called with each message about progress.
 
     Raises:
         DatasetError: There are too few groups.

@@ -36,8 +36,8 @@ class Example:
             which the predictor reads.
         configs: For each configuration, the index of every knob's choice in ``tokens.knobs``,
             shape (n, knobs).
-        quality: The logarithms of relative throughput, shape (n,). The best has 0, and failures
-            have the value of the slowest timed configuration.
+        quality: The logarithms of relative throughput, shape (n,). The fastest configuration has 0.
+            Failures have the value of the slowest timed configuration.
         failed: Whether each configuration failed, shape (n,).
     """
 
@@ -57,24 +57,27 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """The first guesses of the design space, best first; empty if the space is unknown."""
+        """The first guesses of the task's design space, best first; empty without a known space."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
 
 def identity(task: DatasetTask) -> str:
-    """The identity of a task, its device and its number of threads."""
+    """A string that identifies a task together with its device and number of threads.
+
+    Args:
+        task: The task in a data set.
+    """
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
 
 
 def examples_of(dataset: Dataset) -> list[Example]:
-    """The examples of a data set.
+    """Make an example of each task of a data set that has two timed configurations.
 
-    Tasks without two timed configurations are left out, with a warning. If a task's design space
-    has changed since the measurements, configurations with the same knob values are used. If the
-    space no longer has some of these values, the example has no features of loops and buffers, and
-    a warning is logged.
+    A warning names the tasks that are left out. If a task's design space has changed since the
+    measurements, configurations with the same knob values are used. If the space no longer has some
+    of these values, the example has no features of loops and buffers, and a warning is logged.
 
     Raises:
         DatasetError: No task has two timed configurations.
@@ -150,7 +153,13 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
 
 
 def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
-    """The configurations with some knob values. Knobs without a value get their first option.
+    """Make configurations of a design space from knob values.
+
+    Knobs without a value get their first option.
+
+    Args:
+        space: The design space.
+        choices: The knob values of each configuration, by knob name.
 
     Raises:
         ConfigError: A value is no option of its knob.
@@ -165,7 +174,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """The space provider with a name and options.
+    """Make the space provider that a data set names for a task.
 
     Args:
         name: The name of the space provider.

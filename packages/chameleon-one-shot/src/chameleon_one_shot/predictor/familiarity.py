@@ -1,8 +1,8 @@
 """Decides whether a task is similar enough to those that a predictor was trained on.
 
-The limits come from held-out tasks, which the predictor was not trained on. A task is strange if
-its distance to the nearest trained task, or its predicted uncertainty, is above that of 99 % of
-held-out tasks.
+The limits come from held-out tasks, which the predictor was not trained on. A task is strange (not
+similar enough) if its distance to the nearest trained task is above that of 99 % of held-out tasks.
+It is also strange if its predicted uncertainty is above theirs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Limits:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Familiarity:
-    """The tasks and devices that a predictor was trained on.
+    """The tasks and devices that a predictor was trained on, to recognize tasks unlike them.
 
     Attributes:
         tasks: The standardised numbers of the trained tasks, shape (tasks, numbers).
-        task_columns: The names of these numbers.
+        task_columns: The names of the columns of ``tasks``.
         devices: The numbers of the trained devices as logarithms, shape (devices, numbers).
-        device_columns: The names of these numbers.
+        device_columns: The names of the columns of ``devices``.
         limits: The limits beyond which a task or a device is strange.
     """
 
@@ -97,7 +97,7 @@ class Familiarity:
         )
 
     def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """Why a task is unlike the trained tasks; None if it is similar enough.
+        """The reason why a task is unlike the trained tasks; None if it is similar enough.
 
         Args:
             tokens: The tokens of the task, with a device that is not strange.
@@ -119,7 +119,7 @@ class Familiarity:
         return None
 
     def unsure(self, deviation: float) -> str | None:
-        """Why a predictor is too uncertain about a task; None if it is certain enough.
+        """The reason why a predictor is too uncertain about a task; None if it is certain enough.
 
         Args:
             deviation: The mean predicted standard deviation over configurations of the task.
@@ -144,7 +144,7 @@ class Familiarity:
         return float(np.sqrt(apart.mean(axis=1)).min())
 
     def strange_device(self, tokens: TaskTokens) -> str | None:
-        """Why a device is unlike the trained devices; None if it is similar enough.
+        """The reason why a device is unlike the trained devices; None if it is similar enough.
 
         Args:
             tokens: The tokens of any task for the device.

@@ -19,6 +19,10 @@ Labels = NDArray[np.int64]
 def similar(task: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool_]:
     """Which other tasks have the same operator and similar sizes, on any device.
 
+    Args:
+        task: The task.
+        others: The other tasks.
+
     Returns:
         Booleans, shape (len(others),).
     """
@@ -26,9 +30,10 @@ def similar(task: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool
 
 
 def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
-    """The group of each task. A task is in one group with all tasks similar to it.
+    """Divide tasks into groups, so that similar tasks are in the same group.
 
-    Devices, layouts and epilogues are ignored, since times of such tasks are closely related.
+    Tasks that differ only in device, layout or epilogue are similar too, because their times are
+    closely related.
 
     Returns:
         Numbers of groups from 0, shape (tasks,).
@@ -43,7 +48,7 @@ def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
 
 
 def device_groups(tasks: Sequence[DatasetTask]) -> Labels:
-    """A number from 0 for the device of each task, shape (tasks,)."""
+    """Divide tasks into groups by device: a number from 0 for each task, shape (tasks,)."""
     names = [canonical(dict(task.device)) for task in tasks]
     return np.unique(names, return_inverse=True)[1]
 
@@ -89,7 +94,17 @@ def divided(
 
 
 def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
-    """Divide items into folds with about the same number of groups, without splitting groups.
+    """Divide items at random into folds, for cross-validation, without splitting groups.
+
+    The folds have about the same number of groups.
+
+    Args:
+        labels: The group of each item.
+        count: The number of folds.
+        seed: The seed of the random division.
+
+    Returns:
+        The indices of the items of each fold.
 
     Raises:
         DatasetError: There are fewer groups than folds.

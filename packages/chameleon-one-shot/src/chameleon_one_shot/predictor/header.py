@@ -28,6 +28,9 @@ class ModelFileError(ConfigError):
 def read_header(file: Path) -> dict[str, Any]:
     """The header of a model's file, without the arrays.
 
+    Args:
+        file: The file of the model.
+
     Raises:
         ModelFileError: The file is missing, incomplete, no model, or has another format version.
     """

@@ -59,10 +59,10 @@ def tau(scores: Numbers, quality: Numbers) -> float:
 
 
 def regret(scores: Numbers, quality: Numbers, count: int) -> float:
-    """How much longer the fastest of the first ``count`` candidates takes than the fastest of all.
+    """How much longer the best of the first ``count`` candidates takes than the best of all.
 
-    The result is a share of the lowest time. Among candidates with equal scores, slower ones come
-    first, so that ties do not help by chance.
+    The result is a share of the lowest time. The candidates with the best scores come first. Among
+    equal scores, slower candidates come first, so that ties do not help by chance.
 
     Args:
         scores: The scores, higher is better, shape (n,).

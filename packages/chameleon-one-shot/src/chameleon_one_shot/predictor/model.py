@@ -68,6 +68,9 @@ class Model:
     def save(self, file: Path) -> None:
         """Write the model to a file, so that readers see either the whole file or none.
 
+        Args:
+            file: The file.
+
         Raises:
             ModelFileError: The file cannot be written.
         """
@@ -94,10 +97,14 @@ class Model:
 
 
 def load(file: Path) -> Model:
-    """Load a model from its file.
+    """Load a trained model (a predictor) from its file.
+
+    Args:
+        file: The file.
 
     Raises:
-        ModelFileError: As for ``read_header``, or the arrays do not fit the header.
+        ModelFileError: The file is missing, damaged, no model or of another version, or its arrays
+            do not fit its header.
     """
     header = read_header(file)
     try:

@@ -101,7 +101,9 @@ class _Layer(_Attention):
         return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
 
     def asked(self, tokens: Tensor) -> Tensor:
-        """The query, key and value of each token, which do not depend on other tokens.
+        """Compute the query, key and value of each token for attention.
+
+        They do not depend on other tokens, so they can be kept in a table.
 
         Args:
             tokens: The tokens, shape (..., width).
@@ -115,7 +117,7 @@ class _Layer(_Attention):
         return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
 
     def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
-        """As ``forward``, with queries, keys and values from a table.
+        """Compute the layer for tokens whose queries, keys and values are in a table.
 
         Args:
             tokens: The tokens, shape (n, tokens, width).
@@ -177,7 +179,7 @@ class _LastLayer(_Attention):
 
 @attrs.frozen(kw_only=True, eq=False)
 class TokenTable:
-    """The m distinct tokens of some configurations, each computed once.
+    """The m distinct tokens of many configurations, whose first layer is computed only once.
 
     Attributes:
         tokens: The tokens, shape (m, width).
@@ -189,7 +191,10 @@ class TokenTable:
     asked: Tensor | None
 
     def joined(self, others: TokenTable) -> TokenTable:
-        """This table and another one; the readout token (the first row of both) is kept once."""
+        """Join this table and another one into a table of all tokens.
+
+        The first row of both is the token from which predictions are computed; it is kept once.
+        """
         tokens = torch.cat([self.tokens, others.tokens[1:]])
         if self.asked is None or others.asked is None:
             return TokenTable(tokens=tokens, asked=None)
@@ -232,9 +237,10 @@ class TokenNetwork(nn.Module):
         return self._read(tokens)
 
     def table(self, tokens: Tensor) -> TokenTable:
-        """A table of tokens for ``representation_of``.
+        """Make the table of tokens that ``representation_of`` takes.
 
-        Its first row is the readout token, from which predictions are computed.
+        The first row of the table is a learnt token, from which predictions are computed (the
+        readout token).
 
         Args:
             tokens: The tokens, shape (m, width).
@@ -245,7 +251,7 @@ class TokenNetwork(nn.Module):
         return TokenTable(tokens=tokens, asked=asked)
 
     def representation_of(self, table: TokenTable, rows: Tensor) -> Tensor:
-        """As ``representation``, for configurations whose tokens are in a table.
+        """The vector of each configuration, like ``representation``, with tokens from a table.
 
         Args:
             table: The table of tokens.
@@ -265,7 +271,7 @@ class TokenNetwork(nn.Module):
         return read
 
     def moments(self, read: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and logarithms of variances, shape (n,) each.
+        """The predicted mean and the logarithm of the predicted variance, shape (n,) each.
 
         Args:
             read: The vectors that ``representation`` returned, shape (n, width).

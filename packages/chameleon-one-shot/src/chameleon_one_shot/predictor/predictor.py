@@ -1,4 +1,4 @@
-"""Predictors that consist of neural networks: one for all tasks, and its form for a single task."""
+"""Predictors that are neural networks: one for all tasks, and a faster form for one task."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Predictor:
     Attributes:
         networks: The networks, in evaluation mode, whose mean is the prediction.
         architecture: The sizes of the networks.
-        vocabulary: The vocabulary of their tokens.
-        scale: The scale of their targets.
+        vocabulary: The vocabulary of the networks' tokens.
+        scale: The scale of the networks' targets.
         temperature: The factor on predicted standard deviations that makes them right on tasks
-            without training (as Guo et al. 2017 do for probabilities).
+            outside the training (Guo et al. 2017 scale probabilities in this way).
     """
 
     networks: Sequence[TokenNetwork]
@@ -51,7 +51,7 @@ class Predictor:
         return TaskPredictor(self, tokens)
 
     def header(self) -> dict[str, Any]:
-        """JSON values for the header of the model's file, which ``of_file`` reads."""
+        """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
         return {"members": len(self.networks), "architecture": attrs.asdict(self.architecture)}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -71,13 +71,13 @@ class Predictor:
         vocabulary: Vocabulary,
         **rest: Any,
     ) -> Self:
-        """Make a predictor from the values of ``header`` and ``tensors``.
+        """Make a predictor from the content of its file.
 
         Args:
-            header: The header of the file.
+            header: The header of the file, with the values of ``header``.
             tensors: The tensors of the file.
             vocabulary: The vocabulary of the networks.
-            rest: The other attributes.
+            rest: The other attributes of the predictor.
         """
         architecture = Architecture(**header["architecture"])
         networks = []
@@ -92,11 +92,11 @@ class Predictor:
 
 
 class TaskPredictor:
-    """Predicts the configurations of one task.
+    """Predicts the speed of configurations of one task.
 
-    The first layer's values are computed once for the tokens of the task, the device and every
-    choice of every knob. Many configurations share tokens of loops and buffers, so each distinct
-    one is computed once.
+    The values of the network's first layer are computed once for the tokens of the task, the device
+    and every choice of every knob. Many configurations share tokens of loops and buffers, so each
+    distinct token is computed once.
 
     Args:
         predictor: The predictor for all tasks.
@@ -114,7 +114,11 @@ class TaskPredictor:
         """Rows of the members' tables: where each knob's choices begin, and where all end."""
 
     def moments(self, configs: Configs) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each."""
+        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
         scale, configs = self._scale, np.asarray(configs)
         means, deviations = np.zeros(len(configs)), np.zeros(len(configs))
         for rows, read in self._read(configs):
@@ -128,7 +132,13 @@ class TaskPredictor:
         )
 
     def representation(self, configs: Configs) -> Numbers:
-        """The inputs of the networks' output layers, shape (n, networks * width)."""
+        """The networks' inner vectors for each configuration, shape (n, networks * width).
+
+        The predictions are linear functions of these vectors, so a correction can use them.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
         configs = np.asarray(configs)
         out = np.zeros((len(configs), sum(member.width for member in self._members)))
         for rows, read in self._read(configs):
@@ -197,7 +207,11 @@ class _Member:
         )
 
     def table(self, groups: Distinct) -> TokenTable:
-        """The first layer's table of all tokens; tokens of loops and buffers come last."""
+        """The table of all tokens with their first layer; tokens of loops and buffers come last.
+
+        Args:
+            groups: The distinct tokens of loops and buffers.
+        """
         places = len(self._encoded.tables) + groups.groups
         tokens = self._embedded(groups.values, places)
         return self._table.joined(self._network.table(tokens))
@@ -243,7 +257,7 @@ class Distinct:
 
     @classmethod
     def of(cls, structure: NDArray[np.float32]) -> Self:
-        """Find the distinct tokens.
+        """Find the distinct tokens among the loops and buffers of many configurations.
 
         Args:
             structure: The numbers of loops and buffers, shape (n, groups, numbers).

@@ -46,7 +46,7 @@ class Division:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Divided:
-    """The examples for training, for early stopping, and for the final evaluation."""
+    """The examples of a data set in three parts: training, early stopping, final evaluation."""
 
     training: Sequence[Example]
     stopping: Sequence[Example]
@@ -54,7 +54,12 @@ class Divided:
 
 
 def divide(examples: Sequence[Example], division: Division, seed: int) -> Divided:
-    """Divide examples without splitting groups of similar tasks.
+    """Divide examples at random into parts, without splitting groups of similar tasks.
+
+    Args:
+        examples: The examples of a data set.
+        division: The shares of the parts.
+        seed: The seed of the random division.
 
     Raises:
         DatasetError: There are too few groups.
@@ -91,7 +96,7 @@ def pretrain(
         options: The options of the training.
         division: The parts of the data for early stopping and for the final evaluation.
         command: The command line that the model's header names.
-        say: Called with each message about progress.
+        say: A function that is called with each message about progress.
 
     Raises:
         DatasetError: The data set has too few tasks or candidates.
@@ -107,13 +112,13 @@ def trained_model(
     command: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> Model:
-    """Train a model on examples that ``divide`` divided.
+    """Train a model on examples that are already divided.
 
     Args:
         parts: The examples for each purpose.
         options: The options of the training.
         command: The command line that the model's header names.
-        say: Called with each message about progress.
+        say: A function that is called with each message about progress.
     """
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)

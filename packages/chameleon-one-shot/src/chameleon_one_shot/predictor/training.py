@@ -36,11 +36,11 @@ _ROWS = 2048
 
 @attrs.frozen(kw_only=True)
 class Scale:
-    """The scale that standardises targets.
+    """The mean and standard deviation by which a network's targets are standardised.
 
     Attributes:
         mean: The mean of the training data's logarithms of relative throughput.
-        deviation: Their standard deviation.
+        deviation: The standard deviation of these logarithms.
     """
 
     mean: float
@@ -251,19 +251,25 @@ def regression(mean: Tensor, wanted: Tensor) -> Tensor:
 
 
 def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
-    """The negative logarithm of the normal density, whose gradient trains the variance only.
+    """The loss that trains a network's predicted variance: minus the log of a normal density.
 
-    If it trained the mean too, the mean would neglect targets that are hard to predict (Seitzer et
-    al. 2022, section 3).
+    Its gradient does not change the predicted mean. Otherwise the mean would neglect targets that
+    are hard to predict (Seitzer et al. 2022, section 3).
+
+    Args:
+        mean: The predicted means, shape (n,).
+        log_variance: The logarithms of the predicted variances, shape (n,).
+        wanted: The targets, shape (n,).
     """
     error = (wanted - mean.detach()) ** 2
     return 0.5 * (log_variance + error * torch.exp(-log_variance)).mean()
 
 
 def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
-    """The pairwise logistic loss (Burges et al. 2005) within tasks.
+    """The loss that trains the order of candidates: a pairwise logistic loss within tasks.
 
-    The weight of a pair is its difference, at most one standard deviation.
+    (Burges et al. 2005.) The weight of a pair is the difference of its targets, at most one
+    standard deviation.
 
     Args:
         mean: The predictions, shape (n,).

@@ -50,14 +50,14 @@ _LARGEST_TEXT = 1 << 26
 
 @attrs.frozen(kw_only=True)
 class FlatFeatures:
-    """The numbers of all tokens of a configuration in one row.
+    """Puts the numbers of all tokens of a configuration in one row, for trees.
 
-    Each number of a knob, loop or buffer has a second column: its difference from that number in
-    the space's first guess. A space's estimates compare configurations better than they predict
-    levels.
+    Each number of a knob, loop or buffer has a second column: its difference from the same number
+    in the space's first guess. The reason is that a space's estimates are better at comparing
+    configurations than at predicting times.
 
     Attributes:
-        names: The names of the columns, which the training data have.
+        names: The names of the columns, in order.
     """
 
     names: tuple[str, ...]
@@ -106,10 +106,10 @@ class TreePredictor:
 
     Attributes:
         boosters: Boosters whose mean is the predicted rank of a configuration in its task.
-        errors: A booster that predicts the absolute error of this rank.
+        errors: A booster that predicts the absolute error of the predicted rank.
         features: The features of all boosters.
         vocabulary: The vocabulary of the training data.
-        scale: Converts ranks to logarithms of relative throughput.
+        scale: The mapping from ranks to logarithms of relative throughput.
         temperature: The factor on predicted standard deviations, as for ``Predictor``.
     """
 
@@ -130,7 +130,7 @@ class TreePredictor:
         members: int,
         seed: int,
     ) -> Self:
-        """Train the boosters.
+        """Train the boosters of the rank and of its error.
 
         Args:
             training: The examples from which the boosters of the rank learn.
@@ -172,7 +172,7 @@ class TreePredictor:
         return TaskTrees(self, tokens)
 
     def header(self) -> dict[str, Any]:
-        """JSON values for the header of the model's file, which ``of_file`` reads."""
+        """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
         return {"kind": TREES, "members": len(self.boosters), "features": list(self.features.names)}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -182,12 +182,12 @@ class TreePredictor:
 
     @classmethod
     def of_file(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor], **rest: Any) -> Self:
-        """Make a predictor from the values of ``header`` and ``tensors``.
+        """Make a predictor from the content of its file.
 
         Args:
-            header: The header of the file.
+            header: The header of the file, with the values of ``header``.
             tensors: The tensors of the file.
-            rest: The other attributes.
+            rest: The other attributes of the predictor.
 
         Raises:
             ValueError: A tensor holds no booster.
@@ -208,7 +208,11 @@ class TaskTrees:
     _tokens: TaskTokens
 
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
-        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each."""
+        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
         trees, rows = self._trees, self._trees.features.rows(self._tokens, configs)
         mean = np.mean([np.asarray(each.predict(rows)) for each in trees.boosters], axis=0)
         error = np.maximum(np.asarray(trees.errors.predict(rows)), _LEAST_ERROR)
@@ -224,13 +228,21 @@ class TaskTrees:
 
 
 def places(example: Example) -> Scores:
-    """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest."""
+    """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest.
+
+    Args:
+        example: The example, a task with measured candidates.
+    """
     order = np.argsort(np.argsort(example.quality, kind="stable"), kind="stable")
     return order / max(len(example) - 1, 1) - 0.5
 
 
 def task_weights(examples: Sequence[Example]) -> Scores:
-    """Weights of candidates with which a task counts as the square root of its size."""
+    """Weights of all candidates, with which a task counts as the square root of its size.
+
+    Args:
+        examples: The examples, in the order of the candidates.
+    """
     weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
 

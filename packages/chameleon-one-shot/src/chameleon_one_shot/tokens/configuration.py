@@ -1,8 +1,8 @@
 """The tokens of a configuration, which describe its task, device, knobs, loops and buffers.
 
 Tokens of the task and the device are the same for all configurations, and a knob has one token per
-choice. So these tokens are looked up. Only features of loops and buffers (``FeatureBlock``) are
-computed for each configuration.
+choice. So these tokens are looked up in tables. Only features of loops and buffers
+(``FeatureBlock``) are computed for each configuration.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class FixedToken:
 
     Attributes:
         name: ``task`` or ``device``.
-        columns: The names of its numbers.
-        values: Its numbers, shape (len(columns),).
+        columns: The names of the token's numbers.
+        values: The token's numbers, shape (len(columns),).
     """
 
     name: str
@@ -62,7 +62,7 @@ class GroupToken:
 
     Attributes:
         name: The name of the loop or buffer.
-        columns: The names of its features.
+        columns: The names of the loop's or buffer's features.
         places: The columns of these features in ``TaskTokens.structure``.
     """
 
@@ -105,7 +105,9 @@ class TaskTokens:
         return frozenset(part.name for part in self.parts)
 
     def without(self, names: Collection[str]) -> TaskTokens:
-        """The same tokens without some loops and buffers, and with some knobs ignored.
+        """A copy of these tokens without some loops and buffers, and with some knobs ignored.
+
+        Names that a predictor does not know are left out in this way.
 
         Args:
             names: The names of these loops, buffers and knobs.
@@ -114,7 +116,9 @@ class TaskTokens:
         return attrs.evolve(self, groups=groups, ignored=frozenset(names))
 
     def choices(self, configs: Configs) -> NDArray[np.int64]:
-        """The index of each knob's choice; the number of its choices if the knob does not apply.
+        """The choice of each knob, as an index into the knob's tokens.
+
+        If the knob does not apply, it is the number of the knob's choices.
 
         Args:
             configs: The configurations, shape (n, knobs).
@@ -150,7 +154,7 @@ class TaskTokens:
         return np.concatenate(parts, axis=1)
 
     def values(self, configs: Configs) -> Iterator[tuple[str, Numbers]]:
-        """Every number, and its values over n configurations.
+        """Yield every number of the tokens, with its values over n configurations.
 
         Args:
             configs: The configurations, shape (n, knobs).

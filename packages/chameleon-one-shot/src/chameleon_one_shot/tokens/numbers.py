@@ -17,7 +17,7 @@ _DIGEST = re.compile(r"[0-9a-f]{12,}")
 
 
 def named_numbers(name: str, value: Any) -> dict[str, float]:
-    """A JSON value as numbers with names.
+    """Convert a JSON value to numbers with names.
 
     Args:
         name: The name of the value. Its parts have longer names, such as ``conv2d.input.1``.
@@ -28,12 +28,25 @@ def named_numbers(name: str, value: Any) -> dict[str, float]:
 
 
 def sizes(name: str, value: Any) -> dict[str, float]:
-    """The unscaled numbers of a JSON value, with the names of ``named_numbers``; no strings."""
+    """The numbers in a JSON value without scaling, with names as in ``named_numbers``.
+
+    Strings are left out.
+
+    Args:
+        name: The name of the value.
+        value: The JSON value.
+    """
     return {key: number for key, number in _leaves(name, value) if isinstance(number, float)}
 
 
 def is_symbol(column: str) -> bool:
-    """Whether a column stands for a string, with values 0 and 1, and not for a number."""
+    """Whether a named number stands for a string, such as a dtype.
+
+    It is then 1 if the value has this string, and 0 otherwise.
+
+    Args:
+        column: The name of the number.
+    """
     return "=" in column
 
 

@@ -44,7 +44,7 @@ class Vocabulary:
 
     @classmethod
     def learnt(cls, examples: Iterable[tuple[TaskTokens, Configs]]) -> Self:
-        """The vocabulary of training data.
+        """Make the vocabulary of training data.
 
         Args:
             examples: The tokens of each task, with its configurations of shape (n, knobs).
@@ -100,7 +100,7 @@ class Vocabulary:
         return scaled.astype(np.float32)
 
     def unknown(self, task: TaskTokens) -> tuple[str, ...]:
-        """The names of a task's tokens and their numbers that are not in the vocabulary.
+        """The names of a task's tokens and numbers that the predictor was not trained with.
 
         Tokens of the task itself and of the device are left out.
         """

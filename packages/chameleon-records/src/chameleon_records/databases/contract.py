@@ -1,6 +1,7 @@
 """The base class of databases that ``chameleon records`` can list and prune.
 
-A run needs only the methods of ``RecordDatabase``, so a plugin's database need not have the others.
+A run needs only the methods of ``RecordDatabase``. A database of a plugin need not have the methods
+of this module.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class Rules:
     """Rules about records to remove. A record is removed if it matches at least one rule.
 
     Attributes:
-        before: records that were measured before this time, in seconds since 1970.
-        versions: records of these versions of distributions, such as ``apache-tvm=0.26.0``.
-        targets: records of targets that contain one of these strings, such as ``znver2``.
-        best: all records but this number of the fastest ones of each task. Failures are removed
+        before: remove records that were measured before this time, in seconds since 1970.
+        versions: remove records of these versions of distributions, such as ``apache-tvm=0.26.0``.
+        targets: remove records of targets that contain one of these strings, such as ``znver2``.
+        best: remove all but this number of the fastest records of each task. Failures are removed
             too.
     """
 

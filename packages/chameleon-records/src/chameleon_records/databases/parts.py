@@ -23,7 +23,7 @@ _DIGITS = 64
 
 
 class ReadRecords(PlacedRecords):
-    """Records that were read as a whole. Only a subclass may support adding.
+    """Records that were read as a whole, such as an exported file. A subclass may support adding.
 
     Args:
         place: the place from which the records were read.
@@ -52,12 +52,21 @@ class ReadRecords(PlacedRecords):
 
 
 def part_name(content: bytes) -> str:
-    """The name of a part: a digest of its content, so that a part never changes."""
+    """The file name of a part, made from a digest of its content.
+
+    So a file with this name never changes.
+
+    Args:
+        content: the content of the part.
+    """
     return f"{hashlib.sha256(content).hexdigest()}{SUFFIX}"
 
 
 def is_part(name: str) -> bool:
-    """Whether a name is the name of a part, which cannot be a path to another folder."""
+    """Whether a string has the form of a part's file name.
+
+    Such a name cannot lead to another folder, as a path with ``..`` might.
+    """
     digits = name.removesuffix(SUFFIX)
     return (
         name.endswith(SUFFIX) and len(digits) == _DIGITS and set(digits) <= set("0123456789abcdef")
@@ -66,6 +75,11 @@ def is_part(name: str) -> bool:
 
 def checked_part(name: str, content: bytes, place: str) -> bytes:
     """Check that the content of a part matches its name, and return the content.
+
+    Args:
+        name: the file name of the part, which has a digest of the content.
+        content: the content of the part.
+        place: the address of the part, for error messages.
 
     Raises:
         RecordsError: the content does not match the name.
@@ -79,7 +93,11 @@ def checked_part(name: str, content: bytes, place: str) -> bytes:
 
 
 def index_of(names: Sequence[str]) -> bytes:
-    """The content of a folder's index, from the names of its parts."""
+    """Make the index of a folder of records, which lists its files with records (parts).
+
+    Args:
+        names: the file names of the parts.
+    """
     value = {"format": NAME, "version": VERSION, "parts": sorted(names)}
     return f"{json.dumps(value, indent=1)}\n".encode()
 

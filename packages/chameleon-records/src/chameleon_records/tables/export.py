@@ -26,7 +26,10 @@ _NUMBERS = ("seconds", *NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
-    """Rows as a CSV file in UTF-8 (RFC 4180). Lists are JSON, and missing values are empty."""
+    """Convert measurements to a CSV file in UTF-8 (RFC 4180).
+
+    Lists are written as JSON, and missing values are empty.
+    """
     columns = columns_of(rows)
     for name in _LISTS:
         columns[name] = [json.dumps(value) for value in columns[name]]
@@ -107,7 +110,10 @@ Columns = dict[str, list[Any]]
 
 
 def columns_of(rows: Sequence[Row]) -> Columns:
-    """Columns of equal length, by name. A value is None if a row has no such argument or knob.
+    """The columns of a table of measurements, by name.
+
+    All columns have the same length. A value is None if the row's operator has no such argument or
+    knob.
 
     ``repeats`` are kernel times in seconds, and ``seconds`` is their median. If a measurement
     failed, ``seconds`` is None and ``repeats`` is empty. ``measured_at`` is in seconds since 1970.

@@ -32,10 +32,13 @@ time."""
 
 
 def as_cache(rows: Sequence[Row]) -> bytes:
-    """The measurements of one task as a cache of Kernel Tuner.
+    """Convert the measurements of one task to a cache file of Kernel Tuner.
 
     Failures have the name that the format defines for their kind. The keys ``error_type`` and
     ``error`` are Chameleon's additions.
+
+    Args:
+        rows: the measurements of the task.
 
     Raises:
         RecordsError: the rows have configurations with different knobs.
@@ -74,7 +77,10 @@ def as_cache(rows: Sequence[Row]) -> bytes:
 
 
 def as_t4(rows: Sequence[Row]) -> bytes:
-    """The measurements of one task as a T4 file.
+    """Convert the measurements of one task to a T4 file, a format of Kernel Tuner.
+
+    Args:
+        rows: the measurements of the task.
 
     Raises:
         RecordsError: the rows have configurations with different knobs.

@@ -25,8 +25,8 @@ class Row:
         key: the facts that the measurement depends on. ``key.conditions`` is empty if the
             conditions are unknown.
         record: the measurement, the knob values by name, and the time of the measurement.
-        origin: the stage that proposed the configuration. None if it was not recorded, and for
-            databases.
+        origin: the stage that proposed the configuration. None if the stage was not recorded;
+            databases do not record it.
     """
 
     task: str
@@ -94,7 +94,12 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
 
 
 def records_of_run(folder: Path) -> Records:
-    """The measurements that a run has made itself, by key.
+    """Read the measurements that a run has made itself, as records by key.
+
+    Measurements that the run took from databases are left out.
+
+    Args:
+        folder: the run folder.
 
     Raises:
         RunFolderError: the folder is no run folder, or cannot be read.

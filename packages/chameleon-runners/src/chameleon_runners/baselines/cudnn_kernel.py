@@ -23,7 +23,7 @@ _MILLISECOND = 1e-3
 
 
 def cudnn_kernel(task: Task, variant: str, index: int) -> CudnnKernel:
-    """The kernel of NVIDIA's library that computes a task on a GPU.
+    """Make the kernel of NVIDIA's library that computes a task on a GPU, through PyTorch.
 
     Args:
         task: The task.
@@ -93,6 +93,11 @@ class CudnnKernel(Kernel):
 
         With cold caches, each of the ``number`` runs of a repeat is timed separately, after a copy
         of ``cold_bytes`` bytes.
+
+        Args:
+            number: The number of runs of a repeat.
+            count: The number of repeats.
+            cold_bytes: The bytes to copy between runs; with 0, the caches stay warm.
         """
         runs, rounds = (1, number * count) if cold_bytes else (number, count)
         with torch.cuda.device(self._device), torch.inference_mode():

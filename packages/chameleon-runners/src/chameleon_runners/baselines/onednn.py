@@ -36,7 +36,10 @@ EPILOGUE = frozenset({"bias", "residual", "activation"})
 
 
 class OneDNNBaseline(Baseline):
-    """oneDNN's kernels in all its layouts, whatever layout the task has; the fastest counts."""
+    """Kernels of Intel's oneDNN as a baseline, in all layouts that oneDNN has.
+
+    The fastest layout counts, whatever layout the task has.
+    """
 
     needs_modules = ("torch",)
 
@@ -49,6 +52,9 @@ class OneDNNBaseline(Baseline):
         oneDNN's int8 kernels are left out. On CPUs without VNNI they saturate sums of two products,
         so Chameleon's check would reject their outputs (oneDNN's manual, "Nuances of int8
         computations").
+
+        Args:
+            task: The task.
         """
         return (
             task.operator in VARIANTS
@@ -87,7 +93,7 @@ def _every_core() -> Iterator[None]:
 
 
 def kind_of(task: Task) -> str:
-    """The kind of a task's canonical target, such as ``llvm``; empty if it is no TVM target."""
+    """The kind of a task's target, such as ``llvm``; empty if TVM has no such target."""
     try:
         return str(json.loads(task.target)["kind"])
     except (ValueError, KeyError, TypeError):

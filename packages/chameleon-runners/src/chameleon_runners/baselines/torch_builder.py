@@ -22,11 +22,13 @@ class TorchKernel(Kernel):
     """A kernel that calls a PyTorch function on a CPU.
 
     Args:
-        run: Computes the operator's output.
-        arguments: Returns new copies of the arguments, in the layout that ``run`` needs.
+        run: A function that computes the operator's output.
+        arguments: A function that returns new copies of the arguments, in the layout that ``run``
+            needs.
         sizes: The size of each argument in bytes.
         constants: The indices of the arguments that are constants of a network. With cold caches,
-            these arguments come from memory. If it is empty, all arguments do.
+            these arguments come from memory. If ``constants`` is empty, all arguments come from
+            memory.
     """
 
     def __init__(
@@ -118,9 +120,13 @@ class TorchBuilder(Builder):
 
 
 def torch_function(task: Task, variant: str) -> tuple[Run, Pack]:
-    """PyTorch's function for a task, and a function that prepares its arguments.
+    """PyTorch's function for a task, with a function that prepares its arguments.
 
     The second function takes the data and the weights, and returns the arguments for the first.
+
+    Args:
+        task: The task.
+        variant: One of ``onednn.VARIANTS``, which names the layout.
     """
     return _KINDS[task.operator](task, variant)
 

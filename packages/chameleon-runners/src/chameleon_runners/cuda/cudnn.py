@@ -22,17 +22,22 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 
 class CudnnBaseline(Baseline):
-    """cuDNN's kernels (cuBLAS's for matrix products) in all layouts, whatever layout the task has.
+    """Kernels of NVIDIA's cuDNN and cuBLAS as a baseline, in all layouts.
 
-    cuDNN chooses its fastest algorithm. TF32 is off, so float32 keeps its precision. If PyTorch has
-    no CUDA, the baseline fails with a message; it is never left out silently.
+    The fastest layout counts, whatever layout the task has. cuDNN chooses its fastest algorithm.
+    TF32 is off, so float32 keeps its precision. If PyTorch has no CUDA, the baseline fails with a
+    message; it is never left out silently.
     """
 
     def __init__(self, options: NoOptions) -> None:
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a GPU."""
+        """Whether the task is a convolution or matrix product without epilogue, on a GPU.
+
+        Args:
+            task: The task.
+        """
         return _is_plain(task) and kind_of(task) == "cuda"
 
     def variants(self, task: Task) -> Sequence[str]:
@@ -43,10 +48,14 @@ class CudnnBaseline(Baseline):
 
 
 class StandInBaseline(CudnnBaseline):
-    """oneDNN in the code path of cuDNN, for tests with a CPU in place of a GPU."""
+    """Runs oneDNN on a CPU with the code of the cuDNN baseline, to test it without a GPU."""
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a CPU."""
+        """Whether the task is a convolution or matrix product without epilogue, on a CPU.
+
+        Args:
+            task: The task.
+        """
         return _is_plain(task) and kind_of(task) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""A GPU of this machine, used by one worker process that no other process shares."""
+"""A GPU of this machine as a device, used by one worker process at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 
 class CudaDevice(Device):
-    """A GPU of this machine.
+    """A GPU of this machine as a device that measures candidates.
 
     A faulty kernel makes the GPU unusable for the whole process. The process then ends, the
     candidate counts as crashed, and a new process takes the GPU.

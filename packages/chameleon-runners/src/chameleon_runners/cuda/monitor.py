@@ -29,7 +29,7 @@ _IDLE = 0x1
 
 @attrs.frozen(kw_only=True)
 class GpuState:
-    """The state of one GPU at one moment.
+    """The state of one GPU at one moment, such as its temperature and clocks.
 
     Attributes:
         values: The driver's values by name, as strings; empty if the driver gave no answer.
@@ -41,7 +41,7 @@ class GpuState:
 
     @property
     def slowed_down(self) -> bool:
-        """Whether heat, a power limit or a setting lowers the GPU's clocks."""
+        """Whether heat, a power limit or a setting makes the GPU run below its normal clocks."""
         text = self.values.get("throttled", "")
         try:
             return bool(int(text, 16) & ~_IDLE)
@@ -49,14 +49,17 @@ class GpuState:
             return False
 
     def to_json(self) -> dict[str, Any]:
-        """The values, or the problem, as a mapping for the run's records."""
+        """The GPU's values, or the reason why there are none, as JSON for the run's records."""
         if self.problem:
             return {"clocks": f"not watched: {self.problem}"}
         return {**self.values, "slowed_down": self.slowed_down}
 
 
 def driver_lists() -> tuple[int, str]:
-    """The number of GPUs that this process may use, and a reason if there are none."""
+    """Ask NVIDIA's driver for the number of GPUs that this process may use.
+
+    The second value is the reason if there are none.
+    """
     listed, problem = _query(["--query-gpu=uuid", "--format=csv,noheader"])
     visible = _visible()
     if visible is not None and listed:
@@ -73,7 +76,7 @@ def _visible() -> list[str] | None:
 
 
 def state_of(index: int) -> GpuState:
-    """The current state of a GPU, from NVIDIA's driver.
+    """Ask NVIDIA's driver for the current state of a GPU, such as its temperature.
 
     Args:
         index: The index of the GPU among those that this process may use.

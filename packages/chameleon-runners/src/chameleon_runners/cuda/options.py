@@ -31,7 +31,7 @@ class CudaOptions(FleetOptions):
 
 @attrs.frozen(kw_only=True)
 class CudaDeviceOptions:
-    """Options of one GPU, which its worker process receives.
+    """Options of one GPU, which are sent to the GPU's worker process.
 
     Attributes:
         index: The index of the GPU.

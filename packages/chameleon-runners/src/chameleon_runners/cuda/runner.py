@@ -28,7 +28,7 @@ class CudaRunner(FleetRunner):
 
 
 def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """A function that lists the GPUs which the options name, or all GPUs."""
+    """Make the function that lists the GPUs to measure on: those in the options, or all."""
     if options.devices is not None:
         chosen = [_device_ref(options, index) for index in options.devices]
         return lambda: chosen

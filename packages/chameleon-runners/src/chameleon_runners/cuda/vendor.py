@@ -1,4 +1,4 @@
-"""Kernels of vendors' libraries on devices of this machine.
+"""Kernels of vendors' libraries on devices of this machine, such as cuDNN's on a GPU.
 
 A device's process gets only the description of a kernel, and calls the library through PyTorch.
 """
@@ -24,7 +24,7 @@ RECIPE = "vendor.json"
 
 @attrs.frozen(kw_only=True)
 class VendorRecipe:
-    """The description of a library's kernel, which a device's process can load.
+    """The description of a vendor library's kernel, from which a device's process makes it.
 
     Attributes:
         task: The task as JSON values. Its inputs are the same in every process.
@@ -42,7 +42,13 @@ class VendorRecipe:
 
 
 def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
-    """The recipe in an artifact folder; None if the folder holds a compiled kernel."""
+    """Read the recipe of a vendor's kernel from an exported folder, or return None.
+
+    None means that the folder holds a compiled kernel instead.
+
+    Args:
+        artifact: The folder that a builder exported.
+    """
     path = artifact / RECIPE
     if not path.exists():
         return None
@@ -50,7 +56,7 @@ def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
 
 
 class VendorBuilder(Builder):
-    """Exports descriptions of a library's kernels, without the device or PyTorch.
+    """Exports descriptions of a vendor library's kernels; needs neither GPU nor PyTorch.
 
     Args:
         task: The task.

@@ -33,10 +33,10 @@ class BuildPhase(Generic[C]):
         failed: Called with each candidate whose build fails, and its measurement.
         most: The largest number of workers to use; None for all.
         keep: Whether the worker that built a candidate keeps the kernel, and builds no other.
-        postponed: Called with the worker if a build ran out of memory. It returns whether to build
-            the candidate again later, because the worker then holds fewer kernels.
+        postponed: A function that is called with the worker if a build ran out of memory. It
+            returns whether to build the candidate again later, when the worker holds fewer kernels.
         under_way: The number of builds that are running.
-        keeper: The worker that keeps a built kernel, with ``keep``.
+        keeper: The worker that keeps a built kernel, if ``keep`` is True.
     """
 
     preparation: Preparation
@@ -60,7 +60,7 @@ class BuildPhase(Generic[C]):
         return bool(self._working)
 
     def employ(self, room: int) -> None:
-        """Give work to idle builders.
+        """Give idle builders their next work: candidates to build, or the reference to compute.
 
         Args:
             room: The largest number of builds that may run at the same time.
@@ -151,7 +151,10 @@ class BuildPhase(Generic[C]):
                 self.preparation.refused(reply)
 
     def release(self) -> None:
-        """End the workers whose results nobody needs; workers that open a builder continue."""
+        """End the workers whose results are no longer needed, at the end of the phase.
+
+        Workers that are still making a builder continue, because later jobs can use it.
+        """
         self._released = True
         if self._computing:
             self.context.reference.computing = False

@@ -17,8 +17,8 @@ class BuilderPool:
         pool: The pool that starts the builders.
         size: The largest number of builders.
         cores: The cores to build on, one per builder. If it is empty, builders may use all cores.
-        recycle_after: The number of builds after which a returned builder is replaced. None if
-            builders may still hold kernels then.
+        recycle_after: The number of builds after which a builder that is given back is replaced.
+            None to replace none, because builders may still hold kernels.
         preload: ``"module:Class"`` of the space provider that new builders import early.
     """
 
@@ -44,7 +44,7 @@ class BuilderPool:
             self.forget(event.worker)
 
     def forget(self, worker: Worker) -> None:
-        """Remove a builder that has ended, so that another can take its place."""
+        """Remove a builder that has ended, so that the pool can start another in its place."""
         self._numbers.pop(worker, None)
 
     @property
@@ -53,11 +53,13 @@ class BuilderPool:
         return any(worker.work is not None for worker in self._numbers)
 
     def take(self, key: str) -> Worker | None:
-        """Borrow an idle builder, which the caller must give back or end. None if all are busy.
+        """Borrow an idle builder, or return None if all builders are busy.
+
+        The caller must give the builder back or end it.
 
         Args:
-            key: The identity of the stage's builder to use. Workers that have opened it are
-                preferred.
+            key: The identity of the stage (``stage_key``) to build with. Builders that have made
+                this stage already are preferred.
         """
         while self._idle and not self._ready(self._idle[0]):
             self._idle.popleft()
@@ -86,5 +88,5 @@ class BuilderPool:
         self.forget(worker)
 
     def cores_of(self, worker: Worker) -> list[int]:
-        """The core on which a builder builds, as a list; empty if it may use all cores."""
+        """The core on which a builder works, as a list; empty if it may use all cores."""
         return [self.cores[self._numbers[worker] % len(self.cores)]] if self.cores else []

@@ -25,14 +25,16 @@ class CandidateRun:
         config: The knob indices of the configuration.
         slot: The number of the kernel in its worker, unique in the runner.
         worker: The worker that holds the kernel; None if no worker does.
-        losses: The number of workers that another process killed while they worked on it.
+        losses: The number of workers that another process killed while they worked on this
+            configuration.
         build_seconds: Wall-clock time of the build in seconds.
         run_seconds: Wall-clock time of check and timing in seconds.
         number: The number of runs in each repeat.
         error: The largest relative error of the outputs.
         repeats: Mean seconds per run of each repeat.
-        again: Repeats taken in turns with other fast candidates.
-        disturbed: Repeats in turns during which a thread lost its core (``timing.Repeats``).
+        again: Mean seconds per run of repeats that were taken in turns with other fast candidates.
+        disturbed: Mean seconds per run of repeats in turns during which a thread lost its core
+            (``timing.Repeats``).
         turns: The number of turns that gave ``again`` and ``disturbed``.
         failure: The measurement, if the candidate failed after it was timed.
     """
@@ -53,12 +55,12 @@ class CandidateRun:
 
     @property
     def fastest(self) -> float:
-        """Seconds per run in the fastest repeat; infinity if there is no repeat."""
+        """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
         return min((*self.repeats, *self.again, *self.disturbed), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
-        """Seconds that one repeat takes; infinity if there is no repeat yet."""
+        """The seconds that one repeat of the candidate takes; infinity without any repeat."""
         return max(1, self.number) * self.fastest
 
     @property
@@ -67,16 +69,19 @@ class CandidateRun:
         return {"command": "build", "slot": self.slot, "config": self.config}
 
     def discard(self) -> None:
-        """Drop the kernel: its worker frees the kernel with its next command."""
+        """Give up the kernel, so that its worker frees the memory with its next command."""
         if self.worker is not None:
             self.worker.garbage.append(self.slot)
             self.worker = None
 
     def loses(self, end: WorkerEnd, retries: int) -> bool:
-        """Count a worker that ended, and return whether to try the candidate again.
+        """Count a worker that ended during the candidate's work.
+
+        The result is whether to try the candidate again: another process killed the worker, and
+        tries are left.
 
         Args:
-            end: How the worker ended.
+            end: The way in which the worker ended.
             retries: The largest number of further tries after another process killed the worker.
         """
         again = end.from_outside and self.losses < retries
@@ -84,7 +89,7 @@ class CandidateRun:
         return again
 
     def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
-        """Add the repeats of one turn.
+        """Add the repeats of one turn, in which the candidate was timed between others.
 
         Args:
             calm: Seconds per run of undisturbed repeats.
@@ -101,9 +106,9 @@ class CandidateRun:
         self.turns = 0
 
     def pool(self) -> None:
-        """Merge the repeats of turns into ``repeats``.
+        """Merge the repeats of turns into ``repeats``, as if they had been taken at once.
 
-        Used for a candidate that has no other candidate to be compared with in turns.
+        This is for a candidate that has no other candidate to be compared with in turns.
         """
         self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
         self.forget_turns()
@@ -136,7 +141,7 @@ class CandidateRun:
         )
 
     def failed_reply(self, reply: Message, log: str) -> Measurement:
-        """The measurement for a worker's reply that reports a failure.
+        """The failed measurement that a worker's reply about a failure stands for.
 
         Args:
             reply: The reply.
@@ -146,7 +151,12 @@ class CandidateRun:
         return self.failed(FailureKind(reply["kind"]), text, error=reply.get("error"))
 
     def ended(self, end: WorkerEnd, *, building: bool) -> Measurement:
-        """The measurement of a candidate whose worker ended during its build or its run."""
+        """The measurement of a candidate whose worker ended during its build or its run.
+
+        Args:
+            end: The way in which the worker ended.
+            building: Whether the worker was building the candidate, and not running it.
+        """
         return self.failed(_kind_of_end(end, building=building), end.explain())
 
 

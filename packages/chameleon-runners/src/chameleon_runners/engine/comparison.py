@@ -112,7 +112,7 @@ are undisturbed.
 
 
 class Comparison(ABC, Generic[C]):
-    """Builds, checks and times the contenders of one task.
+    """The final comparison of one task: builds, checks and times the contenders in turns.
 
     Args:
         task: The task.

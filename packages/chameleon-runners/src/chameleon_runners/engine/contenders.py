@@ -26,9 +26,9 @@ class ContenderState(Generic[C]):
 
     Attributes:
         contender: The contender.
-        candidate: The state of its configuration.
-        built: Whether its kernel is built.
-        result: Its measurement if it has failed; None otherwise.
+        candidate: The state of the contender's configuration.
+        built: Whether the contender's kernel is built.
+        result: The contender's measurement if it has failed; None otherwise.
     """
 
     contender: Contender
@@ -37,7 +37,7 @@ class ContenderState(Generic[C]):
     result: Measurement | None = None
 
     def refuse(self, reply: Message, log: str = "") -> None:
-        """Record a reply that says why the contender was not built.
+        """Record that the contender could not be built, from the worker's reply.
 
         Args:
             reply: The worker's reply.
@@ -74,11 +74,13 @@ def turns(
     Contenders that are much slower than the fastest get few turns.
 
     Args:
-        racing: Returns the contenders that have not failed; called again before each turn.
+        racing: A function that returns the contenders that have not failed. It is called again
+            before each turn.
         rounds: The largest number of rounds.
-        another: Called before each round with the number of rounds so far. It returns whether to
-            run another round.
-        in_time: Returns whether there is time left. Otherwise, much slower contenders get one turn.
+        another: A function that is called before each round with the number of rounds so far. It
+            returns whether to run another round.
+        in_time: A function that returns whether there is time left. If there is none, much slower
+            contenders get only one turn.
     """
     generator = np.random.default_rng(0)
     for done in range(rounds):

@@ -23,7 +23,7 @@ _as_json = functools.cache(attrs.asdict)
 def checked_and_timed(
     reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
 ) -> Message:
-    """Fields of a command that makes a worker check and time a kernel.
+    """The fields of a command that makes a worker check and time a kernel.
 
     Args:
         reference: The task's reference outputs.
@@ -72,12 +72,18 @@ class MeasureContext:
     def measure_command(
         self, candidate: CandidateRun, *, best: float | None, cores: Sequence[int] = ()
     ) -> Message:
-        """The command that makes a worker check and time its kernel; see ``checked_and_timed``."""
+        """The command that makes a worker check and time its kernel (``checked_and_timed``).
+
+        Args:
+            candidate: The candidate whose kernel the worker holds.
+            best: The lowest time so far in seconds, or None to check only.
+            cores: The cores to bind the worker's main thread to.
+        """
         asked = checked_and_timed(self.reference, self.policy, best, cores)
         return {"command": "measure", "slot": candidate.slot, **asked}
 
     def turn_command(self, candidate: CandidateRun) -> Message:
-        """The command that makes a worker time a checked kernel for one turn."""
+        """The command that makes a worker time a checked kernel once more, for one turn."""
         return {
             "command": "repeat",
             "slot": candidate.slot,

@@ -1,4 +1,4 @@
-"""Time limits that follow from the times so far, so that slow candidates cost little time."""
+"""Time limits that follow from earlier times, so that slow candidates cost little time."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ class Deadlines:
 
     @property
     def build(self) -> float:
-        """The limit of a build: far above the median of recent builds, once there are enough."""
+        """The time limit of a build in seconds.
+
+        Once there are enough builds, it is a multiple of the median time of recent ones.
+        """
         if len(self._builds) < _ENOUGH:
             return self._options.build_timeout
         usual = _BUILD_FACTOR * statistics.median(self._builds)
         return min(self._options.build_timeout, max(self._options.build_floor, usual))
 
     def run(self, best_seconds: float) -> float:
-        """The limit of checking and timing a kernel.
+        """The time limit in seconds for checking and timing a kernel.
 
         Args:
             best_seconds: The task's lowest time so far, or infinity.

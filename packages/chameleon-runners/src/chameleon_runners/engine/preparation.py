@@ -86,12 +86,17 @@ class Preparation(ABC):
 
 @attrs.define(kw_only=True, eq=False)
 class JobPreparation(Preparation):
-    """Makes the builder of a job; if that fails, the job fails."""
+    """Makes the builder of a measurement job; if that is impossible, the job fails."""
 
     _failed_opens: int = attrs.field(default=0, init=False)
 
     def opened(self, event: WorkerEvent) -> None:
-        """Count workers that end while they make the builder; other failures end the job.
+        """Handle the event that a worker has made the builder, or failed to.
+
+        Workers that end while they make the builder are counted. Any other failure ends the job.
+
+        Args:
+            event: The worker's answer, or its end.
 
         Raises:
             ChameleonError: The builder cannot be made, or ended several workers.
@@ -138,7 +143,10 @@ class JobPreparation(Preparation):
             )
 
     def refused(self, reply: Message) -> None:
-        """End the job, since all other candidates would fail in the same way.
+        """End the job with an error, since its other candidates would fail in the same way.
+
+        Args:
+            reply: The worker's reply, which says why the builder could not be made.
 
         Raises:
             ChameleonError: Always.

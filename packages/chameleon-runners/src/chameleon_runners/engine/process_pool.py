@@ -25,7 +25,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class WakePipe:
-    """A pipe with which another thread or a signal handler wakes a thread that waits."""
+    """A pipe by which another thread or a signal handler wakes the thread that runs the pool."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -42,7 +42,7 @@ class WakePipe:
         self._unless_closed(lambda: os.write(self._write, b"!"))
 
     def clear(self) -> None:
-        """Empty the pipe, so that its reading end is no longer ready."""
+        """Empty the pipe, so that the waiting thread is not woken again for the same reason."""
         self._unless_closed(lambda: os.read(self._read, 1024))
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class ProcessPool(WorkerPool):
                     self._look_at(worker)
 
     def pid_of(self, worker: Worker) -> int | None:
-        """The process id of a worker; None if the worker has ended."""
+        """The process id of a worker, or None if the worker has ended."""
         return self._workers[worker][0].pid if worker in self._workers else None
 
     def lives(self, worker: Worker) -> bool:
@@ -172,6 +172,9 @@ class ProcessPool(WorkerPool):
 
         After their last task, threads of these workers would keep spinning on cores where another
         worker times a kernel.
+
+        Args:
+            besides: The worker that is not paused, or None.
         """
         for worker in self.workers:
             if worker is not besides:

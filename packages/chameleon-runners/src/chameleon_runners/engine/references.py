@@ -12,7 +12,10 @@ from chameleon_core.task import Task
 
 
 def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
-    """The identity of a stage's builder: the stage, its options, the task, and the variant."""
+    """A string that identifies a builder: by its stage, options, task and variant.
+
+    Workers with the same key need not make the builder again.
+    """
     return json.dumps([stage.factory, stage.options, task.key, variant], sort_keys=True)
 
 
@@ -52,7 +55,11 @@ class References:
         return next((reference for reference in references if reference and reference.ready), None)
 
     def of(self, key: str) -> Reference:
-        """The reference of a key; a new one if the key has none."""
+        """The reference outputs for a key; if there are none, the caller must compute them.
+
+        Args:
+            key: The identity of the builder that computes the outputs (``stage_key``).
+        """
         if key not in self._known:
             path = self._folder / f"reference-{len(self._known)}.npz"
             self._known[key] = Reference(path=path)

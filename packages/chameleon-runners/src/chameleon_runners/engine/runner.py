@@ -49,7 +49,7 @@ class Interruptible(Protocol):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Resources(Generic[Pool]):
-    """The objects of a started runner.
+    """The objects that a runner makes when it starts, and closes when it ends.
 
     Attributes:
         pool: All workers.

@@ -25,8 +25,8 @@ class Starter:
 
     Attributes:
         threads: The number of threads that a kernel runs with.
-        blas_threads: The number of OpenBLAS threads. It may be above 1 only if the workers compute
-            no references.
+        blas_threads: The number of threads of OpenBLAS. It may be above 1 only if the workers
+            compute no references, because these threads keep cores busy for a while.
         cores: The usable cores.
         memory_bytes: The memory limit of each worker in bytes.
         start_timeout: The longest start of a worker in seconds.
@@ -40,7 +40,7 @@ class Starter:
     _failed: int = attrs.field(default=0, init=False)
 
     def start(self, *, preload: str | None) -> WorkerProcess:
-        """Start a worker; its reply to the command ``init`` says when it is ready.
+        """Start a worker process. Its reply to the first command, ``init``, says that it is ready.
 
         Args:
             preload: ``"module:Class"`` of the stage that the worker should import early, or None.

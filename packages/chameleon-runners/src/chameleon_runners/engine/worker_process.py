@@ -1,4 +1,4 @@
-"""A worker process as the runner controls it: start, commands, limits and end."""
+"""A worker process as seen by the runner: its start, commands, limits and end."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class WorkerProcess(Worker):
     def submit(self, tag: Any, message: Message, timeout: float) -> None:
         """Send a command to an idle worker, and start its time limit.
 
-        If the worker is dead, ``poll`` finds out.
+        If the worker is dead, a later call of ``poll`` reports this.
 
         Args:
-            tag: Identifies the work to the caller.
+            tag: Any object by which the caller recognizes the work.
             message: The command.
             timeout: The time limit in seconds.
         """
@@ -92,9 +92,10 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """The reply to the current command, or None. Kills the worker if it exceeds a limit.
+        """Check the current command: return its reply, or None while there is none.
 
-        After the call, either ``end`` is set, or a message was returned, or the work continues.
+        A worker that exceeds a limit is killed. After the call, ``end`` is set if the worker has
+        ended.
         """
         with self._ending:
             if not self.alive:
@@ -134,14 +135,18 @@ class WorkerProcess(Worker):
 
     @property
     def memory(self) -> int:
-        """Resident memory of the worker in bytes; 0 if the worker has ended."""
+        """The memory that the worker occupies in bytes; 0 if the worker has ended."""
         try:
             return int(psutil.Process(self.pid).memory_info().rss)
         except psutil.Error:
             return 0
 
     def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
-        """Kill the worker and all processes that it started, and close its pipes."""
+        """Kill the worker and all processes that it started, and close its pipes.
+
+        Args:
+            reason: The cause of the end, for messages.
+        """
         # The thread that measures may notice the end that the thread that closes brings about.
         with self._ending:
             if self.end is None:

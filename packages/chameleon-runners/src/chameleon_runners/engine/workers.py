@@ -22,7 +22,7 @@ from chameleon_runners.worker.protocol import Message
 
 
 class StoppedError(Exception):
-    """The work was interrupted, or the pool was closed, so no new work may start."""
+    """The pool was interrupted or closed, so no new work may start."""
 
 
 class EndReason(StrEnum):
@@ -36,13 +36,13 @@ class EndReason(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class WorkerEnd:
-    """How a worker ended.
+    """The way in which a worker ended, such as a crash or a time limit.
 
     Attributes:
         reason: The cause of the end.
         status: The exit status as ``subprocess`` gives it: negative for a signal.
         log: The end of the worker's output during its last work.
-        seconds: The seconds that this work had taken.
+        seconds: The seconds for which the worker had been working on its last command.
     """
 
     reason: EndReason
@@ -52,7 +52,7 @@ class WorkerEnd:
 
     @property
     def from_outside(self) -> bool:
-        """Whether another process killed the worker: neither the runner nor the worker itself."""
+        """Whether a process other than the runner and the worker itself killed the worker."""
         killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
         return self.reason is EndReason.DIED and killed
 
@@ -75,7 +75,7 @@ class WorkerEnd:
 
 @attrs.frozen(kw_only=True)
 class Work:
-    """The current work of a worker.
+    """The command that a worker is handling, with its start and its deadline.
 
     Attributes:
         tag: The pool's own data about the work, such as the listener for the answer.
@@ -94,10 +94,10 @@ class Worker:
 
     Attributes:
         work: The worker's current work, or None.
-        end: How the worker ended, or None while it is alive.
+        end: The way in which the worker ended, or None while it is alive.
         opened: The identity of the stage's builder that the worker has made, or None.
         built: The number of builds that the worker has been given.
-        garbage: The slots of kernels that the worker frees with its next command.
+        garbage: The slots (numbers) of kernels that the worker frees with its next command.
         printed: The end of the worker's output during its last work; empty if unknown.
     """
 
@@ -110,7 +110,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the worker has not ended, as far as the pool knows."""
+        """Whether the worker has not ended, as far as its pool knows."""
         return self.end is None
 
     @property
@@ -131,12 +131,12 @@ class Worker:
 
 @attrs.frozen(kw_only=True, eq=False)
 class WorkerEvent:
-    """The answer of a worker, or its end.
+    """The answer of a worker to a command, or the end of the worker.
 
     Attributes:
         worker: The worker.
         reply: The worker's answer, or None.
-        end: How the worker ended, or None.
+        end: The way in which the worker ended, or None.
         seconds: The duration of the work in seconds of the pool's clock.
     """
 
@@ -210,7 +210,10 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The time in seconds on the pool's clock, which deadlines and pauses use."""
+        """The time on the pool's clock in seconds; simulated pools have a clock of their own.
+
+        Deadlines and pauses use this clock.
+        """
 
     @abstractmethod
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
@@ -238,21 +241,32 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def end_worker(self, worker: Worker) -> None:
-        """End a worker, even if it is busy; no listener is called."""
+        """End a worker, even if it is busy; no listener is called.
+
+        Args:
+            worker: The worker.
+        """
 
     def lives(self, worker: Worker) -> bool:
-        """Check whether an idle worker is still alive; if not, its listener is called later."""
+        """Whether an idle worker is still alive. If not, the pool calls its listener later."""
         return worker.alive
 
     @abstractmethod
     def wait(self, until: float | None) -> None:
-        """Collect the next events, and return at the latest when the clock shows ``until``."""
+        """Wait for events of workers, and collect them.
+
+        Args:
+            until: The time on the pool's clock at which to return at the latest; None for no limit.
+        """
 
     def run_once(self, until: float | None) -> None:
         """Wait for events, and call their listeners.
 
         If a listener raises an exception, the caller gets it. The remaining listeners are called by
         the next ``run_once``.
+
+        Args:
+            until: The time on the pool's clock at which to return at the latest; None for no limit.
 
         Raises:
             StoppedError: The pool was closed; no more listeners are called.
@@ -273,8 +287,8 @@ class WorkerPool(ABC):
             worker: The worker.
             message: The command.
             timeout: The time limit in seconds.
-            turn: Called until the answer comes; it must call ``run_once``. The caller gets its
-                exceptions.
+            turn: A function that is called again and again until the answer comes. It must call
+                ``run_once``. If it raises an exception, the caller gets the exception.
         """
         events: list[WorkerEvent] = []
         self.submit(worker, events.append, message, timeout)
@@ -287,7 +301,7 @@ class WorkerPool(ABC):
         self._waiting.append((listener, event))
 
     def forget_events(self, worker: Worker) -> None:
-        """Remove the events of a worker whose listeners were not called yet."""
+        """Discard the events of a worker for which no listener was called yet."""
         self._waiting = deque(item for item in self._waiting if item[1].worker is not worker)
 
     @abstractmethod
@@ -296,4 +310,4 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers. This may be called twice, and while another call waits."""
+        """End all workers. A second call, or a call during another one, does nothing more."""

@@ -11,12 +11,12 @@ from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 
 
 class Availability:
-    """The devices of a fleet by status, so that no query has to visit all of them.
+    """The devices of a fleet, sorted by status, so that queries need not visit all of them.
 
     Attributes:
         known: Every device by its name.
         changed: Whether a device came or went since the caller last reset this flag.
-        reached: Whether any device was connected for the current target.
+        reached: Whether at least one device was connected for the current target so far.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,20 @@ class Availability:
 
     @property
     def hopeful(self) -> int:
-        """The number of devices that work, or are starting or connecting and have not failed."""
+        """The number of devices that work, or that may still work after their first connection."""
         return len(self._hopeful)
 
     def elsewhere(self, names: Collection[str]) -> bool:
-        """Whether there is a hopeful device whose name is not in ``names``."""
+        """Whether a device that works or may still work is not among some devices.
+
+        Args:
+            names: The names of the devices that do not count.
+        """
         asked = {self.known[name] for name in names if name in self.known}
         return len(self._hopeful) > len(asked & self._hopeful)
 
     def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
-        """Take a free device and mark it as busy. None if no device is free.
+        """Take a free device and mark it as busy, or return None if no device is free.
 
         Args:
             avoid: Names of devices not to take.
@@ -78,7 +82,7 @@ class Availability:
         Args:
             device: The device.
             state: Its new status, AWAY or EXCLUDED.
-            reason: Why it is unusable, for messages.
+            reason: The reason why the device is unusable, for messages.
         """
         device.reason = reason
         device.answer(back=False)
@@ -92,7 +96,12 @@ class Availability:
         self.changed = True
 
     def remind(self, device: DeviceState, when: float) -> None:
-        """Make ``due`` yield a device again at the time ``when``, if it is still away."""
+        """Let ``due`` yield a device again at some time, if it cannot be used until then.
+
+        Args:
+            device: The device.
+            when: The time on the pool's clock, in seconds.
+        """
         heapq.heappush(self._timers, (when, next(self._numbers), device))
 
     def due(self, now: float) -> Iterator[DeviceState]:
@@ -104,5 +113,5 @@ class Availability:
 
     @property
     def next_due(self) -> float:
-        """The time at which the next device is due; infinity if there is none."""
+        """The time at which to try the next lost device again; infinity if there is none."""
         return self._timers[0][0] if self._timers else float("inf")

@@ -33,8 +33,8 @@ class FleetCandidateRun(CandidateRun):
         tries: The number of further tries on devices.
         reports: The failures on devices so far.
         passed: The measurement, if a device measured it successfully.
-        passed_on: The name of that device.
-        passed_after: The number of reports before that success.
+        passed_on: The name of the device that measured it successfully.
+        passed_after: The number of failures that were reported before the success on ``passed_on``.
     """
 
     artifact: Path
@@ -52,7 +52,7 @@ class FleetCandidateRun(CandidateRun):
     def fail(
         self, device: str, event: WorkerEvent, *, reliability: Reliability, identity: str
     ) -> FailureReport:
-        """Record a failure on a device, and return the report.
+        """Record that the candidate failed on a device, and return a report of the failure.
 
         Args:
             device: The device's name.
@@ -82,7 +82,7 @@ class FleetCandidateRun(CandidateRun):
         return report
 
     def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
-        """Decide whether the candidate failed, or what to do next.
+        """Decide after failures whether the candidate is at fault, or what to do next.
 
         Args:
             elsewhere: Whether another device could try the candidate.

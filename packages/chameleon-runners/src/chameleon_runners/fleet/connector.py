@@ -22,13 +22,13 @@ LONGEST_PAUSE = 60.0
 
 @attrs.define(eq=False)
 class Connector:
-    """Connects and tests devices, and retries those that fail after a pause.
+    """Connects and tests devices; if a device fails, it is tried again after a pause.
 
     Attributes:
-        pool: Starts the workers that control the devices.
+        pool: The pool that starts the workers, each of which controls a device.
         options: The runner's options.
         availability: The status of all devices.
-        arrived: Called with each device that works.
+        arrived: A function that is called with each device that works.
         target: The target that devices are connected for; None until it is known.
     """
 
@@ -39,7 +39,7 @@ class Connector:
     target: str | None = attrs.field(default=None, init=False)
 
     def reach(self, device: DeviceState) -> None:
-        """Start to connect a device, with its worker if that is alive, or with a new one."""
+        """Start to connect a device, through its worker if this is alive, or a new worker."""
         device.fresh = device.worker is None or not device.worker.alive
         if not device.fresh:
             self.connect(device)
@@ -56,7 +56,11 @@ class Connector:
             device.worker = None
 
     def connect(self, device: DeviceState) -> None:
-        """Let a device's worker connect to the device for the current target."""
+        """Send a device's worker the command to connect the device for the current target.
+
+        Args:
+            device: The device, whose worker is ready.
+        """
         self._availability.move(device, DeviceStatus.CONNECTING)
         device.target = self.target
         stage = device.ref.device

@@ -21,7 +21,7 @@ class FleetContext(MeasureContext):
     Attributes:
         options: The runner's options.
         devices: The devices.
-        paces: Compares how fast the devices are.
+        paces: The object that compares how fast the devices are.
         folder: The folder for exported kernels.
     """
 
@@ -31,7 +31,7 @@ class FleetContext(MeasureContext):
     folder: Path
 
     def candidate(self, config: Sequence[int], number: int) -> FleetCandidateRun:
-        """The initial state of a configuration.
+        """Make the initial state of a configuration that is to be built and measured.
 
         Args:
             config: The knob indices.

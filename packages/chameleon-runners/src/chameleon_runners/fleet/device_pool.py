@@ -52,7 +52,7 @@ class WaitingPolicy:
         self._said: float | None = None
 
     def rest(self) -> None:
-        """Record that a device works, so that the next wait starts anew."""
+        """Record that a device works again, so that a later wait begins at zero."""
         self._since = self._said = None
 
     def wait(self, now: float, devices: Sequence[DeviceState]) -> float:
@@ -136,9 +136,9 @@ class DevicePool(Availability):
     """Keeps the devices of a fleet, lends free ones, and handles their successes and failures.
 
     Args:
-        pool: Starts the workers that control the devices.
+        pool: The pool that starts the workers, each of which controls a device.
         options: The runner's options.
-        device_refs: Lists the devices that exist now.
+        device_refs: A function that lists the devices that exist now.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class DevicePool(Availability):
                 self._connector.connect(device)
 
     def list_anew(self) -> None:
-        """List the devices if that is due, and start the workers of new devices.
+        """List the fleet's devices again if it is time, and start the workers of new devices.
 
         Raises:
             ChameleonError: The first listing fails. Later failures are only logged.
@@ -224,7 +224,7 @@ class DevicePool(Availability):
     # -- time -------------------------------------------------------------------------------
 
     def attend(self) -> float:
-        """Retry devices that are due, list devices if that is due, and check for a long wait.
+        """Do what is due: retry lost devices, list devices again, and check for a long wait.
 
         Returns:
             The time on the pool's clock at which to call this method again.
@@ -246,7 +246,7 @@ class DevicePool(Availability):
     # -- after work -------------------------------------------------------------------------
 
     def finished(self, device: DeviceState) -> None:
-        """Handle a device that completed its work: it becomes free, unless it must be set aside."""
+        """Handle a device that completed its work: lend it again, or set it aside."""
         if device.doomed:
             self._put_aside(device)
         elif device.target != self._connector.target:
@@ -256,12 +256,17 @@ class DevicePool(Availability):
             self.release(device)
 
     def succeeded(self, device: DeviceState) -> None:
-        """Record a candidate that succeeded on a device, which clears the device's record."""
+        """Record that a candidate succeeded on a device, and forget its earlier failures."""
         device.reliability.succeeded()
         device.strikes, device.asides, device.condemned = 0, 0, ""
 
     def failed(self, device: DeviceState, report: FailureReport) -> None:
-        """Handle a candidate's failure on a device: reconnect, test or free the device."""
+        """Handle a device on which a candidate failed: reconnect it, test it or lend it again.
+
+        Args:
+            device: The device.
+            report: The report of the failure.
+        """
         if report.back is None:
             self.lost(device, report)
         elif report.kind in _BREAKING:
@@ -270,7 +275,7 @@ class DevicePool(Availability):
             self.finished(device)
 
     def suspected(self, device: DeviceState) -> None:
-        """Test a device, since a candidate failed in a way that may have broken the device."""
+        """Test a device, because a candidate failed in a way that may have broken the device."""
         if device.doomed:
             self._put_aside(device)
         else:
@@ -294,7 +299,7 @@ class DevicePool(Availability):
             self._connector.reach(device)
 
     def strike(self, name: str) -> None:
-        """Count a candidate that failed on a device and succeeded elsewhere.
+        """Count against a device that a candidate failed on it and succeeded on another.
 
         After several such candidates in a row, the device is set aside.
 
@@ -337,12 +342,12 @@ class DevicePool(Availability):
     # -- the end ----------------------------------------------------------------------------
 
     def abandon(self, device: DeviceState) -> None:
-        """Stop a device's work by ending its worker, and reconnect the device."""
+        """Stop the work of a device by ending its worker, and connect the device again."""
         self._connector.drop_worker(device)
         self._connector.reach(device)
 
     def farewell(self) -> None:
-        """Disconnect idle devices, so that other clients can use them at once."""
+        """Disconnect idle devices at the end of a run, so that other clients can use them."""
         leaving: set[str] = set()
 
         def left(name: str, _event: WorkerEvent) -> None:

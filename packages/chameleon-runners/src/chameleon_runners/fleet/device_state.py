@@ -1,4 +1,4 @@
-"""The state of one device of a fleet: its status, its history, and why it is unusable."""
+"""The state of one device of a fleet: its status, history, and why it is unusable."""
 
 from __future__ import annotations
 
@@ -36,23 +36,29 @@ class DeviceState:
         ref: The description of the device.
         status: The current status.
         worker: The worker that controls the device, or None.
-        fresh: Whether the worker was started for the current attempt to connect.
+        fresh: Whether the worker was started just for the current attempt to connect.
         target: The target of the last connection.
         description: The device's description of itself.
         identity: The actual device that answered last, if several share one name; otherwise empty.
         reason: Why the device is away or excluded; otherwise empty.
         refusal: The worker's reply that excluded the device.
-        condemned: Why the device will be set aside after its current work; empty if it will not. A
-            success clears it.
-        pace: The device's times over those of the fleet's median device; None if unknown.
-        out_of_pace: How its times differ too much from the median device's; empty if they do not.
-        leaving: Whether it will be set aside after its current work because of its times.
-        used: The time of its last answer on the pool's clock.
-        strikes: The number of candidates in a row that failed on it and succeeded elsewhere.
-        reliability: The history of its successes and of failures that were its own fault.
+        condemned: The reason why the device will be set aside after its current work; empty if it
+            will not. A candidate that succeeds clears the reason.
+        pace: The ratio of the device's times to the times of the fleet's median device; None if
+            unknown.
+        out_of_pace: A description of how the device's times differ too much from the median
+            device's. Empty if they do not.
+        leaving: Whether the device will be set aside after its current work because it is too slow
+            or too fast.
+        used: The time of the device's last answer, on the pool's clock.
+        strikes: The number of candidates in a row that failed on this device and succeeded on
+            another.
+        reliability: The numbers of candidates that succeeded on the device, and that failed by the
+            device's fault.
         failures: The number of failed connections in a row.
-        asides: The number of times that it was set aside since its last success.
-        awaiting: Reports whose verdict depends on whether the device works again.
+        asides: The number of times that the device was set aside since its last success.
+        awaiting: Reports of failures that can be judged only when it is known whether the device
+            works again.
     """
 
     ref: DeviceRef
@@ -82,7 +88,10 @@ class DeviceState:
 
     @property
     def actual_name(self) -> str:
-        """The name of the device that answered last; several may share the name ``name``."""
+        """The name of the device that answered last.
+
+        It differs from ``name`` if several devices share that name, as behind a tracker.
+        """
         return self.identity or self.name
 
     def heard(self, event: WorkerEvent) -> None:
@@ -92,7 +101,7 @@ class DeviceState:
 
     @property
     def hopeful(self) -> bool:
-        """Whether the device works, or is starting or connecting and has not failed before."""
+        """Whether the device works, or is being connected for the first time."""
         arriving = self.status in _ARRIVING and not self.failures and not self.asides
         return self.status in _WORKING or arriving
 
@@ -107,7 +116,10 @@ class DeviceState:
         return bool(self.condemned) or self.leaving
 
     def answer(self, *, back: bool) -> bool:
-        """Tell all waiting reports whether the device works again.
+        """Inform the reports that wait for it whether the device works again.
+
+        Args:
+            back: Whether the device works again.
 
         Returns:
             Whether any report waited.

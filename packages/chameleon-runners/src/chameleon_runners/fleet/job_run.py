@@ -27,11 +27,11 @@ class FleetJobRun:
     Args:
         job: The job.
         context: The workers, devices and options to use.
-        numbers: Numbers that no exported kernel in the folder has.
+        numbers: An iterator of numbers for exported kernels, each unique in the folder.
 
     Attributes:
         job: The job.
-        open: The number of candidates without a result.
+        open: The number of candidates that have no result yet.
         results: The results that the stream has not returned yet.
     """
 
@@ -70,7 +70,7 @@ class FleetJobRun:
         return self._builds.under_way
 
     def employ(self, room: int) -> None:
-        """Give builds to idle builders.
+        """Give idle builders their next candidates to build.
 
         Args:
             room: The largest number of builds that may run at the same time.
@@ -80,7 +80,7 @@ class FleetJobRun:
     # -- devices ----------------------------------------------------------------------------
 
     def assign(self) -> None:
-        """Give candidates to free devices, those that failed on other devices first."""
+        """Give built candidates to free devices, those that failed on other devices first."""
         if not self._context.reference.ready:
             return
         for _ in range(min(_LOOK_AHEAD, len(self._again))):

@@ -3,8 +3,8 @@
 Times of candidates are only comparable if all devices are equally fast. A device may be slower
 because of its clocks, its temperature, other programs or its model. So every device measures the
 same candidate at the start, and again after about fifty measurements per device. Noise makes a time
-longer, never shorter. Devices are judged only after all that seem slow were timed three times, and
-the shortest time counts.
+longer, never shorter. All devices that seem slow are timed three times before any device is judged,
+and the shortest time counts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _READINGS = 3
 
 @attrs.frozen(kw_only=True, eq=False)
 class PaceBenchmark:
-    """The candidate that every device must measure.
+    """The candidate that every device of a fleet must measure, to compare their speed.
 
     Attributes:
         candidate: The candidate.
-        target: The target that it was built for.
-        reference: Its reference outputs.
+        target: The target that the candidate was built for.
+        reference: The reference outputs of the candidate's task.
     """
 
     candidate: FleetCandidateRun
@@ -82,17 +82,17 @@ class PaceMonitor:
         target: str,
         reference: Reference,
     ) -> bool:
-        """Make a measured candidate the new benchmark if a new one is needed.
+        """Use a measured candidate to compare devices, if a new candidate is needed for that.
 
         Args:
             candidate: The candidate.
             measurement: The measurement; its time counts for the device that made it.
-            precise: Whether it was timed with as many repeats as a fast candidate.
-            target: The target that it was built for.
-            reference: Its reference outputs.
+            precise: Whether the candidate was timed with as many repeats as a fast one.
+            target: The target that the candidate was built for.
+            reference: The reference outputs of the candidate's task.
 
         Returns:
-            Whether it is the benchmark now, so that its exported kernel must be kept.
+            Whether the candidate is used from now on, so that its exported kernel must be kept.
         """
         self._measured += 1
         measurer = self._devices.known.get(candidate.passed_on)
@@ -123,7 +123,7 @@ class PaceMonitor:
         return device.actual_name not in self._readings or device.actual_name in self._suspects
 
     def read(self, device: DeviceState) -> None:
-        """Let a device measure the benchmark; the device is free again afterwards.
+        """Let a device time the common candidate; the device is free again afterwards.
 
         Args:
             device: A device that the caller has taken.
@@ -160,7 +160,7 @@ class PaceMonitor:
     # -- judging ----------------------------------------------------------------------------
 
     def compare(self) -> None:
-        """Judge all working devices, if every one has been timed often enough."""
+        """Find devices that are too slow or too fast, if all were timed often enough."""
         tolerance = self._options.pace_tolerance
         working = [device for device in self._devices.known.values() if device.hopeful]
         if tolerance is None or any(d.actual_name not in self._readings for d in working):

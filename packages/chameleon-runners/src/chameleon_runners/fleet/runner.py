@@ -41,7 +41,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         task: The task.
         contenders: The programs to compare.
         context: The workers, devices and options to use.
-        numbers: Numbers that no exported kernel in the folder has.
+        numbers: An iterator of numbers for exported kernels, each unique in the folder.
     """
 
     _context: FleetContext
@@ -179,8 +179,8 @@ class FleetStream(MeasureStream):
         pool: The workers.
         devices: The devices.
         options: The runner's options.
-        begin: Returns the object that measures a job.
-        closed: Called once when the stream is closed.
+        begin: A function of a job, which returns the object that measures the job.
+        closed: A function that is called once when the stream is closed.
     """
 
     _pool: WorkerPool
@@ -212,7 +212,7 @@ class FleetStream(MeasureStream):
         return any(run.open for run in self._runs)
 
     def interrupt(self) -> None:
-        """Finish the measurements that run on devices, and start no new ones."""
+        """Let measurements that run on devices finish, but start no new ones."""
         self._interrupted = True
         self._pool.wake()
 
@@ -221,7 +221,10 @@ class FleetStream(MeasureStream):
         self._pool.wake()
 
     def poll(self, timeout: float | None = None) -> Arrival | None:
-        """The next result; see ``MeasureStream.poll``.
+        """Wait for the next measurement; see ``MeasureStream.poll``.
+
+        Args:
+            timeout: The longest wait in seconds; None for no limit.
 
         Raises:
             ChameleonError: There is no device, or the stage fails.
@@ -291,8 +294,9 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     Args:
         options: The runner's options.
-        device_refs: Lists the devices that exist now. It is called from time to time, so it must
-            return within a second. New devices join the fleet, and missing ones leave it.
+        device_refs: A function that lists the devices that exist now. It is called from time to
+            time, so it must return within a second. New devices join the fleet, and missing ones
+            leave it.
         kind: The runner's name in records and messages.
     """
 

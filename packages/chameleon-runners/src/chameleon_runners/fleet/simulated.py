@@ -1,7 +1,8 @@
 """A simulated fleet: workers whose answers come from a function, on a simulated clock.
 
-Everything except the workers is the code of real fleets. Without any device, it shows how long the
-scheduling of hundreds of devices takes, and how the runner handles devices that fail.
+Everything except the workers is the code of real fleets. Tests with a simulated fleet need no
+device. They show how long the scheduling of hundreds of devices takes, and how the runner handles
+devices that fail.
 """
 
 from __future__ import annotations
@@ -45,21 +46,23 @@ _BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIM
 
 @attrs.define(kw_only=True, eq=False)
 class SimulatedWorker(Worker):
-    """A worker without a process.
+    """A worker of a simulated fleet, without a process.
 
     Attributes:
-        device: The name of its device; empty before it is connected.
+        device: The name of the worker's device; empty before the device is connected.
     """
 
     device: str = ""
 
 
 class SimulatedPool(WorkerPool):
-    """Answers every command from a function, after the seconds that the command would take.
+    """A pool of simulated workers, whose answers to commands come from a function.
 
     Args:
-        outcome: Returns the measurement of a configuration on a device.
-        reach: Returns a device's reply when it is connected or tested; by default it works.
+        outcome: A function that returns the measurement of a configuration on a device. The clock
+            advances by the seconds that it would take.
+        reach: A function that returns a device's reply when it is connected or tested. By default,
+            every device works.
         start_seconds: The simulated seconds that the start of a worker takes.
     """
 
@@ -188,10 +191,11 @@ class SimulatedFleetRunner(FleetRunner):
     """Measures on simulated devices; its clock shows the time that real devices would take.
 
     Args:
-        options: The runner's options. Its ``workers`` are simulated too.
-        outcome: Returns the measurement of a configuration on a device.
-        names: Lists the names of the devices that exist now.
-        reach: Returns a device's reply when it is connected or tested; by default it works.
+        options: The runner's options. Its builders (``workers``) are simulated too.
+        outcome: A function that returns the measurement of a configuration on a device.
+        names: A function that lists the names of the devices that exist now.
+        reach: A function that returns a device's reply when it is connected or tested. By default,
+            every device works.
     """
 
     measures_hardware: ClassVar[bool] = False

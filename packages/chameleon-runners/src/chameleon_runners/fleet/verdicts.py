@@ -49,7 +49,7 @@ class Verdict(Enum):
 
 @attrs.define(kw_only=True, eq=False)
 class Reliability:
-    """How often a device fails by its own fault.
+    """How often a device fails by its own fault, from its history.
 
     Attributes:
         faults: The number of candidates that failed on the device and succeeded elsewhere.
@@ -64,7 +64,7 @@ class Reliability:
 
     @property
     def fault_rate(self) -> float:
-        """The estimated probability that a good candidate fails on the device.
+        """The estimated probability that a candidate without faults fails on the device.
 
         It is the observed share of such failures, shrunk towards the fleet's share.
         """
@@ -90,11 +90,12 @@ class FailureReport:
 
     Attributes:
         device: The device's name.
-        failure: The candidate's measurement if this failure decides.
-        outside: Whether another process ended the worker; such a failure says nothing.
+        failure: The measurement that the candidate gets if this failure counts as its fault.
+        outside: Whether another process ended the worker. Such a failure says nothing about the
+            candidate.
         back: Whether the device works again; None while that is unknown.
-        reliability: The device's history. It may grow before a verdict.
-        identity: The actual device behind the name.
+        reliability: The device's history, which may grow before the failure is judged.
+        identity: The actual device, if several devices share one name.
     """
 
     device: str
@@ -117,12 +118,16 @@ class FailureReport:
 
 
 def awaited(kind: FailureKind) -> bool:
-    """Whether the runner must check if the device still works after such a failure."""
+    """Whether a candidate's failure may have broken the device, so that it must be tested.
+
+    Args:
+        kind: The kind of failure.
+    """
     return kind in _AWAITED
 
 
 def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
-    """Whether it is unlikely that all these failures are the devices' own fault.
+    """Whether the candidate must be at fault, because these failures cannot all be devices' faults.
 
     Args:
         reports: At least one report; all show the same failure.
@@ -144,7 +149,7 @@ def judge(
     Args:
         reports: One report per failure, oldest first; at least one.
         tries: The number of further tries.
-        elsewhere: Whether there is a device on which it has not failed.
+        elsewhere: Whether there is a device on which the candidate has not failed.
 
     Returns:
         The candidate's measurement, or the next step.

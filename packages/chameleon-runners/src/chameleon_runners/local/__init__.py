@@ -1,1 +1,1 @@
-"""The runner ``local``: workers of this machine build and time candidates in turns."""
+"""The runner ``local``: workers on this machine build candidates, then time them in turns."""

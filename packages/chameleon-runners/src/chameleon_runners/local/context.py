@@ -20,8 +20,8 @@ class LocalContext(MeasureContext):
     Attributes:
         pool: The workers.
         options: The runner's options.
-        watch: Waits until the cores are free enough for timing.
-        disturbance: Records what other programs disturb.
+        watch: The object that waits until the cores are free enough for timing.
+        disturbance: The object that records how much other programs disturb timing.
     """
 
     pool: ProcessPool
@@ -30,9 +30,14 @@ class LocalContext(MeasureContext):
     disturbance: LocalDisturbance
 
     def clock(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
-        """Like ``ask``, but wait first until other programs leave the cores free.
+        """Send a timing command to a worker, after other programs have left the cores free.
 
-        The meter then records how much other programs use these cores.
+        All other idle workers are paused, and the use of the cores by other programs is recorded.
+
+        Args:
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
         """
         self.pool.quiet()
         self.watch.wait()
@@ -41,6 +46,11 @@ class LocalContext(MeasureContext):
 
     def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
         """Send a command to one worker while all other idle workers are paused.
+
+        Args:
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
 
         Returns:
             The worker's answer or its end.

@@ -17,7 +17,7 @@ class LocalDisturbance:
     """Adds up what disturbs the timing of one runner.
 
     Args:
-        meter: Measures the use of the cores that kernels run on.
+        meter: The object that measures how much the kernels' cores are used by other programs.
     """
 
     def __init__(self, meter: CoreMeter) -> None:
@@ -43,7 +43,9 @@ class LocalDisturbance:
 
 
 def kept_order(candidates: Sequence[Looks]) -> tuple[int, int]:
-    """Count pairs of candidates whose order was the same in both timings.
+    """Count pairs of fast candidates that have the same order in a second timing.
+
+    A low share means that rankings are not reliable.
 
     Args:
         candidates: First and second cost of each candidate, in seconds.

@@ -53,7 +53,8 @@ class Rounds:
 
     Attributes:
         candidates: The kept candidates, fastest first.
-        looks: First and second cost of candidates that had turns and left.
+        looks: First and second time in seconds of candidates that were timed in turns and have
+            left.
     """
 
     def __init__(self, options: LocalOptions, best_seconds: float) -> None:
@@ -64,9 +65,13 @@ class Rounds:
         self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
-        """Add a candidate that was timed, and return the candidates that leave.
+        """Keep a candidate that was timed, and return the candidates that are no longer kept.
 
-        Candidates leave if they are much slower than the best, or if there are too many.
+        Candidates are no longer kept if they are much slower than the best, or if there are too
+        many.
+
+        Args:
+            candidate: The candidate.
         """
         self._admitted += 1
         self._best = min(self._best, candidate.fastest)
@@ -77,7 +82,9 @@ class Rounds:
         return self._keep(stay)
 
     def give_up(self, worker: Worker) -> list[CandidateRun]:
-        """Drop the slower half of a worker's candidates, at least one; return the dropped ones.
+        """Drop the slower half of a worker's kept candidates, to free the worker's memory.
+
+        At least one candidate is dropped. The result holds the dropped ones.
 
         Args:
             worker: A worker that ran out of memory.
@@ -92,8 +99,9 @@ class Rounds:
         """Time the candidates in turns, and yield each when its time is known well enough.
 
         Args:
-            time_again: Adds the repeats of one turn to a candidate, or sets its failure.
-            stopped: Returns whether to end early.
+            time_again: A function that adds the repeats of one turn to a candidate, or sets its
+                failure.
+            stopped: A function that returns whether to end early.
         """
         generator = np.random.default_rng(0)
         proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
@@ -151,14 +159,14 @@ class Rounds:
 class TimingPhase:
     """Checks and times built candidates, then times the fastest ones again in turns.
 
-    If a worker dies, only the candidate that it was running may fail. Its other kernels are built
-    again in another worker.
+    If a worker dies, only the candidate that the worker was running may fail. Its other kernels are
+    built again in another worker.
 
     Args:
         context: The workers, options and time limits to use.
         pending: A queue that takes candidates to be built again.
         best_seconds: The task's lowest time so far, or infinity.
-        stopped: Returns whether no more work should start.
+        stopped: A function that returns whether no more work should start.
 
     Attributes:
         built: The built candidates that wait to be timed.
@@ -192,7 +200,10 @@ class TimingPhase:
                 self._pending.append(candidate)
 
     def first_timings(self) -> Iterator[Measurement]:
-        """Check and time all built candidates; yield those that are not timed again."""
+        """Check and time all built candidates, and yield measurements that are final.
+
+        The fastest candidates are kept to be timed again in turns.
+        """
         context = self._context
         while self.built and not self._stopped():
             candidate = self.built.popleft()
@@ -209,7 +220,13 @@ class TimingPhase:
         return [candidate for candidate in self.built if candidate.worker is worker]
 
     def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
-        """Free the slower half of a worker's kernels in the rounds; yield their measurements."""
+        """Free the slower half of the kernels that a worker keeps to be timed again.
+
+        Their measurements become final and are yielded.
+
+        Args:
+            worker: A worker that ran out of memory.
+        """
         yield from self._hand_out(self._rounds.give_up(worker))
 
     def rounds(self) -> Iterator[Measurement]:
@@ -294,13 +311,14 @@ _MIB = 1 << 20
 
 
 class LocalJobRun:
-    """The measurement of one job.
+    """The measurement of one job on this machine.
 
     Args:
         job: The job.
         context: The workers, options and time limits to use.
-        numbers: Numbers that no other kernel of the runner has.
-        alone: Whether the job uses a single worker, which keeps its kernels; otherwise all workers.
+        numbers: An iterator of numbers for kernels, each unique in the runner.
+        alone: Whether the job uses a single worker, which keeps its kernels. If False, the job uses
+            all workers.
 
     Attributes:
         job: The job.
@@ -350,7 +368,10 @@ class LocalJobRun:
         return bool(self._pending or self.timing_phase.built) and not self._stopped
 
     def employ(self) -> bool:
-        """Give builds to idle workers, and return whether to wait for workers before timing."""
+        """Give idle workers candidates to build.
+
+        The result is whether to wait for workers before kernels are timed.
+        """
         if self._stopped:
             return False
         self.timing_phase.rebuild()
@@ -407,7 +428,7 @@ class LocalJobRuns:
         self._context.pool.wake()
 
     def measurements(self) -> Iterator[Arrival]:
-        """One measurement per configuration, each as soon as it is known.
+        """Yield one measurement per configuration, each as soon as it is known.
 
         All jobs are built first, as far as memory allows. Then they are timed one after the other.
         """

@@ -91,7 +91,7 @@ class LocalStream(OrderedStream):
     """Measures jobs in the order of their arrival; jobs with one configuration run in groups.
 
     Args:
-        measure: Measures one job, or several jobs with one configuration each.
+        measure: A function that measures one job, or several jobs with one configuration each.
         size: The largest number of jobs in a group.
     """
 

@@ -43,7 +43,7 @@ class Cluster:
         self._actor: Any = ray.remote(concurrency_groups={"control": 1})(Host)
 
     def device_refs(self) -> list[DeviceRef]:
-        """The devices that exist now: on each node as many as its resources allow.
+        """List the devices of the cluster: on each node as many as its resources allow.
 
         Raises:
             ChameleonError: There is no device.
@@ -96,7 +96,7 @@ class Cluster:
         )
 
     def builders(self) -> int:
-        """The number of builders that can run beside the devices and that the devices can use.
+        """The number of builders to start: as many as the devices need and the CPUs allow.
 
         Raises:
             TargetError: The devices leave no CPU for builders.
@@ -141,7 +141,7 @@ class Cluster:
         return bool(ray.is_initialized())
 
     def close(self) -> None:
-        """Leave the cluster. A cluster that was started for the run ends."""
+        """Leave the Ray cluster, and end the cluster if it was started for this run."""
         if self._own and self.joined:
             ray.shutdown()
 

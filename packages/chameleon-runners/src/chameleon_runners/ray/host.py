@@ -1,8 +1,9 @@
 """The actor on a node, which supervises one worker process and passes messages on.
 
 The worker is a separate process, so that a candidate that crashes or hangs ends only this process.
-The actor then reports the worker's signal, status, output and memory. If the actor itself died, Ray
-would report only its death, and a new actor takes seconds to start. The actor also keeps its GPU.
+The actor then reports the worker's signal, status, output and memory. If the candidate ran in the
+actor itself, Ray would report only the actor's death, and a new actor takes seconds to start. The
+actor also keeps its GPU while workers are replaced.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _WATCH_SECONDS = 0.25
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """The result of a command.
+    """The result of a command that an actor's worker handled.
 
     Attributes:
         reply: The worker's answer, or None.
-        end: How the worker ended, or None. Both ``reply`` and ``end`` are None if the runner has
-            given the worker up.
+        end: The way in which the worker ended, or None. Both ``reply`` and ``end`` are None if the
+            runner has given the worker up.
         log: The end of the worker's output.
         seconds: The duration of the work on the node, without starts and transfers.
         parcel: The result as bytes, if the command made one: a packed folder with an exported

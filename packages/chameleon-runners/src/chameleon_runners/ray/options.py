@@ -74,13 +74,16 @@ class RayOptions(FleetOptions):
 
     @property
     def needs(self) -> dict[str, float]:
-        """The resources that a device uses on its node, by Ray's names."""
+        """The resources of a node that each device uses, by Ray's names, such as ``GPU``."""
         needs = {_GPU: float(self.gpus), "CPU": self.cpus, **self.resources}
         return {name: amount for name, amount in needs.items() if amount > 0.0}
 
     @property
     def stage_options(self) -> dict[str, Any]:
-        """The options of the device stage. Ray hides other GPUs, so the device's index is 0."""
+        """The options of the device in its worker process on a node.
+
+        The GPU's index is 0, because Ray hides the other GPUs of the node.
+        """
         if self.device != attrs.fields(RayOptions).device.default:
             return self.device_options
         return {"kind": "cuda" if self.gpus else "cpu", **self.device_options}

@@ -27,7 +27,12 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 
 def write(data: bytes, path: Path) -> None:
-    """Write a file so that readers see either the whole file or none."""
+    """Write a file so that readers see either the whole file or none.
+
+    Args:
+        data: The content.
+        path: The file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(data)

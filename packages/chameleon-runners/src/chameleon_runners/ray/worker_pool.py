@@ -41,7 +41,7 @@ class ActorEnd(WorkerEnd):
     """The end of a worker whose actor ended, which is never the candidate's fault.
 
     Attributes:
-        words: How the actor ended, as a part of a message.
+        words: The way in which the actor ended, as a part of a message.
     """
 
     words: str
@@ -76,7 +76,10 @@ class _Host:
 
 @attrs.define(kw_only=True, eq=False)
 class RayWorker(Worker):
-    """A worker on a node. It gets its actor with its first command, which says what it needs.
+    """A worker on a node of a Ray cluster, behind an actor.
+
+    The actor is started for the worker's first command, which shows what resources the worker
+    needs.
 
     Attributes:
         number: The number of the worker; later workers have higher numbers.

@@ -1,1 +1,1 @@
-"""Recorded tables in place of hardware: a frontend, a space and a runner."""
+"""Searches in recorded tables instead of on hardware: a frontend, a space and a runner."""

@@ -31,10 +31,13 @@ class TableFrontend(Frontend):
                 tables_at(path)
 
     def tasks(self, target: str) -> list[Task]:
-        """The tasks of all tables; ``target`` is ignored.
+        """Make a task for each recorded table; ``target`` is ignored.
 
         A task's arguments identify its table by the content only, so that a search does not depend
         on the table's folder.
+
+        Args:
+            target: Not used.
 
         Raises:
             ConfigError: A table is missing or cannot be read.

@@ -10,7 +10,7 @@ from chameleon_runners.option_fields import option
 
 
 class Noise(StrEnum):
-    """The recorded repeats that a replayed measurement consists of: all, or a random few."""
+    """Which recorded repeats a replayed measurement has: all of them, or a random few."""
 
     NONE = "none"
     REPEATS = "repeats"

@@ -41,7 +41,7 @@ _T4_RUN_KEYS = ("benchmark", "validation", "framework")
 
 
 def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
-    """The table of a Kernel Tuner cache.
+    """Read a table from a cache file of Kernel Tuner.
 
     Args:
         content: The parsed file. ``tune_params_keys`` lists the parameters. ``cache`` maps each
@@ -72,7 +72,7 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
 
 
 def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
-    """The table of a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
+    """Read a table from a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
 
     Args:
         content: The parsed file. ``results`` is a list of rows with ``configuration``, ``times``,
@@ -171,6 +171,9 @@ def tables_of_run(folder: Path) -> list[Table]:
     A table's space has the knobs of the recorded space, with the recorded values only. Only
     recorded configurations are legal, since others cannot be replayed.
 
+    Args:
+        folder: The run folder.
+
     Raises:
         RunFolderError: The folder has no run, or cannot be read.
     """
@@ -233,7 +236,10 @@ def tables_at(path: str) -> tuple[Table, ...]:
 
 
 def table_of_task(task: Task) -> Table:
-    """The table of a task that the frontend ``table`` made.
+    """Read the recorded table that a task of the frontend ``table`` stands for.
+
+    Args:
+        task: The task.
 
     Raises:
         ConfigError: The task has no table, or the table's file is missing or has changed.

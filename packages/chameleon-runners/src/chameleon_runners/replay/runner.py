@@ -58,6 +58,10 @@ class ReplayRunner(Runner):
         """The recorded measurements of the contenders, with all repeats and no noise.
 
         A contender that is not in the table, such as a baseline, gets an invalid measurement.
+
+        Args:
+            task: The task.
+            contenders: The contenders.
         """
         table = self._table(task)
         return [
@@ -75,7 +79,11 @@ class ReplayRunner(Runner):
         return {"device": "recorded tables", "noise": self._options.noise.value}
 
     def best_known(self, task: Task) -> float | None:
-        """The lowest cost in the task's table in seconds; None if every row failed."""
+        """The lowest cost in the task's table in seconds; None if every row failed.
+
+        Args:
+            task: The task.
+        """
         best = self._table(task).best_seconds
         return best if math.isfinite(best) else None
 

@@ -73,7 +73,11 @@ class Table:
         return {tuple(config): row for row, config in enumerate(self.configs.tolist())}
 
     def measurement(self, config: Config) -> Measurement:
-        """The recorded measurement of a configuration; an invalid one if it is not in the table."""
+        """The recorded measurement of a configuration, or an invalid one if there is none.
+
+        Args:
+            config: The knob indices of the configuration.
+        """
         row = self._rows.get(config)
         if row is not None:
             return self.measurements[row]
@@ -87,7 +91,7 @@ class Table:
 
     @property
     def best_seconds(self) -> float:
-        """The lowest cost in the table in seconds; infinity if every row failed."""
+        """The lowest recorded time in the table in seconds; infinity if every row failed."""
         return float(self.costs.min())
 
     def space(self) -> DesignSpace:
@@ -111,7 +115,7 @@ def table_of(
         digest: A digest of the content.
         columns: The values of every row, by parameter: numbers, strings or tuples of integers.
         measurements: One measurement per row; their configurations are ignored.
-        ranks: The index of each row's value among the parameter's values, by parameter. Without it,
+        ranks: The index of each row's value among the parameter's values, by parameter. If None,
             values are sorted, so that a step of one index is a small change.
         flop: The number of floating-point operations of one evaluation.
 

@@ -12,7 +12,7 @@ _LAST_PORT = 65535
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """The address of a tracker or a server.
+    """The address of a tracker or a server of TVM's RPC.
 
     Attributes:
         host: The name or the IP address of the machine.
@@ -24,7 +24,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an address.
+        """Parse the address of a tracker or server, such as ``host:9190``.
+
+        Args:
+            text: The address as the user wrote it.
 
         Raises:
             ConfigError: The string does not have the form ``host:port``.

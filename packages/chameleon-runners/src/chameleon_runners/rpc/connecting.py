@@ -1,4 +1,4 @@
-"""Connects to a server of TVM's RPC with a time limit, which TVM's own client lacks."""
+"""Connects to a server of TVM's RPC with a time limit, which TVM's own client does not have."""
 
 from __future__ import annotations
 
@@ -125,6 +125,6 @@ def _why_not(name: str) -> str:
 
 
 def brief(error: BaseException) -> str:
-    """The last line of an error, which is the most useful one in TVM's errors."""
+    """The last line of an error message, which in TVM's errors is the most useful one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]

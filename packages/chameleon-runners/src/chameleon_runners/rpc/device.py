@@ -1,4 +1,4 @@
-"""A remote device behind TVM's RPC, used by one worker process that no other process shares."""
+"""A remote device behind TVM's RPC, used by one worker process at a time."""
 
 from __future__ import annotations
 

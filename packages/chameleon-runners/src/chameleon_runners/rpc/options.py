@@ -46,7 +46,9 @@ class RpcOptions(FleetOptions):
 
 @attrs.frozen(kw_only=True)
 class RpcDeviceOptions:
-    """Options of one device, which its worker process receives. All durations are in seconds.
+    """Options of one remote device, which are sent to the device's worker process.
+
+    All durations are in seconds.
 
     Attributes:
         tracker: The address of the tracker that grants the device, or None.

@@ -33,7 +33,7 @@ _GRACE = 0.8
 
 
 def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """A function that lists the devices which the options name.
+    """Make the function that lists the remote devices that the runner's options name.
 
     Raises:
         ConfigError: The options name no device, name devices in two ways, or have a session time

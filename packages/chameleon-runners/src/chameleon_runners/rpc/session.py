@@ -64,11 +64,18 @@ class RpcSession:
         return self._opened + self.lifetime - time.monotonic()
 
     def give_back_when_idle(self, seconds: float) -> None:
-        """Close the session, in the background, once it was unused for ``seconds`` seconds."""
+        """Close the session, in the background, once it was unused for ``seconds`` seconds.
+
+        Args:
+            seconds: The time without use after which the session is closed.
+        """
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
-        """Mark the session as used now; False if it cannot be used any more."""
+        """Mark the session as used now, so that it is not closed for being idle.
+
+        The result is False if the session cannot be used any more.
+        """
         with self._using:
             self._used = time.monotonic()
             return not (self.over or self._spoilt)
@@ -124,6 +131,9 @@ class RpcSession:
     def try_out(self, target: str) -> None:
         """Run a tiny test function for a target on the device, to check that kernels work there.
 
+        Args:
+            target: The canonical target.
+
         Raises:
             TargetError: The function cannot be loaded or run, probably because the target does not
                 match the machine.
@@ -152,6 +162,9 @@ class RpcSession:
     def load(self, artifact: Path) -> Kernel:
         """Upload an exported kernel, and load it on the device.
 
+        Args:
+            artifact: The folder of the exported kernel.
+
         Raises:
             DeviceLostError: The connection was lost.
         """
@@ -161,12 +174,17 @@ class RpcSession:
             return self._loader.load(artifact)
 
     def facts(self, kind: str, index: int) -> ServerFacts:
-        """Facts about the server, such as its version of TVM; no target is needed."""
+        """Ask the server for facts such as its version of TVM, without a target.
+
+        Args:
+            kind: TVM's kind of device, such as ``cpu``.
+            index: The index of the device among those of its kind.
+        """
         with self.calls():
             return ask(self._session.get_function, self._session.device(kind, index), kind)
 
     def round_trip(self) -> float:
-        """Send an array to the device and back.
+        """Time how long an array takes to the device and back, to test the connection.
 
         Returns:
             The duration in seconds.
@@ -187,7 +205,10 @@ class RpcSession:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[None]:
-        """A context that no other thread shares, in which TVM's errors become Chameleon's."""
+        """A context for calls of the device, which only one thread can enter at a time.
+
+        TVM's errors in it are raised as Chameleon's errors, such as ``DeviceLostError``.
+        """
         with self._using:
             if self.over:
                 raise DeviceLostError(f"the session with {self.name} is closed")

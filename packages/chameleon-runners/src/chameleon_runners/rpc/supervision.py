@@ -38,7 +38,7 @@ START_SECONDS = 60.0
 
 @attrs.define(eq=False)
 class Child:
-    """A process that listens on a port, and that is restarted on the same port when it ends.
+    """A process that listens on a port, and is restarted on the same port when it ends.
 
     Attributes:
         role: ``server`` or ``tracker``.
@@ -84,7 +84,7 @@ class Child:
         self._listening = False
 
     def wait(self) -> None:
-        """Wait until the process listens.
+        """Wait until the server or tracker process listens on its port.
 
         Raises:
             TargetError: The process ends, or does not listen in time.
@@ -100,7 +100,7 @@ class Child:
                 )
 
     def listens(self, seconds: float = 0.0) -> bool:
-        """Whether the process has reported that it listens.
+        """Whether the server or tracker process has reported that it listens on its port.
 
         Args:
             seconds: The longest wait for the report in seconds.
@@ -111,7 +111,10 @@ class Child:
         return self._listening
 
     def tend(self) -> None:
-        """Restart the process if it ended, after a pause that doubles while it keeps ending."""
+        """Restart the server or tracker process if it has ended.
+
+        Before a restart there is a pause, which doubles while the process keeps ending.
+        """
         if self.alive:
             self.listens()
             return
@@ -153,7 +156,7 @@ class ServingPlan:
         port: The port of the tracker; the servers use the ports after it. 0 for any free ports.
         key: The key of the servers.
         servers: The number of servers.
-        announce: The address that clients are told; ``host`` if it is empty.
+        announce: The address that the servers give to clients. If it is empty, they give ``host``.
         threads: The number of threads of each server's kernels; None for TVM's default.
         register: A module that each server imports, to register functions; empty for none.
     """
@@ -178,7 +181,7 @@ class ServingPlan:
 
 
 class Serving:
-    """A context in which a tracker and servers run.
+    """A context in which a tracker and servers of TVM's RPC run.
 
     Args:
         plan: The tracker and the servers to start.
@@ -243,7 +246,7 @@ class Serving:
         )
 
     def tend(self) -> None:
-        """Restart processes that ended, and a tracker that is silent.
+        """Restart server processes that have ended, and a tracker that does not answer.
 
         Call it a few times per second.
         """
@@ -263,7 +266,10 @@ class Serving:
                     self.tracker.kill()
 
     def describe(self) -> dict[str, Any]:
-        """The addresses and the key, and the runner section of a pipeline that uses them."""
+        """The addresses and the key of the servers, for other machines.
+
+        The result also has the section ``runner`` of a pipeline that uses these servers.
+        """
         runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
         return {
             "tracker": str(self.address),

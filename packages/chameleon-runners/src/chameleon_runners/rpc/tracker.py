@@ -55,7 +55,7 @@ class Grant:
 
 @attrs.frozen(kw_only=True)
 class Queue:
-    """The devices of one key.
+    """The devices that a tracker has for one key, and the requests that wait for them.
 
     Attributes:
         key: The key.
@@ -74,12 +74,15 @@ class Queue:
 
     @property
     def devices(self) -> int:
-        """The least number of devices: a proxy does not tell how many of its servers are busy."""
+        """The number of devices of the key, as far as the tracker tells.
+
+        It may be too low, because a proxy does not report how many of its servers are busy.
+        """
         return max(len(self.servers), self.free)
 
 
 class ServerState(StrEnum):
-    """The state of a server, as its reaction to a call shows it."""
+    """The state of a server, such as free or busy, as its reaction to a call shows it."""
 
     FREE = "free"
     BUSY = "busy"
@@ -131,7 +134,13 @@ def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Gra
 
 
 def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
-    """Find out whether a server is free, by a call with a wrong key, which a free server refuses.
+    """Find out whether a server is free.
+
+    The function calls the server with a wrong key, which a free server refuses at once.
+
+    Args:
+        server: The address of the server.
+        timeout: The longest wait in seconds.
 
     Returns:
         The state of the server, and the seconds until it was connected; infinity if it was not.

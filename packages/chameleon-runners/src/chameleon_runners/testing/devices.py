@@ -37,11 +37,11 @@ class FaultDeviceOptions:
     """Options of a device that fails.
 
     Attributes:
-        state: A folder for the device's state, which outlives its workers. It counts the device's
-            candidates, so that a new worker continues the count.
+        state: A folder that keeps the number of candidates that the device has run. So a new worker
+            of the device continues the count.
         seed: The seed that decides, together with the count, which fault the next candidate meets.
         rates: The share of candidates for each fault, by the fault's name; at most 1 in total.
-        down: The number of attempts to connect that fail after the device disconnected.
+        down: The number of attempts to connect that fail after the device has disconnected.
         deaf: The number of attempts to connect that hang, counted from the first.
         gone_after: The number of candidates after which the device cannot be connected any more;
             None for never.
@@ -69,7 +69,7 @@ class FaultDeviceOptions:
 
 
 class FaultDevice(Device):
-    """A device that runs the kernels of ``FaultBuilder``, and fails at random by seed and rates.
+    """A device for tests that runs kernels of ``FaultBuilder``, and fails at random.
 
     Args:
         options: The faults and their rates.
@@ -199,7 +199,7 @@ def _load_cut_off(artifact: Path) -> Kernel:
 
 
 def fault_device_ref(name: str, folder: Path, **options: Any) -> DeviceRef:
-    """The reference of a fault device, for a fleet.
+    """Make the reference of a device that fails, for a fleet in a test.
 
     Args:
         name: The device's name.

@@ -187,7 +187,7 @@ _DEEDS: dict[Fault, Callable[[], None]] = {
 
 
 class FaultKernel(Kernel):
-    """A kernel that misbehaves in ``outputs`` as its fault says; otherwise it is correct."""
+    """A kernel that computes correct outputs, or misbehaves as its fault says."""
 
     def __init__(
         self, fault: Fault, seconds: float, *, kernel_mib: int = 0, run_mib: int = 0
@@ -284,7 +284,7 @@ class FaultSpace(SpaceProvider):
 
 
 def load(artifact: Path) -> FaultKernel:
-    """The kernel that ``FaultBuilder.export`` wrote.
+    """Load the kernel that ``FaultBuilder.export`` wrote.
 
     Raises:
         ValueError: The file is not complete.

@@ -45,6 +45,9 @@ def limit_memory(limit: int) -> None:
     The limit is on writable private memory (RLIMIT_DATA). It includes all that a program allocates,
     but neither libraries nor the address space that GPU drivers reserve. Core files are switched
     off, since a crash is an ordinary result of a worker.
+
+    Args:
+        limit: The number of bytes.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
@@ -59,6 +62,9 @@ def pin(cores: list[int]) -> None:
 
     TVM resets the main thread's cores when it starts its thread pool. So this function is called
     before every timing.
+
+    Args:
+        cores: Ids of the cores; empty to change nothing.
     """
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
@@ -72,7 +78,7 @@ _STAGE_COMMANDS = frozenset({"init", "open", "reference", "connect", "probe", "d
 
 
 def explain(error: BaseException) -> str:
-    """The type and message of an exception; the middle of a long message is left out."""
+    """The type and message of an exception, for a reply; a long message is shortened."""
     text = f"{type(error).__name__}: {error}".strip()
     if len(text) > _LONGEST_MESSAGE:
         half = _LONGEST_MESSAGE // 2
@@ -81,7 +87,11 @@ def explain(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that an allocation failed, in Python or in a library."""
+    """Whether an exception says that an allocation failed, in Python or in a library.
+
+    Args:
+        error: The exception.
+    """
     words = str(error).lower().replace("_", " ")
     return isinstance(error, MemoryError) or "bad alloc" in words or "out of memory" in words
 
@@ -119,7 +129,10 @@ class CommandHandler:
         self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
-        """Execute a command and return the reply, also if a candidate raises any exception."""
+        """Execute a command of the runner and return the reply.
+
+        If a candidate raises an exception, the reply describes it.
+        """
         for slot in message.get("drop", ()):
             self._kernels.pop(slot, None)
         started = time.perf_counter()

@@ -26,7 +26,12 @@ class Difference:
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
-    """Write arrays to a file, so that readers see either the whole file or none."""
+    """Write arrays to a file, so that readers see either the whole file or none.
+
+    Args:
+        path: The file.
+        arrays: The arrays, such as reference outputs.
+    """
     with replacing(path) as file:
         np.savez(file, *arrays)
 
@@ -42,6 +47,10 @@ def compare(actual: Arrays, expected: Arrays) -> Difference:
 
     Shapes and kinds of dtypes must agree, and so must the places of NaN and of infinities. The
     expected outputs may have a wider dtype.
+
+    Args:
+        actual: The candidate's outputs.
+        expected: The expected outputs.
     """
     if len(actual) != len(expected):
         return _incomparable(f"{len(actual)} outputs where {len(expected)} are expected")

@@ -1,8 +1,8 @@
 """Messages between a runner and its workers: JSON with a length and a checksum.
 
 A candidate runs in the worker's process, and may overwrite memory or write to file descriptors. The
-checksum detects damaged messages. The format is JSON and not pickle, so that a damaged message runs
-no code.
+checksum detects messages that a candidate damaged. The format is JSON and not pickle, so that a
+damaged message runs no code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def encode(message: Message) -> bytes:
 
 
 def send(descriptor: int, message: Message) -> None:
-    """Write one whole message.
+    """Write one whole message to a pipe.
+
+    Args:
+        descriptor: The file descriptor of the pipe.
+        message: The message.
 
     Raises:
         OSError: The other end of the pipe is closed.
@@ -48,7 +52,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add bytes, and return the messages that they complete.
+        """Add bytes that were read from a pipe, and return the messages that they complete.
 
         Raises:
             ProtocolError: The bytes are not a valid message.
@@ -80,6 +84,13 @@ def _parse(body: bytes) -> Message:
 
 
 def receive(descriptor: int, decoder: Decoder) -> list[Message] | None:
-    """Wait for bytes, and return the messages that they complete; None at the end of the pipe."""
+    """Wait for bytes in a pipe, and return the messages that they complete, or None.
+
+    None means that the other end of the pipe was closed.
+
+    Args:
+        descriptor: The file descriptor of the pipe.
+        decoder: The object that keeps incomplete messages.
+    """
     data = os.read(descriptor, 1 << 16)
     return decoder.feed(data) if data else None

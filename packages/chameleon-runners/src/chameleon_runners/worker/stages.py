@@ -26,7 +26,13 @@ that needs such a module has a class attribute ``needs_modules = ("torch",)``.
 
 
 def block(modules: Iterable[str]) -> None:
-    """Make imports of these modules fail, as if they were not installed."""
+    """Make imports of some modules fail, as if they were not installed.
+
+    Workers use it so that TVM does not import torch, which takes long.
+
+    Args:
+        modules: Names of the modules.
+    """
     for name in modules:
         if name not in sys.modules:
             sys.modules[name] = None  # type: ignore[assignment]
@@ -76,7 +82,10 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
 
 
 def preload(factory: str) -> None:
-    """Import a stage's class early. Errors are ignored, since opening the stage shows them."""
+    """Import a stage's class before it is needed, so that a later command is fast.
+
+    Errors are ignored, because a later command raises them again.
+    """
     with contextlib.suppress(Exception, SystemExit):
         _load(factory)
 
@@ -113,7 +122,7 @@ Builders hold their inputs, and weights may be hundreds of megabytes.
 
 
 class Builders:
-    """Keeps the builders that were made, as long as memory allows.
+    """Keeps the builders that a worker has made, as long as memory allows.
 
     A scheduler returns to earlier tasks, whose builders then need not be made again.
     """
@@ -124,7 +133,7 @@ class Builders:
         self._bytes_before: int | None = None
 
     def get(self, message: Message) -> Builder:
-        """The builder that an ``open`` command describes, made at the first call.
+        """The builder that an ``open`` command describes, made at the first such command.
 
         Raises:
             ChameleonError: The stage cannot be imported, or cannot handle this task.

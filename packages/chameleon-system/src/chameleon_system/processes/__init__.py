@@ -5,5 +5,6 @@
 * ``stamps``: unique names of processes, and tokens that mark what a child starts.
 * ``ending``: ends a child and its descendants; ``scratch``: temporary folders.
 
-The programs define the messages between a child and its parent; this package defines none.
+This package does not define the content of messages between a child and its parent; the programs
+that use it do.
 """

@@ -12,7 +12,7 @@ Message = dict[str, Any]
 
 
 class Answers:
-    """Reserves the standard output for answers. From now on, other output goes to the log."""
+    """Keeps a child's standard output for its answers; all other output goes to its log."""
 
     def __init__(self) -> None:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A Python program in a separate process, which ends no later than this process."""
+"""A Python program in a child process, which never outlives this process."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the child, which is also the id of its process group."""
+        """The process id of the child, which is also the id of its process group."""
         return self._process.pid
 
     @property
@@ -97,7 +97,10 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the child runs. An ended child keeps its process id until ``kill`` is called."""
+        """Whether the child still runs.
+
+        The system does not use the process id of an ended child again before ``kill`` is called.
+        """
         if self._process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
@@ -112,13 +115,21 @@ class ChildProcess:
         self._log.clear()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process group of the child, unless it has been killed."""
+        """Send a signal to the process group of the child, unless it has been killed.
+
+        Args:
+            number: the signal.
+        """
         if self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the child has ended, at most ``seconds``. Return whether it has ended."""
+        """Wait until the child has ended, and return whether it has.
+
+        Args:
+            seconds: the longest time to wait, in seconds.
+        """
         limit = time.monotonic() + seconds
         pause = _FIRST_LOOK
         while self.alive:
@@ -130,7 +141,12 @@ class ChildProcess:
         return True
 
     def stop(self, grace: float) -> int:
-        """Ask the child to end (SIGTERM). After ``grace`` seconds, kill it and all it started.
+        """Ask the child to end (SIGTERM), and kill it if it does not end in time.
+
+        Killing ends all processes that the child started, too.
+
+        Args:
+            grace: the seconds to wait before the child is killed.
 
         Returns:
             The exit status, as for ``kill``.
@@ -139,7 +155,12 @@ class ChildProcess:
         return self.reap(grace)
 
     def reap(self, grace: float) -> int:
-        """Wait until the child has ended. After ``grace`` seconds, kill it and all it started.
+        """Wait until the child has ended by itself, and kill it if it does not end in time.
+
+        Killing ends all processes that the child started, too.
+
+        Args:
+            grace: the seconds to wait before the child is killed.
 
         Returns:
             The exit status, as for ``kill``.

@@ -19,7 +19,7 @@ Message = dict[str, Any]
 class ChildEndedError(Exception):
     """The child has ended, or closed its side of the conversation.
 
-    The caller should kill the child, which returns how it ended.
+    The caller should call ``ChildProcess.kill``, which returns the child's exit status.
     """
 
 
@@ -35,7 +35,10 @@ class Conversation:
         self._received = b""
 
     def tell(self, request: Message) -> None:
-        """Send a request to the child.
+        """Send a request to the child process, without waiting for the answer.
+
+        Args:
+            request: the request as JSON values.
 
         Raises:
             ChildEndedError: the child does not read requests any more.
@@ -56,7 +59,7 @@ class Conversation:
                 self._child.stdin.close()
 
     def fileno(self) -> int:
-        """The file descriptor of the answers, with which to wait for several children at once.
+        """The file descriptor of the child's answers, for waiting for several children at once.
 
         Raises:
             ValueError: the descriptor is closed, or the child has no standard output.
@@ -66,7 +69,7 @@ class Conversation:
         return self._child.stdout.fileno()
 
     def answer(self, seconds: float) -> Message:
-        """Wait for the next answer.
+        """Wait for the next answer of the child.
 
         Args:
             seconds: the longest time to wait, in seconds. A part of an answer that has arrived by

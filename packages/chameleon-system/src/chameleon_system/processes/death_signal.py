@@ -27,6 +27,6 @@ def die_with(parent: int) -> None:
 
 
 def ignore_terminal() -> None:
-    """Ignore Ctrl-C in this process: the parent handles it, and ends this process."""
+    """Ignore Ctrl-C in this child process, because its parent handles Ctrl-C and ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -21,7 +21,7 @@ _ROUNDS = 10
 
 
 def kill_tree(pid: int, token: str) -> None:
-    """Kill a child, its process group and all descendants, without waiting for their end.
+    """Send SIGKILL to a child, its process group and all descendants, without waiting.
 
     Args:
         pid: the process id of the child. The child may have ended, but must not be reaped yet.
@@ -46,7 +46,10 @@ def kill_tree(pid: int, token: str) -> None:
 
 
 def kill_abandoned() -> None:
-    """Kill the descendants of children whose parent, a process of this namespace, has ended."""
+    """Kill processes that an earlier process of Chameleon started and left behind.
+
+    The earlier process must have ended, and must have had the same namespace of process ids.
+    """
     _kill_carriers(abandoned, spare=0)
 
 

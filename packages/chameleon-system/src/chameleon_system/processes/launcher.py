@@ -1,9 +1,9 @@
 """Runs a module as a child: ``python -m chameleon_system.processes.launcher PARENT MODULE ...``.
 
-The child itself must request the death signal, before its program imports anything. The reason is
-that the parent may be killed while the child imports or compiles for minutes. A function between
-``fork`` and ``exec`` (``preexec_fn`` of ``subprocess``) could also request the signal, but is not
-safe if the parent has threads.
+The child itself must ask the kernel for the death signal, which kills it if its parent ends. It
+must do so before its program imports anything. The reason is that the parent may be killed while
+the child imports or compiles for minutes. A function between ``fork`` and ``exec`` (``preexec_fn``
+of ``subprocess``) could also request the signal, but is not safe if the parent has threads.
 """
 
 from __future__ import annotations

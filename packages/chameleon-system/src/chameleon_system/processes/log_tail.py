@@ -10,7 +10,7 @@ import threading
 
 
 class LogTail:
-    """Keeps the end of what is written to a pipe, so that the writer never has to wait.
+    """Keeps the last bytes that are written to a pipe, so that the writer never has to wait.
 
     Args:
         descriptor: the reading end of the pipe, which this object closes.
@@ -25,7 +25,11 @@ class LogTail:
         _drain().add(descriptor, self)
 
     def take(self, data: bytes) -> None:
-        """Keep bytes that were read from the pipe. Empty bytes mean the end of the pipe."""
+        """Add bytes that were read from the pipe; empty bytes mean that the pipe was closed.
+
+        Args:
+            data: the bytes.
+        """
         if not data:
             self._ended.set()
             return
@@ -46,7 +50,11 @@ class LogTail:
         return "".join(c for c in text if c.isprintable() or c in "\n\t").strip()
 
     def join(self, timeout: float) -> None:
-        """Wait until all writers have closed the pipe, at most ``timeout`` seconds."""
+        """Wait until all processes that write to the pipe have closed it.
+
+        Args:
+            timeout: the longest time to wait, in seconds.
+        """
         self._ended.wait(timeout)
 
 

@@ -1,4 +1,4 @@
-"""Temporary folders of a process, and removal of folders that killed processes left."""
+"""Makes temporary folders, and removes those that killed processes have left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ _PREFIX = "chameleon-runner"
 
 
 def make_scratch() -> Path:
-    """Make a private folder in the system's temporary folder, named after this process."""
+    """Make a private temporary folder, named after this process.
+
+    So a later process recognizes it as abandoned if this process is killed.
+    """
     stamp = ProcessStamp.of(os.getpid())
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{stamp}-"))
 
 
 def remove_abandoned() -> None:
-    """Remove the folders of this user whose process is known to have ended."""
+    """Remove this user's temporary folders whose process is known to have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
         stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
         try:

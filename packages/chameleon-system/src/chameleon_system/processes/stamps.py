@@ -1,7 +1,7 @@
 """Unique names of processes, and tokens that mark the processes that a child starts.
 
-A process id alone is not unique. It is used again after some time, names another process in another
-container (pid_namespaces(7)), and yet another one after the machine restarts.
+A process id is not unique by itself. The system uses an id again after some time, and after a
+restart. In another container, the same id is another process (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class ProcessStamp:
 
     @classmethod
     def of(cls, pid: int) -> ProcessStamp:
-        """The stamp of a process that this process can see.
+        """Make the stamp of a running process.
+
+        Args:
+            pid: the process id in this process's namespace.
 
         Raises:
             ProcessLookupError: no process has this id.
@@ -58,6 +61,9 @@ class ProcessStamp:
         """Read a stamp from the output of ``str``.
 
         The result is None if the text is no stamp, or one of an older version.
+
+        Args:
+            text: the text.
         """
         parts = text.split("-")
         if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):  # noqa: PLR2004
@@ -84,12 +90,16 @@ class ProcessStamp:
 
 
 def child_token() -> str:
-    """Make a token for a child of this process: the parent's stamp, and a number."""
+    """Make a token that marks a child of this process: this process's stamp, and a number."""
     return f"{ProcessStamp.of(os.getpid())}:{next(_children)}"
 
 
 def abandoned(token: str) -> bool:
-    """Whether the process that made a token is known to have ended."""
+    """Whether the process that made a token for its child is known to have ended.
+
+    Args:
+        token: the token.
+    """
     stamp = ProcessStamp.parse(token.partition(":")[0])
     return stamp is not None and stamp.dead
 

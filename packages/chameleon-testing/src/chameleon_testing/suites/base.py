@@ -51,12 +51,14 @@ class ConformanceSuite:
 
     @property
     def where(self) -> str:
-        """The kind and name of the plugin, with which failure messages begin."""
+        """The plugin's kind and name, with which messages about failed checks begin."""
         return f"{self.about.noun} '{self.record.name}'"
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        """The parts of a pipeline on which the plugin can be tried, as attributes of the suite.
+        """Take from a pipeline the parts with which the plugin can be tried, such as its task.
+
+        They are returned by the names of the suite's attributes.
 
         Args:
             pipeline: a pipeline that uses the plugin.
@@ -65,7 +67,7 @@ class ConformanceSuite:
         return {}
 
     def given(self, attribute: str, noun: str) -> Any:
-        """The value of an attribute that subclasses may set.
+        """The value of an attribute that subclasses of the suite may set, such as ``task``.
 
         Args:
             attribute: the name of the attribute.
@@ -214,7 +216,7 @@ class Outcome:
 
     Attributes:
         name: the name of the check's method, without ``test_``.
-        sentence: a sentence about what is checked.
+        sentence: a sentence that says what the check requires.
         failure: the message of the failure, or None if the check passed.
         skipped: the reason why the check was skipped, or None if it was not.
         error: the exception that caused a failure, or None.

@@ -168,7 +168,7 @@ class RecordDatabaseSuite(StageSuite):
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """A context with a new database, and a function that opens it again."""
+        """A context with a new, empty database, and a function that opens the same one again."""
         with tempfile.TemporaryDirectory() as folder:
             option = self.registered.place_option
             options = {option: str(Path(folder) / self.location)} if option else {}

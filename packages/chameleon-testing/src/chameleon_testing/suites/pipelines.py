@@ -117,7 +117,7 @@ class TargetSuite(StageSuite):
 
 
 class NoModel(Frontend):
-    """A frontend in place of a model, for a pipeline that is read and never run."""
+    """A frontend that stands for any model, in pipelines that are read but never run."""
 
     def __init__(self, _options: NoOptions) -> None:
         pass
@@ -127,9 +127,9 @@ class NoModel(Frontend):
 
 
 class PresetSuite(ConformanceSuite):
-    """Checks of a preset with the installed plugins.
+    """Checks of a preset: the stages that it names must be installed.
 
-    The preset itself need not be installed.
+    The preset itself need not be registered by an installed plugin.
     """
 
     kind = "presets"

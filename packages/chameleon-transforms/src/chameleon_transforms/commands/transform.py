@@ -1,4 +1,7 @@
-"""``chameleon transform``: finds a faster network that should still learn as well."""
+"""The command ``chameleon transform``, which searches for a faster network.
+
+The network should still reach the same accuracy when it is trained.
+"""
 
 from __future__ import annotations
 

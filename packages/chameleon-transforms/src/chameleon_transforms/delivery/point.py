@@ -40,11 +40,11 @@ def write_point(
     data: Iterable[tuple[Tensor, Tensor]],
     folder: Path,
 ) -> list[str]:
-    """Write the folder of a point of the front.
+    """Write a folder with the code, weights and data of a network that the user chose.
 
     Args:
         space: The space of the point. Its network has the original weights.
-        point: The point to write.
+        point: The network, a point of the front.
         images: An example of the network's input.
         data: Batches of images and classes, which are written to files for the script.
         folder: The folder, which is made if it is missing.
@@ -70,7 +70,7 @@ def write_point(
 def write_candidate(
     space: NetworkSpace, candidate: Candidate, images: Tensor, folder: Path
 ) -> list[str]:
-    """Write a candidate's code and weights as ``network``.
+    """Write the code and weights of a transformed network as files named ``network``.
 
     Returns:
         Names of the layers that keep initial weights.
@@ -84,9 +84,10 @@ def write_candidate(
 
 
 def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
-    """Write one sample in five to ``test.pt`` and all others to ``train.pt``.
+    """Write the samples with which the user can train the network again.
 
-    Batches after the first GiB of images are left out, with a warning.
+    One sample in five goes to ``test.pt``, and all others go to ``train.pt``. Batches after the
+    first GiB of images are left out, with a warning.
     """
     batches: list[tuple[Tensor, Tensor]] = []
     size = 0
@@ -238,7 +239,11 @@ _KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
 
 
 def constructor(module: nn.Module, name: str) -> str:
-    """Python code that makes a module, without its weights.
+    """Python code that makes a torch module like a given one, without its weights.
+
+    Args:
+        module: The module.
+        name: The name of the module, for messages.
 
     Raises:
         ConfigError: The text that torch prints for the module does not make an equal module.

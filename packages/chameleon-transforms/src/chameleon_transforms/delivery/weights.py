@@ -1,4 +1,4 @@
-"""Carries the weights of the original over to the layers that replace its convolutions.
+"""Derives the weights of transformed layers from the weights of the original convolutions.
 
 If a group of channels becomes smaller, the channels with the largest weights are kept. Products of
 smaller matrices are truncated singular value decompositions, which are the best approximations
@@ -23,7 +23,14 @@ _TINY = 1e-12
 
 
 def dense(weight: Tensor, groups: int) -> Tensor:
-    """The weight of a grouped convolution with explicit zeros, shape (O, I, kh, kw)."""
+    """Write the weight of a grouped convolution as that of an ungrouped one, with zeros.
+
+    The result has shape (O, I, kh, kw).
+
+    Args:
+        weight: The weight of the grouped convolution, shape (O, I of a group, kh, kw).
+        groups: Number of groups.
+    """
     if groups == 1:
         return weight
     outputs, inputs, *taps = weight.shape
@@ -35,7 +42,7 @@ def dense(weight: Tensor, groups: int) -> Tensor:
 
 
 def factors(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
-    """Dense weights of consecutive stages that together approximate one convolution.
+    """Find weights of consecutive stages that together approximate one convolution.
 
     Args:
         weight: Weight of the convolution, shape (O, I, kh, kw).
@@ -84,7 +91,7 @@ def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def of_nest(weight: Tensor, nest: Nest) -> Tensor:
-    """The weight of a nest, from the dense weight of its stage.
+    """Take the weight of one loop nest from the weight of its whole stage.
 
     If input channels are left out, each filter is scaled to its former magnitude.
 
@@ -143,7 +150,7 @@ def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | 
 
 
 class Carrier:
-    """Makes the modules of a candidate with the weights of the original.
+    """Makes the modules of a transformed network, with weights from the original network.
 
     Args:
         space: The space of the candidate. Its network has the original weights.
@@ -167,7 +174,11 @@ class Carrier:
         return total.topk(left).indices.sort().values
 
     def modules(self) -> tuple[Mapping[str, nn.Module], list[str]]:
-        """The changed modules by name, and the names of layers that keep initial weights."""
+        """The new modules of the transformed network, by name.
+
+        A second value has the names of layers that keep initial weights, because the original
+        weights could not be carried over.
+        """
         modules = replacements(self._space, self._candidate)
         fresh: list[str] = []
         for name, module in modules.items():

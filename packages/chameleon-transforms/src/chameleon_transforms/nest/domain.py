@@ -34,9 +34,9 @@ class Nest:
     """A loop nest that computes a part of a stage's output from a part of its input.
 
     Attributes:
-        outputs: Domain of co, among the stage's output channels.
-        inputs: Domain of ci over all tiles, among the stage's input channels.
-        rows: Domain of oh, among the stage's output rows.
+        outputs: Domain of co: the output channels that the nest computes.
+        inputs: Domain of ci over all tiles: the input channels that the nest reads.
+        rows: Domain of oh: the output rows that the nest computes.
         kernel: Extents of kh and kw.
         stride: Strides of rows and columns.
         dilation: Dilations of rows and columns.
@@ -92,7 +92,7 @@ class Nest:
 
     @property
     def pads(self) -> tuple[int, int, int, int]:
-        """Zeros around the rows that the nest reads: top, left, bottom, right."""
+        """Zeros around the input rows that this nest reads: top, left, bottom, right."""
         first, last = self._reads
         _, left, _, right = self.padding
         return (max(0, -first), left, max(0, last - self.size[0]), right)
@@ -109,7 +109,7 @@ class Nest:
         return self.outputs.length * (self.inputs.length // self.tied) * taps
 
     def tie(self, tiles: int) -> Nest | None:
-        """Divide each tile of co and ci into ``tiles`` tiles and tie these: grouping.
+        """Group the nest's channels: divide each tile of co and ci into ``tiles`` tied tiles.
 
         Returns:
             The nest, or None if the tiles do not divide both domains.
@@ -125,7 +125,7 @@ class Nest:
         return gcd(self.outputs.length, self.inputs.length)
 
     def shrunk(self, by: int) -> Nest | None:
-        """The nest with the domain of co divided by ``by``, from 0: bottlenecking.
+        """Make a bottleneck of the nest: keep only the first 1 / ``by`` of its output channels.
 
         Returns:
             The nest, or None if ``by`` or the number of tied tiles does not divide the domain.
@@ -136,14 +136,24 @@ class Nest:
         return attrs.evolve(self, outputs=Extent(start=0, length=length))
 
     def split_outputs(self, parts: int) -> tuple[Nest, ...] | None:
-        """Nests for equal parts of co; None if co is not divisible, or tiles are tied."""
+        """Split the nest into nests for equal parts of its output channels, or return None.
+
+        None means that the number of channels is not divisible, or that tiles are tied.
+
+        Args:
+            parts: The number of parts.
+        """
         if parts < 2 or self.tied > 1 or self.outputs.length % parts:  # noqa: PLR2004
             return None
         length = self.outputs.length // parts
         return tuple(self._outputs(part * length, length) for part in range(parts))
 
     def split_outputs_at(self, first: int) -> tuple[Nest, Nest] | None:
-        """Nests for the first ``first`` channels of co and for the remaining channels."""
+        """Split the nest in two: one for the first output channels, one for the others, or None.
+
+        Args:
+            first: The number of output channels of the first nest.
+        """
         if self.tied > 1 or not 0 < first < self.outputs.length:
             return None
         return self._outputs(0, first), self._outputs(first, self.outputs.length - first)
@@ -152,9 +162,13 @@ class Nest:
         return attrs.evolve(self, outputs=Extent(start=self.outputs.start + at, length=length))
 
     def split_rows(self, parts: int) -> tuple[Nest, ...] | None:
-        """Nests for equal parts of oh, each reading the input rows that it needs.
+        """Split the nest into nests for equal parts of its output rows, or return None.
 
-        None if oh is not divisible, or a part would read only padding.
+        Each part reads only the input rows that it needs. None means that the number of rows is not
+        divisible, or that a part would read only padding.
+
+        Args:
+            parts: The number of parts.
         """
         if parts < 2 or self.rows.length % parts:  # noqa: PLR2004
             return None

@@ -1,4 +1,7 @@
-"""The torch module of a program. The code of delivered networks contains its class."""
+"""The torch module of a transformed convolution.
+
+The code of delivered networks contains this module's class.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ class TransformedConvolution(nn.Module):
     """Stages of convolutions that replace one convolution.
 
     Args:
-        stages: For each stage, its parts, which compute disjoint outputs. A part has ``inputs`` and
-            ``rows``: the input channels and input rows that it reads. It has ``places``: its output
-            rows. Each of these is (first, last + 1). It also has ``pads`` (left, right, top,
-            bottom) and ``convolution``, the arguments of ``nn.Conv2d``. Parts of equal rows follow
-            each other in the order of their output channels.
+        stages: For each stage, its parts, which compute disjoint outputs. A part is a mapping:
+            ``inputs`` and ``rows`` are the input channels and input rows that it reads, ``places``
+            its output rows. Each of the three is a pair (first, last + 1). A part also has ``pads``
+            (left, right, top, bottom) and ``convolution``, the arguments of ``nn.Conv2d``. Parts of
+            equal rows follow each other in the order of their output channels.
         bias: Number of channels of the last stage's bias; 0 for no bias.
     """
 
@@ -33,7 +36,7 @@ class TransformedConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(bias)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output of all stages for images of shape (n, channels, rows, columns)."""
+        """Compute the transformed convolution for images (n, channels, rows, columns)."""
         for stage, convolutions in zip(self.plan, self.convolutions, strict=True):
             slabs: dict[tuple[int, int], list[Tensor]] = {}
             for part, convolution in zip(stage, convolutions, strict=True):
@@ -49,7 +52,7 @@ class TransformedConvolution(nn.Module):
 
 
 def plan_of(program: Program) -> list[list[dict[str, Any]]]:
-    """The argument ``stages`` of ``TransformedConvolution`` for a program, as plain values.
+    """Describe a program as plain values: the argument ``stages`` of ``TransformedConvolution``.
 
     Parts are in the order in which they are concatenated: by rows, then by output channels.
     """

@@ -62,10 +62,11 @@ class Program:
         return max(range(len(self.stages)), key=lambda index: self.stages[index].multiply_adds)
 
     def map_main(self, change: Callable[[Nest], Sequence[Nest] | None]) -> Program | None:
-        """The program with each nest of its main stage replaced by nests of the same domain.
+        """Replace each nest of the program's main stage by nests that write the same outputs.
 
         Args:
-            change: Returns the nests that replace a nest, or None if the transformation is illegal.
+            change: A function that returns the nests that replace a nest, or None if the
+                transformation is illegal.
 
         Returns:
             The program, or None if the transformation is illegal for one of the nests.
@@ -80,7 +81,12 @@ class Program:
         return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(nests)),))
 
     def with_stages(self, at: int, stages: Sequence[Stage]) -> Program:
-        """The program with the stage at position ``at`` replaced by other stages."""
+        """A copy of the program in which other stages replace one stage.
+
+        Args:
+            at: The position of the stage to replace.
+            stages: The new stages.
+        """
         return attrs.evolve(self, stages=(*self.stages[:at], *stages, *self.stages[at + 1 :]))
 
 
@@ -128,7 +134,12 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
 
 
 def pointwise(input_shape: Shape, outputs: int) -> Stage:
-    """A stage that combines the channels at each position: a 1x1 convolution."""
+    """A stage that is a 1x1 convolution, which combines the channels at each position.
+
+    Args:
+        input_shape: Shape of the stage's input, without the batch.
+        outputs: Number of output channels.
+    """
     channels, *size = input_shape
     return whole(
         channels, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(size[0], size[1])

@@ -14,7 +14,9 @@ Spec = Conv2dSpec | DepthwiseConv2dSpec
 
 
 def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
-    """The operator of a nest, which reads the nest's part of the input as its whole input.
+    """The operator to tune for a loop nest of a transformed convolution.
+
+    The operator's whole input is the part of the input that the nest reads.
 
     Args:
         nest: The nest.

@@ -1,4 +1,4 @@
-"""Makes a candidate a trainable torch network, with replaced convolutions and fewer channels."""
+"""Makes a trainable torch network of a candidate, with its replaced convolutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 
 
 def convolution_of(program: Program, *, plain: bool) -> nn.Module:
-    """The module that replaces a convolution: ``nn.Conv2d`` if this suffices.
+    """Make the torch module that replaces a convolution: ``nn.Conv2d`` if this suffices.
 
     Args:
         program: The program that the module computes.
@@ -39,7 +39,7 @@ def convolution_of(program: Program, *, plain: bool) -> nn.Module:
 
 
 def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Module]:
-    """The modules of a candidate that differ from the original's, by name.
+    """Make the modules of a transformed network that differ from the original's, by name.
 
     Args:
         space: The space of the candidate.
@@ -75,7 +75,7 @@ def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
 
 
 def changed_network(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -> fx.GraphModule:
-    """A copy of a network with some modules replaced; the graph stays the same.
+    """A copy of a traced network in which some modules are replaced; the graph stays.
 
     Args:
         network: The original network.

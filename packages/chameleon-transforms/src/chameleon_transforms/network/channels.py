@@ -1,8 +1,8 @@
 """Finds groups of channels that several layers share, also through skip connections.
 
 A bottleneck without a stage that restores the channels is legal only if all layers that write or
-read these channels change together. These are both sides of an addition, a normalization, and every
-reader.
+read these channels change together. For example, both inputs of an addition, a normalization of the
+channels and every layer that reads them must change.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class _Groups:
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
     """The groups of channels whose number may change.
 
-    Channels of the network's inputs and outputs stay as they are. So do channels that a node reads
-    whose effect on channels is unknown, such as a concatenation or a reshape.
+    Channels of the network's inputs and outputs stay as they are. Channels also stay if they are
+    read by a node whose effect on channels is unknown, such as a concatenation or a reshape.
     """
     groups = _Groups()
     for node in network.module.graph.nodes:

@@ -1,7 +1,7 @@
 """The space of transformed networks: a knob for each layer and for each group of channels.
 
-A network is a row of indices. No knob has an illegal choice: a layer's choices are those that are
-legal for every number of channels that its neighbours may leave it.
+A network is a row of indices. Every combination of choices is legal. A layer's choices are only
+those that are legal for all numbers of channels that the channel knobs allow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST_CHANNELS = 8
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """A network of the space.
+    """One transformed network of the space.
 
     Attributes:
         labels: By layer name, the label of its transforms, such as ``group(4)``.
@@ -100,7 +100,7 @@ class NetworkSpace:
         return {layer.name: layer for layer in self.network.layers}
 
     def candidate(self, config: Sequence[int]) -> Candidate:
-        """The network of a row of indices.
+        """Describe the network that a row of knob indices stands for.
 
         Args:
             config: One index for each knob of ``design``.

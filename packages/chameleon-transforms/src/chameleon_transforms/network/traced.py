@@ -27,9 +27,9 @@ class Layer:
     Attributes:
         name: Name of its module in the network.
         program: The untransformed program of the convolution.
-        site: Name of the node whose value scores read as the layer's output. It comes after the
-            normalization and activation that only this layer feeds. Empty if the network calls the
-            layer several times.
+        site: Name of the graph's node whose value scores use as the layer's output. The node comes
+            after the normalization and activation that follow only this layer. Empty if the network
+            calls the layer several times.
     """
 
     name: str
@@ -43,9 +43,10 @@ class TracedNetwork:
 
     Attributes:
         module: The graph with the network's own modules.
-        shapes: By node name, the shape of the node's value, if it is a tensor.
+        shapes: The shape of each node's value, by node name. Nodes whose value is no tensor are
+            left out.
         layers: Convolutions that may be transformed, in the order of the graph.
-        kept: By name, convolutions that stay as they are, with the reason.
+        kept: For each convolution that cannot be transformed, the reason, by name.
     """
 
     module: fx.GraphModule
@@ -101,7 +102,12 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """Check that a network's output is one tensor of shape (samples, classes), and return it.
+    """Check that a network's output is one tensor of class scores, and return it.
+
+    Its shape must be (samples, classes).
+
+    Args:
+        outputs: The output of the network.
 
     Raises:
         ConfigError: The output is something else.
@@ -171,7 +177,7 @@ def _layers(
 
 
 def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
-    """The loop nests of a convolution.
+    """Describe a convolution of a network as loop nests, which transforms then change.
 
     Args:
         convolution: A convolution that pads with zeros.

@@ -1,4 +1,4 @@
-"""Scores of networks with initial weights. Two scores by size serve as baselines."""
+"""Scores of networks with initial weights, and two scores by size as baselines."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ class Parameters(NetworkScore):
 
 
 class MultiplyAdds(NetworkScore):
-    """The number of multiply-adds of all convolutions. If this score decides, all are accepted."""
+    """The number of multiply-adds of all convolutions, as a baseline for other scores.
+
+    If this score decides, all networks are accepted.
+    """
 
     proportional = True
 

@@ -1,4 +1,4 @@
-"""Runs candidates with initial weights on one minibatch; a thousand candidates share the work.
+"""Computes scores of many candidates with initial weights, all on the same minibatch.
 
 The minibatch and the random numbers for weights are drawn once. So networks are compared on the
 same numbers, and no network is copied or initialized again.
@@ -56,6 +56,10 @@ class Judge:
     def score(self, candidate: Candidate, score: NetworkScore) -> float:
         """The score of a candidate.
 
+        Args:
+            candidate: The candidate.
+            score: The score to compute.
+
         Raises:
             ConfigError: The network cannot be run on the minibatch.
         """
@@ -99,7 +103,12 @@ class Judge:
             torch.set_num_threads(threads)
 
     def numbers(self, name: str, count: int) -> Tensor:
-        """``count`` normal random numbers, which are always the same for a module's name."""
+        """Normal random numbers for a module's initial weights, the same for the same name.
+
+        Args:
+            name: The name of the module.
+            count: The number of random numbers.
+        """
         known = self._numbers.get(name)
         if known is None or len(known) < count:
             # In pieces, so that the first numbers are the same however many there are.
@@ -113,7 +122,12 @@ class Judge:
         return torch.randn(_PIECE, generator=generator)
 
     def filled(self, name: str, module: nn.Module) -> nn.Module:
-        """A module on the device ``meta`` filled with initial weights (He et al. 2015)."""
+        """Fill a module on the device ``meta`` with initial weights (He et al. 2015).
+
+        Args:
+            name: The name of the module, which determines the random numbers.
+            module: The module, whose weights have shapes but no values yet.
+        """
         used = 0
         weights = [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
         numbers = self.numbers(name, sum(layer.weight.numel() for layer in weights))

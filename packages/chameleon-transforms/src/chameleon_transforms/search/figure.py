@@ -69,7 +69,7 @@ def _counts(network: Point) -> str:
 
 
 def changes(network: Point) -> str:
-    """The changes of a network in words; an empty string for the original."""
+    """The changes of a network as text for a page; an empty string for the original."""
     transforms = [f"{name}: {label}" for name, label in network.transforms.items()]
     channels = [f"{name}: {count} channels" for name, count in network.channels.items()]
     return "; ".join([*transforms, *channels])

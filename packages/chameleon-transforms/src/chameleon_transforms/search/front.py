@@ -15,13 +15,14 @@ PARAMETERS = "parameters"
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """A judged network.
+    """A transformed network with its times, scores and sizes.
 
     Attributes:
         config: The network's row of indices in the space.
         seconds: Sum of the seconds of all its convolutions, each measured alone; None if one of
             them was not measured.
-        predicted_seconds: The same sum, with predictions for convolutions that were not measured.
+        predicted_seconds: The sum of the seconds of all convolutions, with predictions for those
+            that were not measured.
         scores: The scores, by name.
         parameters: Number of weights of all layers.
         multiply_adds: Number of multiply-adds of all layers, for one sample.
@@ -43,7 +44,7 @@ class Point:
 
     @property
     def known_seconds(self) -> float:
-        """The measured seconds if all convolutions were measured, else the predicted seconds."""
+        """The seconds of all convolutions: measured if all were measured, else predicted."""
         return self.predicted_seconds if self.seconds is None else self.seconds
 
     def speedup(self, original: Point) -> float:
@@ -51,7 +52,12 @@ class Point:
         return original.known_seconds / self.known_seconds
 
     def cells(self, original: Point, score: str) -> tuple[str, ...]:
-        """Milliseconds, speedup, score and weights as strings, for the terminal and for pages."""
+        """The cells of a table row about a network: milliseconds, speedup, score, weights.
+
+        Args:
+            original: The original network.
+            score: Name of the score to show.
+        """
         return (
             f"{1e3 * self.known_seconds:.3g}",
             f"{self.speedup(original):.2f}",
@@ -87,7 +93,9 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def front(points: Sequence[Point], score: str) -> list[Point]:
-    """The accepted and measured points that no other dominates, fastest first.
+    """The networks that no other network dominates in time and score, fastest first.
+
+    Networks that were not accepted or not measured are left out.
 
     Args:
         points: Judged networks.

@@ -45,7 +45,7 @@ class OperatorTimes:
         pipeline: The pipeline whose target, stages and runner measure.
         folder: Folder of the runs that measure operators. Runs that are already in it are read.
         measurements: Number of configurations to measure for each operator.
-        records: Folders of other runs to read.
+        records: Folders of other runs whose measurements are read.
         listeners: Objects that receive the runs' events.
         interruption: Object through which a run can be asked to stop.
     """
@@ -74,18 +74,34 @@ class OperatorTimes:
         return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
 
     def key(self, spec: Spec) -> str:
-        """A key that is equal for operators that differ only in name or epilogue."""
+        """A key under which an operator's time is kept.
+
+        Operators that differ only in name or epilogue (bias, residual, activation) have the same
+        key.
+
+        Args:
+            spec: The operator.
+        """
         if spec not in self._keys:
             task = spec.task("operator", self.target)
             self._keys[spec] = _key(task.operator, task.arguments)
         return self._keys[spec]
 
     def seconds(self, spec: Spec) -> float | None:
-        """The best time of an operator; infinite if it failed, None if it is unknown."""
+        """The best known time of an operator in seconds.
+
+        It is infinite if all measurements of the operator failed, and None if there are none.
+
+        Args:
+            spec: The operator.
+        """
         return self._seconds.get(self.key(spec))
 
     def measure(self, specs: Iterable[Spec]) -> int:
-        """Tune each operator that has no known time; return the number of these operators.
+        """Tune each operator that has no known time, and return how many these are.
+
+        Args:
+            specs: The operators.
 
         Raises:
             RunInterrupted: The run was asked to stop. Measurements are kept.

@@ -32,7 +32,8 @@ class TransformSearch:
         space: The space of networks.
         judge: Runs networks with initial weights.
         scores: The scores by name. The first decides.
-        times: Measures operators, unless the options say that no operator is measured.
+        times: The object that measures operators. It is not used if the options say that no
+            operator is measured.
         options: The section ``transform`` of the pipeline.
         batch: Number of samples of the inference whose latency counts.
         seed: Seed of all random choices.
@@ -70,10 +71,11 @@ class TransformSearch:
         return tuple(self._points.values())
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Point]:
-        """Judge as many candidates as the options say; return the front, fastest first.
+        """Judge as many networks as the options say, and return the front, fastest first.
 
         Args:
-            progress: Called with the number of judged candidates and their total.
+            progress: A function that is called with the number of judged networks and the number of
+                all networks to judge.
         """
         total, rounds = self._options.candidates, self._options.rounds
         self._measure([self.original])
@@ -92,7 +94,10 @@ class TransformSearch:
         return self.front()
 
     def front(self) -> list[Point]:
-        """The points that no other dominates; by measured times, or predicted without measuring."""
+        """The networks that no other network dominates, by time and by the deciding score.
+
+        Times are predicted if the options say that nothing is measured.
+        """
         return front(self.points, self._decides)
 
     # -- judging ------------------------------------------------------------------------------
@@ -201,7 +206,8 @@ class Bound:
         multiply_adds: Number of multiply-adds of the original network.
         proportional: Whether the bound is proportional to a network's multiply-adds (see
             ``NetworkScore``).
-        tolerance: How far a score may be below the bound, relative to the original's score.
+        tolerance: The share of the original's score by which a network's score may be below the
+            bound.
     """
 
     score: float
@@ -227,9 +233,10 @@ _MOST_MOVES = 4
 
 
 class Evolution:
-    """A constrained evolutionary search for small losses (Deb et al. 2002).
+    """Proposes networks by a constrained evolutionary search (Deb et al. 2002).
 
-    The parents are the accepted networks that no other dominates.
+    The search makes several losses small at once. Its parents are the accepted networks that no
+    other network dominates.
 
     Args:
         space: The knobs.
@@ -244,7 +251,7 @@ class Evolution:
     def propose(
         self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
     ) -> Configs:
-        """Networks that were not proposed before, shape (at most ``count``, knobs).
+        """Propose networks that were not proposed before, shape (at most ``count``, knobs).
 
         Args:
             configs: The judged networks, shape (n, knobs).
@@ -296,7 +303,13 @@ _WORD = 4
 
 
 def prior(spec: Spec) -> float:
-    """A first estimate of an operator's seconds, from one assumed rate for all operators."""
+    """A first estimate of an operator's seconds, for operators that were never measured.
+
+    It assumes the same number of operations per second for all operators.
+
+    Args:
+        spec: The operator.
+    """
     touched = np.prod(spec.input) + np.prod(spec.result_shape) + np.prod(spec.filter_shape)
     return float(spec.flop / 2.0 / _RATE + _WORD * touched / _RATE + _CALL)
 

@@ -1,4 +1,4 @@
-"""Transforms that tie tiles of channels (grouping), in the whole convolution or in parts.
+"""Transforms that group channels (tie tiles of them), in a whole convolution or in parts.
 
 (Turner et al., ASPLOS 2021, sections 4.2 and 7.3.)
 """
@@ -23,7 +23,7 @@ class NestTransform(Transform):
 
     @abstractmethod
     def changes(self) -> Iterable[tuple[str, Callable[[Nest], Nests]]]:
-        """Pairs of a variant's label and the function that changes a nest."""
+        """The variants of the transform: pairs of a label and a function that changes a nest."""
 
     def variants(self, program: Program) -> Variants:
         for label, change in self.changes():
@@ -33,7 +33,10 @@ class NestTransform(Transform):
 
 
 class Group(NestTransform):
-    """``group(G)``: divide the domains of co and ci into G tiles, and tie the tiles."""
+    """The transform ``group(G)``: divide the channels of a convolution into G groups.
+
+    Each group of output channels then reads only one group of input channels.
+    """
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for groups in self.options.groups:
@@ -45,7 +48,10 @@ def _grouped(tiles: int, nest: Nest) -> Nests:
 
 
 class Depthwise(NestTransform):
-    """``depthwise``: tie as many tiles as co or ci has channels, whichever has fewer."""
+    """The transform ``depthwise``: as many groups as input or output channels.
+
+    The smaller of both numbers counts.
+    """
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         yield "depthwise", _depthwise
@@ -59,7 +65,10 @@ def _depthwise(nest: Nest) -> Nests:
 
 
 class SplitOutputs(NestTransform):
-    """``split-outputs``: divide the domain of co into parts, each with its own number of groups."""
+    """The transform ``split-outputs``: parts of the output channels have their own groups.
+
+    The domain of co is divided into parts, each with its own number of groups.
+    """
 
     name = "split-outputs"
 
@@ -69,12 +78,17 @@ class SplitOutputs(NestTransform):
             yield label, partial(self.parts, groups)
 
     def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
-        """The nests that replace a nest, one per number in ``groups``; None if illegal."""
+        """Replace a nest by nests for parts of its output channels, or return None if illegal.
+
+        Args:
+            groups: The number of groups of each part.
+            nest: The nest.
+        """
         return _tied(nest.split_outputs(len(groups)), groups)
 
 
 class SplitRows(SplitOutputs):
-    """``split-rows``: divide the output rows into parts, each with its own weights and groups."""
+    """The transform ``split-rows``: parts of the output rows have their own weights and groups."""
 
     name = "split-rows"
 

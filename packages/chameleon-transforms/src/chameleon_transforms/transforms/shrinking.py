@@ -1,4 +1,4 @@
-"""Transforms that shorten domains, with a 1x1 stage if the convolution's shapes require it."""
+"""Transforms that shorten loops, with a 1x1 stage if the convolution's shapes require it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,17 @@ class _TwoStages(Transform):
 
     @abstractmethod
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
-        """The two stages for a factor of channels; None if they would be illegal."""
+        """Replace a stage by two stages with fewer channels, or return None if this is illegal.
+
+        Args:
+            stage: The main stage of the program.
+            nest: The only nest of this stage.
+            factor: The number by which channels are divided.
+        """
 
 
 class Bottleneck(_TwoStages):
-    """``bottleneck(B)``: divide the domain of co by B.
+    """The transform ``bottleneck(B)``: divide the number of output channels by B.
 
     The readers of the convolution expect all channels, so a 1x1 stage restores them. If all readers
     can take fewer channels, the option ``widths`` divides the channels without this stage.
@@ -57,7 +63,10 @@ class Bottleneck(_TwoStages):
 
 
 class InputBottleneck(_TwoStages):
-    """``input-bottleneck(B)``: a 1x1 stage first divides the domain of ci by B."""
+    """The transform ``input-bottleneck(B)``: first divide the input channels by B.
+
+    A 1x1 stage does this before the convolution.
+    """
 
     name = "input-bottleneck"
 
@@ -71,9 +80,10 @@ class InputBottleneck(_TwoStages):
 
 
 class LowRank(_TwoStages):
-    """``low-rank(B)``: filters of one column, then filters of one row (Jaderberg et al. 2014).
+    """The transform ``low-rank(B)``: filters of one column, then filters of one row.
 
-    The number of channels between the two is that of the convolution's outputs, divided by B.
+    (Jaderberg et al. 2014.) The number of channels between the two stages is the number of output
+    channels, divided by B.
     """
 
     name = "low-rank"
@@ -113,7 +123,7 @@ def _separated(stage: Stage, nest: Nest, rank: int) -> tuple[Stage, Stage]:
 
 
 class KernelShrink(NestTransform):
-    """``kernel-shrink(K)``: shorten the domains of kh and kw to K around the same centre."""
+    """The transform ``kernel-shrink(K)``: a filter of K x K around the same centre."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for size in self.options.sizes:

@@ -26,7 +26,10 @@ class UntunedBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a known operator on a CPU; GPUs run nothing without a schedule."""
+        """Whether TVM can run the task without a schedule: a known operator on a CPU.
+
+        A GPU runs nothing without a schedule.
+        """
         return is_operator(task.operator) and _kind(task.target) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:

@@ -1,1 +1,1 @@
-"""Builds scheduled functions: as kernels, libraries, listings, and kernels for other machines."""
+"""Builds kernels of scheduled functions, for this machine and for others, and their listings."""

@@ -31,15 +31,21 @@ class TVMBuilder(Builder):
         self.inputs = self.operator.inputs()
 
     def use(self, inputs: Arrays) -> None:
-        """Build later kernels with these logical inputs instead of the operator's own.
+        """Build later kernels with these logical inputs instead of random ones.
 
-        For example, this packs the weights of a network.
+        A delivery does this to pack the weights of a network.
+
+        Args:
+            inputs: One array per input of the operator, in its logical layout.
         """
         self.inputs = inputs
 
     @abstractmethod
     def program(self, config: Sequence[int]) -> Program:
-        """The scheduled program of a configuration.
+        """Make the scheduled program of a configuration, before it is compiled.
+
+        Args:
+            config: The knob indices of the configuration.
 
         Raises:
             InvalidConfigurationError: The configuration has no program.

@@ -30,7 +30,11 @@ class Exported:
 
 
 def identifiers(names: Sequence[str]) -> list[str]:
-    """File names for names of tasks. A number tells equal file names apart."""
+    """Make file names from names of tasks; a number tells equal names apart.
+
+    Args:
+        names: Names of tasks, which may contain any characters.
+    """
     known: Counter[str] = Counter()
     words = []
     for name in map(identifier, names):
@@ -58,7 +62,12 @@ def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
 
 
 def unoccupied(folder: Path, names: Sequence[str]) -> None:
-    """Make a folder, or raise an error if it already has any of the named files."""
+    """Make a folder for exported files, or refuse a folder that has any of them already.
+
+    Args:
+        folder: The folder.
+        names: Names of the files that will be written.
+    """
     there = [name for name in names if (folder / name).exists()]
     if there:
         raise ConfigError(

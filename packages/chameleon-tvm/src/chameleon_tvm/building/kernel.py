@@ -1,4 +1,4 @@
-"""Programs that TVM has compiled, with their buffers: a worker checks and times them.
+"""Compiled programs with their buffers, in the form in which a worker checks and times them.
 
 ``ModuleKernel`` holds a compiled module on any device that TVM reaches, of this process or remote.
 ``TVMKernel`` compiles a program for this process's own processor.
@@ -39,8 +39,8 @@ class Program:
         function: A ``tvm.tirx.PrimFunc`` whose parameters are the inputs, then the outputs.
         inputs: One array per input parameter, already packed into the function's layouts.
         unpack: Converts the function's outputs to the operator's logical outputs.
-        plain_loops: Whether the function consists of loops over arrays without TVM's blocks, which
-            compiles faster.
+        plain_loops: Whether the function consists of loops over arrays without TVM's blocks. Such a
+            function compiles faster.
     """
 
     function: tvm.tirx.PrimFunc
@@ -62,12 +62,12 @@ class Program:
 
 @attrs.frozen(kw_only=True)
 class Flush:
-    """How to empty caches between runs of a kernel that TVM's evaluator times on its device.
+    """The way in which a device's caches are emptied between the runs of a timed kernel.
 
     Attributes:
         preprocessor: Name of a function of the device's runtime that is called with the arguments
             before each run; empty for none.
-        copies: Whether the device copies as many bytes as are to be evicted before each run.
+        copies: Whether caches are emptied by copying that many bytes on the device before each run.
     """
 
     preprocessor: str = ""
@@ -85,8 +85,8 @@ class ModuleKernel(Kernel):
         unpack: Converts the function's outputs to the operator's logical outputs.
         flush: How to empty caches between runs.
         cooldown: Pause between repeats, in seconds.
-        guard: Returns a context in which all calls of the device run, and which translates their
-            errors.
+        guard: A function that returns a context. All calls of the device run in such a context,
+            which translates their errors.
     """
 
     def __init__(
@@ -186,7 +186,10 @@ class TVMKernel(ModuleKernel):
 
     @property
     def cold_bytes_each(self) -> int:
-        """Bytes of one copy of the arguments that cold timings evict from the caches."""
+        """Number of bytes that one run of the kernel must not find in the caches in cold timings.
+
+        They are the bytes of the constants, or of all arguments if none is constant.
+        """
         cold = [self._arguments[index] for index in self._constants] or self._arguments
         return sum(
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
@@ -248,7 +251,7 @@ class TVMKernel(ModuleKernel):
 
 @cache
 def require_device(target: str) -> None:
-    """Raise an error if this machine has no device for a target.
+    """Raise an error if this machine has no device that can run a target's kernels.
 
     Raises:
         TargetError: TVM finds no such device on this machine.

@@ -19,7 +19,10 @@ _LONGEST = 4_000_000
 
 
 def main() -> int:
-    """Write the TensorIR and assembly of winners to files; return 1 if any failed, else 0."""
+    """Write the TensorIR and assembly of a run's winners to files, for users to read.
+
+    The exit code is 1 if any listing failed, else 0.
+    """
     work = json.load(sys.stdin)
     factory = load_factory(work["space"]["factory"])
     provider: SpaceProvider = factory(options_for(factory, work["space"]["options"]))

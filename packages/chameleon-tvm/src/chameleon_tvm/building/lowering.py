@@ -1,8 +1,9 @@
 """A short pipeline of TVM passes for functions that already are loops over arrays.
 
 TVM's default pipeline handles blocks, thread bindings, layouts and dtypes that the templates'
-functions do not contain. On the templates' straight-line tiles, it takes as long as LLVM does. LLVM
-itself merges common subexpressions and hoists invariants.
+functions do not contain. On the templates' tiles, which are code without loops, TVM's pipeline
+takes as long as LLVM does. It is not needed: LLVM itself merges common subexpressions and hoists
+invariants.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def lower_function(
 
 @cache
 def plain_loops_pipeline() -> str:
-    """The name of the pipeline. The first call registers the pipeline in TVM."""
+    """The name of Chameleon's short pipeline of passes in TVM, which the first call registers."""
     tirx.register_tir_pipeline(PLAIN_LOOPS, _passes)
     return PLAIN_LOOPS
 
@@ -70,7 +71,7 @@ def _passes() -> tuple[object, object, object]:
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
-    """The CUDA source of a function's kernels; this needs neither a GPU nor nvcc.
+    """Generate the CUDA source of a function's kernels, without a GPU or nvcc.
 
     Args:
         function: The scheduled function.

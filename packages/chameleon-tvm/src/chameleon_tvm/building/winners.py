@@ -38,7 +38,9 @@ _SAID = 400
 def worth_listing(
     operators: Sequence[OperatorResult], network: NetworkResult
 ) -> list[OperatorResult]:
-    """The operators with a winner that take most of the network's time, the slowest first.
+    """The tuned operators that take most of the network's time, the slowest first.
+
+    Listings are written only for these operators.
 
     Args:
         operators: The operators of a run.

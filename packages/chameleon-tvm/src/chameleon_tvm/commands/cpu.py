@@ -1,4 +1,7 @@
-"""``chameleon cpu``: shows which CPU a target means, and the facts that estimates use."""
+"""The command ``chameleon cpu``, which describes the CPU of a target.
+
+It also shows the facts with which times are estimated.
+"""
 
 from __future__ import annotations
 

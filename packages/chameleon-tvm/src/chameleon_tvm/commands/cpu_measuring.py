@@ -34,8 +34,8 @@ class CpuMeasurement:
     Attributes:
         flops: Multiplications and additions of float32 per second.
         memory_bytes: Bytes read from memory per second.
-        memory_rate: Bytes read per core and cycle. The length of a cycle follows from ``flops`` and
-            the number of multiply-adds that the description says a core starts per cycle.
+        memory_rate: Bytes read from memory per core and cycle. The length of a cycle follows from
+            ``flops``, and from the multiply-adds per cycle in the CPU's description.
     """
 
     flops: float

@@ -121,7 +121,10 @@ def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
 
 @cache
 def gpu_info(target: str) -> GpuInfo:
-    """The facts about a canonical CUDA target.
+    """The limits of the GPU that a CUDA target names, such as its shared memory.
+
+    Args:
+        target: The canonical target.
 
     Raises:
         TargetError: The target is no CUDA target, or its architecture is missing or unknown.

@@ -1,4 +1,7 @@
-"""Answers of LLVM about targets, in the user's cache folder: asking it imports TVM for a second."""
+"""Keeps answers of LLVM about targets in files, because asking imports TVM for a second.
+
+The files are in the user's cache folder.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,14 @@ Answer = TypeVar("Answer")
 def kept(
     keeps: Callable[[Any], bool] = lambda _: True,
 ) -> Callable[[Callable[Arguments, Answer]], Callable[Arguments, Answer]]:
-    """A function of texts whose answers, as JSON values, are asked for once on a machine.
+    """A decorator that keeps a function's results in files of the user's cache folder.
+
+    The function's arguments are strings, and its results JSON values. It is called once on a
+    machine for the same arguments and versions.
 
     Args:
-        keeps: Whether an answer stays the same as long as versions and the processor do.
+        keeps: A function that says of a result whether to keep it. A result that may change with
+            other things than versions and the processor is not kept.
     """
 
     def decorated(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:

@@ -1,4 +1,4 @@
-"""Links compiled functions for the machine that runs them, which may be another machine."""
+"""Links compiled functions into a library, also for another machine that will run it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @attrs.frozen(kw_only=True)
 class Linking:
-    """How a library for a target is linked.
+    """The way in which the library of a kernel is linked for a target.
 
     Attributes:
         name: Name of the file. The ending is ``.so`` for a library and ``.tar`` for objects that
@@ -45,7 +45,11 @@ _LIBRARY = Linking(name="kernel.so")
 
 
 def linking_for(target: tvm.target.Target) -> Linking:
-    """How to link for a target: on this machine if it has a suitable linker, else on the device."""
+    """Choose how to link for a target: here with a suitable linker, or on the device.
+
+    Args:
+        target: TVM's target object.
+    """
     wanted = os.environ.get(LINKER, "")
     if wanted == "none":
         return _OBJECTS
@@ -73,7 +77,7 @@ def host_triple(target: tvm.target.Target) -> str:
 
 
 def architecture(triple: str) -> str:
-    """The processor architecture of a triple, by Linux's name (``x86_64`` for ``amd64``)."""
+    """The processor architecture in a triple such as ``amd64-linux-gnu``, by Linux's name."""
     first = triple.partition("-")[0].lower()
     return _SAME.get(first, first)
 

@@ -223,7 +223,7 @@ def kind_of(target: str) -> str:
     """The kind of a canonical target, such as ``llvm``.
 
     Raises:
-        TargetError: it is none.
+        TargetError: The string is no valid target.
     """
     try:
         return str(json.loads(target)["kind"])
@@ -233,7 +233,10 @@ def kind_of(target: str) -> str:
 
 @cache
 def tvm_target(target: str) -> Target:
-    """TVM's object for a canonical target.
+    """Convert a canonical target to TVM's target object.
+
+    Args:
+        target: The canonical target, a JSON string.
 
     Raises:
         TargetError: The string is no valid target.
@@ -250,7 +253,7 @@ __all__ = ["TVMTargets", "TargetInfo", "kind_of", "target_info", "tvm_target"]
 
 @cache
 def target_info(target: str) -> TargetInfo:
-    """The facts about a canonical CPU target.
+    """The description of a CPU target's core: vectors, caches and rates.
 
     Raises:
         TargetError: The target is no CPU.

@@ -3,8 +3,8 @@
 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
 
 Each thread has tiles of its own. Each parallel body loads the tile configuration at its start and
-releases it at its end. So other code of the process finds the tiles unused. Linux lets a process
-use tiles only after the process has asked for them.
+releases it at its end. So other code of the process can use the tiles in between. Linux lets a
+process use tiles only after a request to the kernel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,13 @@ class Amx(TileProduct):
         return added_products(sums, data, weights)
 
     def configuration(self, registers: Sequence[Register]) -> bytes:
-        """The 64 bytes that ``ldtilecfg`` reads: the palette, and each tile's row size and rows."""
+        """The 64 bytes that ``ldtilecfg`` reads to set the sizes of the tiles.
+
+        They name the palette, and for each tile the bytes of a row and the number of rows.
+
+        Args:
+            registers: The tiles that a kernel uses.
+        """
         row_bytes, rows = [0] * 16, [0] * 16
         for register in registers:
             size = np.dtype(self.element(register.holds)).itemsize
@@ -84,7 +90,10 @@ class Amx(TileProduct):
 
 
 class AmxBfloat16(Amx):
-    """Products of bfloat16 tiles: denormals count as zeros, and sums are rounded to nearest."""
+    """AMX's product of bfloat16 tiles, with float32 sums that are rounded to nearest.
+
+    Denormal numbers count as zero.
+    """
 
     name: ClassVar[str] = "tdpbf16ps"
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpbf16ps",)
@@ -99,7 +108,10 @@ class AmxBfloat16(Amx):
 
 
 class AmxFloat16(Amx):
-    """Products of float16 tiles: denormals count as zeros in sums, which are rounded to nearest."""
+    """AMX's product of float16 tiles, with float32 sums that are rounded to nearest.
+
+    Denormal sums count as zero.
+    """
 
     name: ClassVar[str] = "tdpfp16ps"
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpfp16ps",)
@@ -111,7 +123,10 @@ class AmxFloat16(Amx):
 
 
 class AmxInt8(Amx):
-    """Products of unsigned by signed bytes, exact in 32-bit sums that wrap around."""
+    """AMX's product of a tile of unsigned bytes and a tile of signed bytes.
+
+    The 32-bit sums are exact, and wrap around.
+    """
 
     name: ClassVar[str] = "tdpbusd"
     mnemonics: ClassVar[tuple[str, ...]] = ("tdpbusd",)

@@ -1,4 +1,4 @@
-"""The base classes of instructions: their meaning, how they are emitted, and their requirements.
+"""The base classes of instructions: what they compute, how they are emitted, what they need.
 
 A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for a
 single instruction. So an instruction of another CPU needs only one more small file. The tests of an
@@ -44,7 +44,7 @@ class Instruction(ABC):
         permission: Permission that a process must request from the operating system before its
             threads start. Empty if the instruction needs no permission.
         prelude: LLVM IR of functions that the emitted code calls, for dtypes that TVM's code
-            generator lacks. ``emission.using`` adds this IR to a function.
+            generator does not support. ``emission.using`` adds this IR to a function.
         flushes: Whether denormal operands and results count as zero, whatever mode the CPU is set
             to.
     """
@@ -68,7 +68,7 @@ class Instruction(ABC):
 
     @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Compute what the instruction computes, with loops over arrays; tests compare with this.
+        """Compute what the instruction computes, with loops over arrays, as a reference for tests.
 
         Shapes depend on the kind of instruction (``Dot``, ``TileProduct``, ``Fragments``).
 
@@ -93,8 +93,8 @@ class Dot(Instruction):
         weights: Dtype of the weights as they are stored.
         sums: Dtype of the sums.
         depth: Number of elements of a group, ``K``.
-        vectors: For each size in bytes of a vector of sums that the instruction supports: the
-            features that this size needs in addition to ``features``.
+        vectors: The sizes in bytes of a vector of sums that the instruction supports, each with the
+            CPU features that it needs in addition to ``features``.
         cost: Time of one instruction over the time of a multiply-add of float32 vectors of the same
             size.
         largest_weight: Largest magnitude of weights for which the sums of products are exact,
@@ -114,13 +114,16 @@ class Dot(Instruction):
 
     @property
     def word(self) -> str:
-        """Dtype of a group of ``depth`` data elements as one number that can be broadcast."""
+        """The dtype of one number that holds a whole group of ``depth`` data elements.
+
+        Such a number can be broadcast to all lanes.
+        """
         if self.depth == 1:
             return self.data
         return f"int{8 * self.depth * np.dtype(self.data).itemsize}"
 
     def lanes(self, vector_bytes: int) -> int:
-        """Number of sums in a vector register.
+        """The number of sums that one vector register holds.
 
         Args:
             vector_bytes: Size of the register in bytes.
@@ -128,7 +131,11 @@ class Dot(Instruction):
         return vector_bytes // np.dtype(self.sums).itemsize
 
     def needs(self, vector_bytes: int) -> frozenset[str]:
-        """The features that vectors of ``vector_bytes`` need; the size is a key of ``vectors``."""
+        """The CPU features that the instruction needs for vectors of some size.
+
+        Args:
+            vector_bytes: The size in bytes, a key of ``vectors``.
+        """
         return self.features | self.vectors[vector_bytes]
 
     def check_weights(self, weights: Array) -> None:

@@ -1,4 +1,4 @@
-"""Choose instructions: those that a target has, and those that multiply tensors of given dtypes."""
+"""Choose the instructions that a target has and that multiply tensors of some dtypes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
 
 def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
-    """The target's dot products of 8-bit data: those of unsigned data first, then of signed data.
+    """The target's dot products of 8-bit data, those of unsigned data before signed ones.
 
     Args:
         target: A canonical CPU target.
@@ -113,7 +113,7 @@ def narrow_weights_pay(target: str) -> bool:
 
 
 def own_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The records of this package's instructions that a target has.
+    """The plugin records of this package's instructions that a target has.
 
     Args:
         target: A canonical CPU target.
@@ -122,7 +122,7 @@ def own_records_of(target: str) -> Sequence[InstructionRecord]:
 
 
 def others_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The records of instructions of other distributions that a target has.
+    """The plugin records of instructions that other distributions add and that a target has.
 
     Args:
         target: A canonical CPU target.
@@ -143,7 +143,10 @@ def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[Instruct
 
 @cache
 def instruction_of(record: InstructionRecord) -> Instruction:
-    """The instruction object that a plugin record describes.
+    """Make the object of the instruction that a plugin record describes.
+
+    Args:
+        record: The record.
 
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.

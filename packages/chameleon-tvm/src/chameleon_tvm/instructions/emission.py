@@ -1,4 +1,4 @@
-"""Ways to put instructions into a TensorIR function: LLVM's intrinsics and functions in LLVM IR."""
+"""Puts instructions into a TensorIR function, as LLVM's intrinsics or as functions in LLVM IR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ system."""
 
 
 def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
-    """A call of one of LLVM's intrinsics that has no effect besides its result.
+    """Call an intrinsic of LLVM, as an expression of TensorIR.
+
+    The intrinsic must have no effect besides its result.
 
     Args:
         dtype: Dtype of the result.
@@ -28,10 +30,11 @@ def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
 
 
 def fenced(sums: Expr, lanes: int) -> Expr:
-    """Integer sums that LLVM must not reorder. The fence itself emits no instruction.
+    """Wrap integer sums in a fence, so that LLVM does not reorder their additions.
 
     In an unrolled loop, LLVM would otherwise add up the products of several iterations before it
-    adds them to the sums. There are not enough registers for that.
+    adds them to the sums. There are not enough registers for these products. The fence itself emits
+    no instruction.
 
     Args:
         sums: A vector of int32.
@@ -44,7 +47,9 @@ def fenced(sums: Expr, lanes: int) -> Expr:
 
 
 def function(dtype: str, name: str, *arguments: Expr) -> Expr:
-    """A call of a function in an instruction's ``prelude`` that has no effect besides its result.
+    """Call a function in an instruction's ``prelude``, as an expression of TensorIR.
+
+    The function must have no effect besides its result.
 
     Args:
         dtype: Dtype of the result.
@@ -56,7 +61,7 @@ def function(dtype: str, name: str, *arguments: Expr) -> Expr:
 
 
 def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.PrimFunc:
-    """Add to a function the LLVM IR and the permissions that its instructions need.
+    """Complete a function that uses instructions: add their LLVM IR and their permissions.
 
     Args:
         function: The complete function.
@@ -79,7 +84,10 @@ def permissions_of(function: Any) -> frozenset[str]:
 
 
 def require_permissions(function: tirx.PrimFunc) -> None:
-    """Request from the operating system the permissions that a function needs.
+    """Request the permissions that a function's instructions need, such as AMX.
+
+    Args:
+        function: The function.
 
     Raises:
         TargetError: The operating system refuses a permission.

@@ -19,7 +19,7 @@ SIDE = 16
 
 @attrs.frozen(kw_only=True)
 class Intrinsics:
-    """Names of TVM's tensor intrinsics that multiply fragments with float32 sums.
+    """Names of TVM's tensor intrinsics for one kind of product of fragments on tensor cores.
 
     Attributes:
         load: Two intrinsics that load the left and the right side from shared memory.
@@ -35,8 +35,9 @@ class Intrinsics:
 
 
 class Fragments(Instruction):
-    """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` of a warp's fragments, in float32.
+    """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` on a GPU's tensor cores.
 
+    The matrices are fragments that the threads of a warp hold together, with float32 sums.
     Schedules insert the instruction with ``tensorize``, by the names of its intrinsics.
 
     Attributes:
@@ -51,7 +52,13 @@ class Fragments(Instruction):
     short: ClassVar[str]
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Compute what the instruction computes; all three arrays have the shape (16, 16)."""
+        """Compute what the instruction computes, for tests; all arrays have shape (16, 16).
+
+        Args:
+            sums: The sums before the instruction.
+            data: The left side of the product.
+            weights: The right side of the product.
+        """
         result = sums.copy()
         for k in range(SIDE):
             result += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)

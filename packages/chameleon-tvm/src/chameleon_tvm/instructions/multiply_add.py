@@ -15,7 +15,7 @@ from chameleon_tvm.types import BFLOAT16, STORAGE
 
 
 class MultiplyAdd(Dot):
-    """A float32 product and sum, rounded once if the CPU has a fused multiply-add."""
+    """A multiply-add of float32, rounded once if the CPU has a fused multiply-add."""
 
     name: ClassVar[str] = "multiply-add"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -82,9 +82,10 @@ class Float16Weights(MultiplyAdd):
 
 
 class Float16MultiplyAdd(MultiplyAdd):
-    """A multiply-add with data, weights and sums in float16: twice the lanes of float32.
+    """A multiply-add with data, weights and sums in float16.
 
-    Float16 has 11 bits of precision, float32 has 24.
+    A vector has twice as many lanes as in float32, but numbers have 11 bits of precision instead of
+    24.
     """
 
     name: ClassVar[str] = "vfmadd231ph"
@@ -99,7 +100,7 @@ class Float16MultiplyAdd(MultiplyAdd):
 
 
 class IntegerMultiplyAdd(IntegerDot):
-    """A multiply-add of 32-bit integers, which wrap around; used if no other product fits."""
+    """A multiply-add of 32-bit integers that wrap around, for CPUs without a better product."""
 
     name: ClassVar[str] = "integer-multiply-add"
     summary: ClassVar[str] = "32-bit integers, on every CPU"

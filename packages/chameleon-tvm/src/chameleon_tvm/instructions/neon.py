@@ -1,4 +1,4 @@
-"""Groups of four 8-bit integers, multiplied and added up: ARM's Advanced SIMD."""
+"""ARM's Advanced SIMD: groups of four 8-bit integers are multiplied and added up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chameleon_tvm.types import INT8, UINT8
 
 
 class Sdot(IntegerDot):
-    """Dot product of signed bytes, exact in 32-bit sums that wrap around.
+    """ARM's dot product of four signed bytes per lane, exact in 32-bit sums that wrap around.
 
     (Arm Architecture Reference Manual for A-profile.)
     """

@@ -1,4 +1,4 @@
-"""Products of two rows by two columns in vector registers: ARM's matrix multiplication."""
+"""ARM's matrix multiplication: products of two rows by two columns in vector registers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class NeonTiles(TileProduct):
 
 
 class Bfmmla(NeonTiles):
-    """Products of bfloat16 tiles. Pairs of products are added first; denormals count as zeros."""
+    """ARM's product of bfloat16 tiles, which adds pairs of products first.
+
+    Denormal numbers count as zero.
+    """
 
     name: ClassVar[str] = "bfmmla"
     mnemonics: ClassVar[tuple[str, ...]] = ("bfmmla",)
@@ -97,7 +100,7 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
 
 
 class Smmla(NeonTiles):
-    """Products of tiles of signed bytes, exact in 32-bit sums that wrap around."""
+    """ARM's product of tiles of signed bytes, exact in 32-bit sums that wrap around."""
 
     name: ClassVar[str] = "smmla"
     mnemonics: ClassVar[tuple[str, ...]] = ("smmla",)

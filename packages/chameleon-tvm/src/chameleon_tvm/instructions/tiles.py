@@ -92,7 +92,11 @@ class TileProduct(Instruction):
         """
 
     def element(self, holds: str) -> str:
-        """Dtype of the elements of a register of sums, data or weights."""
+        """The dtype of the elements of a register.
+
+        Args:
+            holds: The contents of the register: ``SUMS``, ``DATA`` or ``WEIGHTS``.
+        """
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
     def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
@@ -123,11 +127,11 @@ class TileProduct(Instruction):
 
     @abstractmethod
     def zero(self, register: Register) -> Stmt:
-        """Statement that sets all elements of a register of sums to zero."""
+        """Return the statement that sets all elements of a register of sums to zero."""
 
     @abstractmethod
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
-        """Statement that fills the rows of a register from a buffer.
+        """Return the statement that fills the rows of a register from a buffer.
 
         Args:
             register: A register of sums, data or weights.
@@ -138,11 +142,18 @@ class TileProduct(Instruction):
 
     @abstractmethod
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
-        """Statement that adds the product of the registers ``data`` and ``weights`` to ``sums``."""
+        """Return the statement that adds the product of ``data`` and ``weights`` to ``sums``."""
 
     @abstractmethod
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
-        """Statement that writes a register of sums to a buffer; arguments as for ``load``."""
+        """Return the statement that writes a register of sums to a buffer.
+
+        Args:
+            register: A register of sums.
+            target: A one-dimensional buffer with the register's dtype.
+            start: Index in ``target`` of the first element of the first row.
+            stride: Number of elements from the start of a row to the start of the next row.
+        """
 
 
 def in_turn(statements: Sequence[Stmt]) -> Stmt:
@@ -151,7 +162,7 @@ def in_turn(statements: Sequence[Stmt]) -> Stmt:
 
 
 def added_products(sums: Array, data: Array, weights: Array) -> Array:
-    """The new sums of a tile product whose operands are plain numbers of NumPy.
+    """Compute a tile product in NumPy, as the meaning of an instruction for tests.
 
     Bfloat16 operands, which are stored as integers, must be converted first.
 

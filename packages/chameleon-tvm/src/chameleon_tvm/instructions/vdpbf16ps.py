@@ -26,10 +26,11 @@ define <{lanes} x float> @chameleon_vdpbf16ps_{lanes}(
 
 
 class Vdpbf16ps(Dot):
-    """Dot product of bfloat16 pairs: adds the odd product before the even product.
+    """The dot product of two bfloat16 numbers per lane, with a float32 sum.
 
-    Each addition is rounded to nearest, and denormals count as zeros (Intel 64 and IA-32
-    Architectures Software Developer's Manual, volume 2).
+    The odd product is added before the even product. Each addition is rounded to nearest, and
+    denormals count as zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
+    2).
     """
 
     name: ClassVar[str] = "vdpbf16ps"

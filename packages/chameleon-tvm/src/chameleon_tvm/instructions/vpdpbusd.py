@@ -1,4 +1,4 @@
-"""Groups of four 8-bit integers, multiplied and added up: AVX-512 VNNI and AVX-VNNI."""
+"""AVX-512 VNNI and AVX-VNNI: groups of four 8-bit integers are multiplied and added up."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chameleon_tvm.types import INT8, UINT8
 
 
 class Vpdpbusd(IntegerDot):
-    """Dot product of unsigned by signed bytes, exact in 32-bit sums that wrap around.
+    """The dot product of four unsigned by four signed bytes per lane.
 
-    The instruction ``vpdpbusds``, which saturates, is not used (Intel 64 and IA-32 Architectures
-    Software Developer's Manual, volume 2).
+    The 32-bit sums are exact, and wrap around. The instruction ``vpdpbusds``, which saturates, is
+    not used (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
     """
 
     name: ClassVar[str] = "vpdpbusd"

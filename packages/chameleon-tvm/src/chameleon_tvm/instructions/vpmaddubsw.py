@@ -1,4 +1,4 @@
-"""Pairs of bytes, multiplied and added up in 16 bits, which saturate: AVX2."""
+"""AVX2: pairs of bytes are multiplied and added up in 16 bits, where sums may saturate."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _PAIR = 2
 
 
 class Vpmaddubsw(IntegerDot):
-    """Dot product of unsigned by signed bytes: sums of two products saturate at 16 bits.
+    """The dot product of unsigned by signed bytes with AVX2, for weights of 7 bits.
 
-    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.) ``vpmaddwd`` by ones
-    then adds up the two 16-bit sums of a lane in 32 bits. With weights between -64 and 64, a sum of
-    two products is at most 2 * 255 * 64 = 32640, so that nothing saturates.
+    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.) Sums of two products
+    saturate at 16 bits. ``vpmaddwd`` by ones then adds up the two 16-bit sums of a lane in 32 bits.
+    With weights between -64 and 64, a sum of two products is at most 2 * 255 * 64 = 32640, so that
+    nothing saturates.
     """
 
     name: ClassVar[str] = "vpmaddubsw"

@@ -1,4 +1,4 @@
-"""Chameleon inside TVM's MetaSchedule: a search strategy, and records for its databases."""
+"""Chameleon as a search strategy of TVM's MetaSchedule, with records for its databases."""
 
 import chameleon_tvm.quick_tvm  # noqa: F401 - before TVM's own names, which bring torch along
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics

@@ -41,7 +41,7 @@ _FRUITLESS = 8
 
 
 class TraceSearch:
-    """Asks a tuner for configurations and returns them as MetaSchedule schedules.
+    """Tunes one task of MetaSchedule: a tuner's configurations become MetaSchedule's schedules.
 
     Args:
         name: Name of the task, for the log.
@@ -76,7 +76,10 @@ class TraceSearch:
         return len(known)
 
     def schedules(self) -> list[Schedule]:
-        """The next batch of schedules; empty if no trials are left or no configurations."""
+        """The next batch of schedules to measure.
+
+        It is empty if the limit of trials is reached, or if no configuration is left.
+        """
         for _ in range(_FRUITLESS):
             if not self._left:
                 return []
@@ -101,7 +104,7 @@ class TraceSearch:
         return []
 
     def learn(self, results: Sequence[Any]) -> None:
-        """Learn the results of the last batch.
+        """Let the tuner learn how fast the schedules of the last batch were.
 
         Args:
             results: MetaSchedule's runner results, in the order of ``schedules``.
@@ -115,7 +118,7 @@ class TraceSearch:
 
 
 def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
-    """The result of MetaSchedule's builder and runner for a configuration, as a measurement.
+    """Convert a result of MetaSchedule's builder and runner to a measurement.
 
     Args:
         config: The configuration's knob indices.
@@ -137,7 +140,7 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Workload:
-    """The task of a tuning context of MetaSchedule.
+    """The facts about a task that the search strategy takes from MetaSchedule's tuning context.
 
     The strategy keeps this object instead of the context. A context refers to its strategy, so a
     reference back to the context would keep both in memory.
@@ -159,7 +162,10 @@ class Workload:
 
     @classmethod
     def of(cls, context: Any) -> Workload:
-        """The task of a tuning context.
+        """Read the facts about a task from MetaSchedule's tuning context.
+
+        Args:
+            context: The ``TuneContext``.
 
         Raises:
             ConfigError: The context has no module, no target or no space generator.
@@ -226,7 +232,7 @@ class TracePlan(SketchPlan):
 
 
 def canonical_target(target: Target) -> str:
-    """A target object of TVM in the canonical form that ``TVMTargets`` returns."""
+    """Convert a target object of TVM to Chameleon's canonical form, a JSON string."""
     described = json.loads(str(target))
     options = {key: value for key, value in described.items() if not key.startswith("feature.")}
     return TVMTargets(NoOptions()).resolve(json.dumps(options))
@@ -242,11 +248,11 @@ _KNOWN = 1024
 
 
 def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
-    """The search stages of a pipeline with the given sections.
+    """Resolve the search stages that a user of the strategy has named.
 
     Args:
         sections: ``preset``, ``explorer``, ``cost_model``, ``sampler``, ``synthesizer``. The preset
-            decides those that are None.
+            decides the stages that are None.
 
     Raises:
         ConfigError: A stage or an option is unknown.
@@ -275,13 +281,13 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
     database already has.
 
     Args:
-        preset: Name of the preset that provides the stages not given below.
+        preset: Name of the preset, which provides the stages that the other arguments do not name.
         explorer: Name of the explorer, or a mapping with ``name`` and options.
         cost_model: Name of the cost model, or a mapping with ``name`` and options.
         sampler: Name of the sampler, or a mapping with ``name`` and options.
         synthesizer: Name of the synthesizer, or a mapping with ``name`` and options.
         seed: Seed of all stages; None to use MetaSchedule's seed.
-        prune: Whether to leave points that cannot be fast out of the design space.
+        prune: Whether the design space leaves out configurations that cannot be fast.
         archive: Archive of measurements that the tasks of one call share, for stages that learn
             across tasks.
 
@@ -331,7 +337,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         database: Any = None,
         cost_model: Any = None,
     ) -> None:
-        """Make the task's design space and search stages.
+        """Make the design space and the search stages of a task, before MetaSchedule tunes it.
 
         MetaSchedule's own cost model is not used.
 
@@ -381,7 +387,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         self._search = None
 
     def generate_measure_candidates(self) -> list[Any] | None:
-        """The next batch of schedules, or None if the search is over."""
+        """Return the next batch of schedules to MetaSchedule, or None if the search is over."""
         with _told():
             schedules = self._required_search().schedules()
         return [
@@ -400,7 +406,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             self._required_search().learn(results)
 
     def clone(self) -> Any:
-        """Make a strategy with the same options, for another task of the same call."""
+        """Make a strategy with the same options, for another task of the same MetaSchedule call."""
         return ChameleonStrategy(**self._stages, prune=self._options.prune, archive=self._archive)
 
     def _required_workload(self) -> Workload:

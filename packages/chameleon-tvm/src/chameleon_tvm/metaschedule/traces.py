@@ -17,7 +17,7 @@ _POSTPROCESSING = "EnterPostproc"
 
 
 def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
-    """The schedule of a configuration with its trace, as MetaSchedule's strategies return it.
+    """The schedule of a configuration, with the trace that MetaSchedule records.
 
     Args:
         plan: The task's sketches.
@@ -104,7 +104,7 @@ def _index(plan: SketchPlan, decision: Decision, value: Any) -> int:
 
 
 def trace_json(trace: Trace) -> Any:
-    """A trace as JSON values: instructions, and pairs of an instruction's position and decision."""
+    """Convert a trace of MetaSchedule to JSON values, as its databases store it."""
     return _plain(trace.as_json())
 
 

@@ -81,7 +81,7 @@ _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
 
 
 def activate(value: Expr, name: str) -> Expr:
-    """Apply an activation to a float32 expression.
+    """Apply an activation to a float32 expression of TensorIR.
 
     Args:
         value: The expression, a scalar or a vector.
@@ -92,7 +92,7 @@ def activate(value: Expr, name: str) -> Expr:
 
 
 def activated(x: Exact, name: str) -> Exact:
-    """Apply an activation to a NumPy array.
+    """Apply an activation to a NumPy array, for the reference of an operator.
 
     Args:
         x: Array of any shape.

@@ -20,9 +20,10 @@ _HIDDEN_ONE_IN = 7
 
 
 class Attention(Operator):
-    """Attention. Inputs are query, key and value, or one packed array of the three; then the mask.
+    """The operator of attention: its TensorIR function and its NumPy reference.
 
-    The mask is float32, whatever the dtype of query, key and value.
+    Inputs are query, key and value, or one packed array of the three; then the mask, if any. The
+    mask is float32, whatever the dtype of query, key and value.
     """
 
     def __init__(self, task: Task) -> None:

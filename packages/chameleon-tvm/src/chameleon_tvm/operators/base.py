@@ -25,7 +25,7 @@ worker processes load no plugins for them."""
 
 
 class Operator(ABC):
-    """The computation of a task.
+    """Computes a task in two independent ways: as a TensorIR function and in NumPy.
 
     Logical arrays have the axis order of textbooks: N, C, H, W for images and O, I, H, W for
     filters. Physical arrays have the layouts that the task names and that ``prim_func`` takes.
@@ -48,7 +48,7 @@ class Operator(ABC):
 
     @cached_property
     def spec(self) -> Any:
-        """The task's arguments as an object of the class that the operator's record names."""
+        """The task's arguments as an attrs object, of the class that the operator registers."""
         return record_of(self.task).arguments.of(self.task)  # type: ignore[union-attr]
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Operator(ABC):
 
     @abstractmethod
     def inputs(self) -> Arrays:
-        """Logical inputs for checks and measurements. Every process makes the same numbers."""
+        """Random logical inputs for checks and measurements, the same in every process."""
 
     @abstractmethod
     def reference(self, inputs: Arrays) -> Arrays:
@@ -81,7 +81,7 @@ class Operator(ABC):
         return [self.arranged(index, array) for index, array in enumerate(inputs)]
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """Convert one logical input to a physical input.
+        """Convert a logical input to the layout and dtype that ``prim_func`` takes.
 
         Args:
             index: Position of the input in ``inputs()``.
@@ -101,7 +101,10 @@ def is_operator(kind: str) -> bool:
 
 
 def record_of(task: Task) -> OperatorRecord:
-    """The record that registers the kind of a task's operator.
+    """The plugin record of a task's kind of operator.
+
+    Args:
+        task: The task.
 
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
@@ -119,7 +122,10 @@ def record_of(task: Task) -> OperatorRecord:
 
 
 def operator_of(task: Task) -> Operator:
-    """The operator that a task describes.
+    """Make the operator that a task describes, with its TensorIR function and its reference.
+
+    Args:
+        task: The task.
 
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
@@ -130,15 +136,26 @@ def operator_of(task: Task) -> Operator:
 
 
 def is_for_cpu(target: str) -> bool:
-    """Whether a target is a CPU; the target is canonical JSON or a kind with options."""
+    """Whether a target is a CPU.
+
+    Args:
+        target: The canonical target as JSON, or a kind of target with options, such as ``llvm
+            -mcpu=...``.
+    """
     kind = json.loads(target)["kind"] if target.startswith("{") else target.split(maxsplit=1)[0]
     return bool(kind == "llvm")
 
 
 def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[Any, Any]:
-    """Random numbers in [-1, 1) that depend only on their shape and ``stream``.
+    """Random numbers in [-1, 1) as an input, the same in every process.
 
-    They do not depend on the task: two layouts of one operator get the same logical numbers.
+    They depend only on the shape and ``stream``, so operators that differ only in their layouts get
+    the same logical numbers.
+
+    Args:
+        shape: Logical shape of the array.
+        dtype: Dtype of the array.
+        stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     # Every worker makes weights, hundreds of megabytes perhaps: in place, in single precision.
@@ -149,12 +166,12 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
 
 
 def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> NDArray[Any]:
-    """Random integers from a storage type's whole range; they depend only on shape and ``stream``.
+    """Random integers from a dtype's whole range as an input, the same in every process.
 
     Args:
         shape: Shape of the array.
         kind: Storage type of the integers.
-        stream: A number that differs between the arrays of an operator.
+        stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     return rng.integers(kind.low, kind.high, shape, kind.storage_dtype, endpoint=True)
@@ -165,6 +182,9 @@ def widened(outputs: Arrays) -> Arrays:
 
     NumPy has no bfloat16. References are floating-point numbers, and a difference of unsigned
     integers would never be negative.
+
+    Args:
+        outputs: The outputs of a kernel.
     """
     narrow = {BFLOAT16, UINT8}
     return [array.astype(np.float32) if array.dtype.name in narrow else array for array in outputs]

@@ -1,4 +1,4 @@
-"""Batched matrix products of two variable sides: TensorIR and a float64 reference."""
+"""Products of two batches of matrices, neither constant: TensorIR and a float64 reference."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ _TAPS = ("rz", "ry", "rx")
 
 
 class Convolution(FusedOperator):
-    """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
+    """The operator of convolutions, possibly grouped: a TensorIR function and a reference.
 
-    The unscheduled function takes weights as (spatial axes, I, O) if channels come last, else as
-    (O, I, spatial axes).
+    Inputs are data, weights, [bias], [residual]. The unscheduled function takes weights as (spatial
+    axes, I, O) if channels come last, else as (O, I, spatial axes).
     """
 
     def __init__(self, task: Task) -> None:
@@ -134,7 +134,12 @@ class Convolution(FusedOperator):
 
 
 def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """Copy an (N, C, spatial axes) array into a contiguous array in the given layout."""
+    """Copy an image (N, C, spatial axes) into a contiguous array in a layout such as NHWC.
+
+    Args:
+        image: The logical image.
+        layout: The name of the layout.
+    """
     if is_channels_last(layout):
         return np.ascontiguousarray(np.moveaxis(image, 1, -1))
     block = channel_block(layout)
@@ -145,7 +150,12 @@ def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
 
 
 def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """View an array in the given layout as (N, C, spatial axes)."""
+    """View an image in a layout such as NHWC as an array (N, C, spatial axes), without a copy.
+
+    Args:
+        image: The physical image.
+        layout: The name of the layout.
+    """
     if is_channels_last(layout):
         return np.moveaxis(image, -1, 1)
     if not channel_block(layout):

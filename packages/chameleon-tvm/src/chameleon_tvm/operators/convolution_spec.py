@@ -175,7 +175,10 @@ class ConvolutionSpec(FusedSpec):
 
     @property
     def pads(self) -> tuple[int, ...]:
-        """Number of zeros before each axis, then after each axis (top, left, bottom, right)."""
+        """Numbers of zeros around the image: before each axis, then after each axis.
+
+        For two axes, the order is top, left, bottom, right.
+        """
         return _both_sides(self.padding, self.rank)
 
     @property

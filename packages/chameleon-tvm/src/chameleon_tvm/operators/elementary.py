@@ -90,9 +90,13 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """e^x to two units in the last place: 1 at 0, 0 below the least normal number, never infinity.
+    """e^x as a TensorIR expression, accurate to two units in the last place.
 
-    NaN stays NaN, because the bounds are the first operands of ``max`` and ``min``.
+    The result is 1 at 0, 0 below the least normal number, and never infinity. NaN stays NaN,
+    because the bounds are the first operands of ``max`` and ``min``.
+
+    Args:
+        x: A float32 scalar or vector.
     """
     low, high = _EXP_RANGE
 
@@ -160,7 +164,12 @@ def lanes_of(value: Expr) -> int:
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """A dtype with as many lanes as the expression ``like``, such as ``int32x8``."""
+    """The name of a vector dtype with as many lanes as an expression, such as ``int32x8``.
+
+    Args:
+        dtype: The dtype of an element.
+        like: The expression.
+    """
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 

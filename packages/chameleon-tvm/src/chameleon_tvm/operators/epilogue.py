@@ -19,9 +19,10 @@ from chameleon_tvm.types import FLOAT32, STORAGE, tolerance_of
 
 
 class Epilogue:
-    """Operands and epilogue of an operator with data and weights as inputs.
+    """The inputs of an operator, and the steps from its sums to its output.
 
-    All numbers between data and output are float32. The output is rounded once to its dtype.
+    The steps are bias, residual and activation. All numbers between data and output are float32.
+    The output is rounded once to its dtype.
 
     Args:
         spec: The operator's arguments.
@@ -31,7 +32,7 @@ class Epilogue:
     Attributes:
         data_type: Dtype of the data.
         weights_type: Dtype of the weights.
-        centred_type: Dtype of the result of ``centred_element``.
+        centred_type: Dtype of the expression that ``centred_element`` returns.
     """
 
     operand_type: ClassVar[str] = FLOAT32
@@ -58,11 +59,11 @@ class Epilogue:
         return tolerance_of(self.spec.output_dtype)
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
-        """Logical data and weights of the given shapes; every process makes the same numbers."""
+        """Random logical data and weights of some shapes, the same in every process."""
         return [seeded_array(data, self.spec.dtype, 0), seeded_array(weights, self.spec.dtype, 1)]
 
     def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """Convert a logical input to the dtype of its buffer. The order of elements stays.
+        """Convert a logical input to the dtype of its buffer. The layout does not change.
 
         Args:
             index: Position of the input among the operator's inputs.
@@ -74,17 +75,22 @@ class Epilogue:
         return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        """Outputs in a dtype in which they can be compared with the reference."""
+        """Convert the kernel's outputs to a dtype that can be compared with the reference."""
         if self._on_cpu:
             return [STORAGE[self.spec.output_dtype].real(array) for array in outputs]
         return widened(outputs)
 
     def operand(self, element: Any) -> Any:
-        """An element of data or weights in the dtype of multiplication, as an expression."""
+        """Convert an element of data or weights to the dtype in which products are computed.
+
+        The element and the result are TensorIR expressions.
+        """
         return self._real(self.spec.dtype, element)
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
-        """The data in float64, less their zero point if quantized, so that padding is zero.
+        """The data for the reference, in float64.
+
+        The zero point of quantized data is subtracted, so that padding is zero.
 
         Args:
             data: The data as the operator takes them.
@@ -94,7 +100,7 @@ class Epilogue:
         return data.astype(np.float64)
 
     def centred_element(self, element: Any) -> Any:
-        """An element of the data, less the zero point if quantized, as an expression."""
+        """An element of the data as a TensorIR expression, less its zero point if quantized."""
         return element
 
     @property
@@ -103,7 +109,10 @@ class Epilogue:
         return frozenset({1, 2} if self.spec.bias else {1})
 
     def inputs(self) -> Arrays:
-        """Logical inputs after data and weights: [bias], [residual]; the same in every process."""
+        """Random logical inputs after data and weights: [bias], [residual].
+
+        They are the same in every process.
+        """
         spec, arrays = self.spec, []
         if spec.bias:
             arrays.append(seeded_array((spec.output_channels,), spec.dtype, 2))
@@ -112,13 +121,16 @@ class Epilogue:
         return arrays
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
-        """Bias and residual among the inputs after the weights. Either is None if not used."""
+        """Find bias and residual among the inputs after the weights.
+
+        Either is None if the operator does not have it.
+        """
         rest = list(more)
         bias = rest.pop(0) if self.spec.bias else None
         return bias, rest.pop(0) if self.spec.residual else None
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
-        """The logical output in float64.
+        """Compute the operator's logical output from its sums in float64, for checks.
 
         Args:
             sums: The operator's sums before the epilogue. Channels are axis 1.
@@ -144,7 +156,8 @@ class Epilogue:
         Args:
             sums: The operator's sums in its physical layout, possibly in a wider dtype than the
                 output.
-            channel: Function that returns the output channel of a physical index.
+            channel: A function of an index of the output in its physical layout. It returns the
+                output channel.
             names: Names of the output's axes.
             shape: Shape of the output, if it is smaller than that of ``sums``; else None.
 

@@ -1,4 +1,4 @@
-"""The base class of operators with an epilogue, whose kind depends on their dtype."""
+"""The base class of operators with an epilogue: bias, residual and activation."""
 
 from __future__ import annotations
 

@@ -45,6 +45,9 @@ def is_channels_last(layout: str) -> bool:
 def spatial_rank(layout: str) -> int:
     """Number of spatial axes of a layout.
 
+    Args:
+        layout: The name of the layout, such as NCHW.
+
     Raises:
         ConfigError: The string is not the name of a layout.
     """
@@ -52,12 +55,19 @@ def spatial_rank(layout: str) -> int:
 
 
 def with_rank(layout: str, rank: int) -> str:
-    """The given layout with another number of spatial axes, such as NCW for NCHW."""
+    """A layout with another number of spatial axes, such as NCW for NCHW.
+
+    Args:
+        layout: Name of the layout.
+        rank: Number of spatial axes.
+    """
     return layout.replace(_match(layout)[1], SPATIAL[-rank:])
 
 
 def channel_block(layout: str) -> int:
-    """Channels per block of a blocked layout; 0 for channels first and channels last.
+    """Number of channels that a layout such as NCHW16c keeps together, or 0.
+
+    It is 0 for layouts with channels first or last.
 
     Raises:
         ConfigError: The string is not the name of a layout.
@@ -69,7 +79,7 @@ def channel_block(layout: str) -> int:
 
 
 def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """The shape that an array of logical shape (N, C, spatial axes) has in a layout."""
+    """The shape in memory of an image of logical shape (N, C, spatial axes) in a layout."""
     n, c, *spatial = shape
     if is_channels_last(layout):
         return (n, *spatial, c)

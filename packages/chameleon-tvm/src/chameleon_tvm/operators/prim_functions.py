@@ -158,7 +158,13 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
 
 
 def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
-    """Number of floating-point operations; if zero, the number of elements of the parameters.
+    """Number of floating-point operations of a user's TensorIR function.
+
+    If it is zero, the number of elements of the parameters is used instead.
+
+    Args:
+        function: The function.
+        name: Name of the task, for error messages.
 
     Raises:
         ConfigError: TVM cannot count the operations.

@@ -32,7 +32,9 @@ PARAMETERS = 5
 
 @attrs.frozen(kw_only=True)
 class Quantization:
-    """The numbers of a quantized operator that all channels share; as an array, in this order.
+    """The constants of an int8 operator that all channels share.
+
+    The kernel gets them as one float32 array, in this order.
 
     Attributes:
         data_zero_point: Zero point of the data.
@@ -107,7 +109,7 @@ class QuantizedEpilogue(Epilogue):
         return [seeded_integers(data, kind.data, 0), seeded_integers(weights, kind.weights, 1)]
 
     def inputs(self) -> Arrays:
-        """Inputs with which uint8 outputs cover their whole range, and a few are clipped."""
+        """Random inputs for which uint8 outputs cover their whole range, and a few are clipped."""
         spec = self.spec
         channels = (spec.output_channels,)
         # The standard deviation of sums of products of independent, uniform numbers.

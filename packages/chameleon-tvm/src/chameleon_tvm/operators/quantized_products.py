@@ -30,7 +30,9 @@ LARGEST = STORAGE[UINT8].high
 
 @attrs.frozen(kw_only=True)
 class QuantizedProduct:
-    """Scale and zero points of a quantized product; as a float32 array, in this order.
+    """The scale and zero points of a product of two quantized tensors.
+
+    The kernel gets them as one float32 array, in this order.
 
     Attributes:
         left_zero_point: Zero point of the left side.
@@ -56,7 +58,9 @@ class QuantizedProduct:
         return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
 
     def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
-        """The output for exact sums, which are scaled in float32, as the operator is defined.
+        """Compute the output of a quantized product from its exact sums, for checks.
+
+        The sums are scaled in float32, as the operator is defined.
 
         Args:
             sums: Exact sums, of any shape.
@@ -70,7 +74,9 @@ class QuantizedProduct:
 
 
 def example(reduced: int) -> QuantizedProduct:
-    """Scale and zero points for measurements, with which uint8 outputs cover their whole range.
+    """Constants for measurements of a quantized product.
+
+    With them, uint8 outputs cover their whole range.
 
     Args:
         reduced: Number of products that each output adds up.
@@ -83,7 +89,7 @@ def example(reduced: int) -> QuantizedProduct:
 
 
 def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
-    """The output for given sums, as a TensorIR expression of scalars or vectors.
+    """The output of a quantized product for some sums, as a TensorIR expression.
 
     Args:
         sums: The sums, converted to float32.

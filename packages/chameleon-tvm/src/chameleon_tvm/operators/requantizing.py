@@ -1,4 +1,4 @@
-"""The output of an int8 operator from its scaled sums, as TensorIR of scalars or vectors."""
+"""TensorIR expressions that turn the scaled sums of an int8 operator into its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6":
 
 
 def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
-    """The output of an int8 operator: residual, activation and rounding applied to scaled sums.
+    """The output of an int8 operator as a TensorIR expression of its scaled sums.
+
+    It adds the residual, applies the activation and rounds to the output's dtype.
 
     Args:
         real: The scaled sums in float32, a scalar or a vector.

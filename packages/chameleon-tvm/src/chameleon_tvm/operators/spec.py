@@ -87,10 +87,10 @@ class OperatorSpec(ABC):
         return attrs.asdict(self, filter=defines)
 
     def usual(self, field: Any) -> Any:
-        """The default value of a field.
+        """The default value of one of the operator's arguments.
 
         Args:
-            field: A member of ``attrs.fields``.
+            field: The argument, a member of ``attrs.fields``.
         """
         return field.default
 
@@ -134,7 +134,11 @@ def leaky_relu(slope: float) -> str:
 
 
 def slope_of(activation: str) -> float | None:
-    """The slope below zero, if the activation is a ``leaky_relu``; else None."""
+    """The slope of a ``leaky_relu`` for numbers below zero; None for other activations.
+
+    Args:
+        activation: The name of the activation.
+    """
     match = _LEAKY.fullmatch(activation)
     return None if match is None else float(match[1])
 
@@ -144,8 +148,8 @@ class TypedSpec(OperatorSpec):
     """The arguments of an operator that can be computed in several dtypes.
 
     Attributes:
-        dtype: Compute type, which fixes the dtype of the inputs. Sums of products are float32, or
-            int32 in an int8 operator.
+        dtype: The dtype to compute in, which determines the dtypes of the inputs. Sums of products
+            are float32, or int32 in an int8 operator.
         output_dtype: Dtype of the output.
     """
 
@@ -258,7 +262,7 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
 
 
 def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
-    """Refuse a dtype that this kind of operator cannot be computed in.
+    """Raise an error if an operator of this kind cannot be computed in a dtype.
 
     Args:
         spec: The operator's arguments.
@@ -271,7 +275,7 @@ def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
 
 
 def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
-    """The dtype of an operator's output.
+    """The dtype of an operator's output, as the user wrote it or by default.
 
     Args:
         spec: The operator's arguments.
@@ -297,7 +301,7 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
 
 
 def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
-    """Refuse integer sums that could overflow 32 bits.
+    """Raise an error if an operator's integer sums could overflow 32 bits.
 
     Args:
         spec: The operator's arguments.
@@ -312,7 +316,7 @@ def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
 
 
 def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "") -> None:
-    """Refuse a dtype that Chameleon does not support on the target.
+    """Raise an error if Chameleon does not support a dtype on a target.
 
     Args:
         spec: The operator's arguments.

@@ -1,1 +1,4 @@
-"""Other tuners for comparison, run in their own processes, with equal threads and one clock."""
+"""Other tuners (rivals) to compare with, each in its own process under equal conditions.
+
+All have the same number of threads, and one clock times all kernels.
+"""

@@ -12,7 +12,9 @@ from chameleon_tvm.rivals.options import MetaScheduleOptions
 
 
 class MetaSchedule(Rival):
-    """Runs ``ms.tune_tir`` in its own process, and times its best kernel as Chameleon does.
+    """TVM's tuner MetaSchedule as a rival, in its own process.
+
+    Chameleon times the best kernel of ``ms.tune_tir`` in the same way as its own kernels.
 
     Args:
         options: Options of the rival.
@@ -29,6 +31,12 @@ class MetaSchedule(Rival):
         MetaSchedule's own timings rank its kernels. All points are scaled so that the last point
         equals Chameleon's time of the best kernel, because the two ways of timing warm up
         differently.
+
+        Args:
+            task: The task.
+            measurements: The largest number of configurations to measure, or None.
+            wall_seconds: The time limit in seconds, or None.
+            seed: The seed of MetaSchedule's search.
 
         Raises:
             ConfigError: The task is a recorded table, which MetaSchedule cannot tune.

@@ -79,7 +79,12 @@ def tune_with_metaschedule(
 
 
 def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
-    """Seconds after which a tuner that obeys its limits must have ended."""
+    """Seconds after which a tuner's process is killed, because it ignored its limits.
+
+    Args:
+        wall_seconds: The tuner's time limit; 0 for no limit.
+        trials: The tuner's limit of measurements; 0 for no limit.
+    """
     limits = (wall_seconds or math.inf, trials * _TRIAL_SECONDS or math.inf)
     return _OVERRUN_SECONDS + min(limits)
 
@@ -87,7 +92,7 @@ def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
 def time_kernels(
     task: Task, kernels: Sequence[Mapping[str, Any]], *, threads: int, rounds: int = 3
 ) -> list[list[float]]:
-    """Seconds of kernels, timed in turns, each time in a fresh process.
+    """Time several kernels of one task in turns, each time in a fresh process.
 
     So all kernels are timed in the same way, with the same cores, and disturbances of the machine
     affect all of them. The time of a process is the median of its repeats. Take the median over the
@@ -124,7 +129,13 @@ def time_kernels(
 def answer_of(
     module: str, request: Mapping[str, Any], threads: int, limit: float = _TIMING_SECONDS
 ) -> dict[str, Any]:
-    """Run a module in its own process with a request as JSON, and return its answer.
+    """Run a Python module in a new process with a request as JSON, and return its answer.
+
+    Args:
+        module: Name of the module.
+        request: The request, as JSON values.
+        threads: Number of threads that kernels run with.
+        limit: Seconds after which the process is killed.
 
     Raises:
         ChameleonError: The process failed, or did not end within ``limit`` seconds.

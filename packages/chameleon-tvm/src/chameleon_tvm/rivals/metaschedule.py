@@ -62,7 +62,10 @@ class Progress:
 
     @property
     def best_seconds(self) -> float | None:
-        """Sum of the tasks' best times, multiplied by weights; None if a task has no time yet."""
+        """The sum of the tasks' best times in seconds, each times the number of its occurrences.
+
+        None if a task has no time yet.
+        """
         if len(self.best) < len(self.weights):
             return None
         return sum(weight * self.best[task] for task, weight in enumerate(self.weights))
@@ -99,7 +102,7 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         builder_results: Any,
         runner_results: Any,
     ) -> None:
-        """Record the results of a batch.
+        """Record the results of a batch, which MetaSchedule calls at its end.
 
         Raises:
             OutOfTimeError: The time limit has passed.
@@ -115,8 +118,8 @@ def workers(threads: int, *, mended: bool) -> dict[str, Any]:
 
     Args:
         threads: Number of builds at a time.
-        mended: Whether builder and runner import TVM's intrinsics quickly and stay off the cores of
-            TVM's other threads.
+        mended: Whether builder and runner are changed to import TVM's intrinsics quickly, and to
+            stay off the cores of TVM's other threads.
     """
     return {
         "builder": ms.builder.LocalBuilder(
@@ -127,7 +130,7 @@ def workers(threads: int, *, mended: bool) -> dict[str, Any]:
 
 
 def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Run ``ms.tune_tir`` for a request, and return the answer.
+    """Run MetaSchedule's tuner ``ms.tune_tir`` on a task, and return times and the best kernel.
 
     Args:
         request: The request that ``launch.tune_with_metaschedule`` makes.

@@ -28,7 +28,7 @@ class RecordedOptions:
 
 
 class RecordedSchedule(Baseline):
-    """Builds the kernel of a recorded MetaSchedule schedule.
+    """The baseline that builds the kernel of a schedule that MetaSchedule found.
 
     Args:
         options: Options with the recorded trace.

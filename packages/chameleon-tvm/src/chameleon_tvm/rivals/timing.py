@@ -29,7 +29,8 @@ _BIG_CORES = 1
 def pin_to_first_core() -> None:
     """Bind this thread to the first core; TVM pins its workers to the other cores.
 
-    TVM's thread pool is started before, because starting it unbinds the calling thread.
+    The function starts TVM's thread pool before it binds the thread, because starting the pool
+    removes the binding.
     """
     threads = int(os.environ.get("TVM_NUM_THREADS", "1"))
     tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, threads)
@@ -38,11 +39,11 @@ def pin_to_first_core() -> None:
 
 
 def median_seconds(kernel: Any, cores: list[int]) -> float:
-    """Median of repeats that take ``REPEAT_SECONDS`` each and start when the cores are idle.
+    """Time a kernel: the median of repeats that take ``REPEAT_SECONDS`` each.
 
     Args:
         kernel: The kernel to time. Its first run is discarded.
-        cores: The cores to use.
+        cores: The cores that the kernel runs on. Each repeat starts when these cores are idle.
     """
     kernel.time(1)
     once = kernel.time(1)
@@ -82,7 +83,12 @@ def relative_error(kernel: Any, task: Task) -> float:
 
 
 def main(asked: str, answered: str) -> None:
-    """Time the kernel that the request file names, and write the answer file."""
+    """Time the kernel that the request file names, and write the time to the answer file.
+
+    Args:
+        asked: Path of the request.
+        answered: Path of the answer.
+    """
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     task = Task(**request["task"])
     named = request["kernel"]

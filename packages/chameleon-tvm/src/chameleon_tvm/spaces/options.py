@@ -17,9 +17,9 @@ class AutoOptions(SketchOptions):
     """Options of the space ``auto``: the options of ``sketch`` and of ``template``.
 
     Attributes:
-        algorithms: See :class:`.TemplateOptions`.
-        max_error: See :class:`.TemplateOptions`.
-        templates: See :class:`.TemplateOptions`.
+        algorithms: Algorithms to choose from; see :class:`.TemplateOptions`.
+        max_error: Largest expected error of an algorithm; see :class:`.TemplateOptions`.
+        templates: Names of preferred templates; see :class:`.TemplateOptions`.
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(

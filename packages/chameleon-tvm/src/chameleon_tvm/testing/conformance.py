@@ -1,4 +1,4 @@
-"""Tests for any operator and any template. They compile kernels and run them on this machine."""
+"""Tests that any operator and any template must pass, for authors of plugins."""
 
 from __future__ import annotations
 

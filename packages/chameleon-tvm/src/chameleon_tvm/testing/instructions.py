@@ -1,4 +1,4 @@
-"""Tests for any CPU instruction: functions that use it, and a check of their results."""
+"""Tests that any CPU instruction must pass: functions use it, and results are checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trial(ABC):
     """A test of one instruction on random and extreme operands.
 
     Attributes:
-        cases: Number of operands of each kind.
+        cases: Number of products to compute: the instruction is used once for each.
     """
 
     cases: int
@@ -49,7 +49,7 @@ class Trial(ABC):
 
     @abstractmethod
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
-        """The statement that adds the products of one case to its sums in place.
+        """Return the statement that adds the products of one case to the case's sums in place.
 
         Args:
             buffers: One-dimensional buffers by ``DATA``, ``WEIGHTS`` and ``SUMS``, with the dtypes
@@ -67,7 +67,10 @@ class Trial(ABC):
         """
 
     def operands(self) -> Operands:
-        """Arrays by ``DATA``, ``WEIGHTS`` and ``SUMS``. Cases are along the first axis."""
+        """Random and extreme operands for all cases, which are along the first axis.
+
+        The arrays are ``DATA``, ``WEIGHTS`` and ``SUMS``, by these names.
+        """
         rng = np.random.default_rng(_SEED)
         return {
             holds: drawn(self._element(holds), (self.cases, *self.shapes[holds]), rng)
@@ -79,7 +82,7 @@ class Trial(ABC):
         return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
 
     def function(self) -> tirx.PrimFunc:
-        """A TensorIR function that adds the products of all cases to their sums."""
+        """The TensorIR function that runs the test: it adds the products of all cases to sums."""
         buffers = {}
         for holds in _NAMES:
             elements = self.cases * int(np.prod(self.shapes[holds]))
@@ -94,7 +97,7 @@ class Trial(ABC):
         return using(function, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
-        """The new sums by the instruction's meaning, and all added numbers as float64."""
+        """The sums that the instruction must compute, and all added numbers, in float64."""
         meant = operands
         if self.instruction.flushes:
             meant = {holds: flushed(array, self._element(holds)) for holds, array in meant.items()}
@@ -245,7 +248,7 @@ sum of float32."""
 
 
 def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    """Random operands. The second half of the cases also contains extreme numbers.
+    """Draw random operands for tests of an instruction, and extreme ones for half of the cases.
 
     Extreme integers are the ends of the dtype's range, 0 and 1. Extreme floating-point numbers are
     zeros, ones, the largest and the smallest numbers, denormals, infinities and NaN.
@@ -276,7 +279,7 @@ def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
 
 
 def flushed(array: Array, dtype: str) -> Array:
-    """Replace denormal operands by zeros.
+    """Replace denormal operands by zeros, as instructions with ``flushes`` do.
 
     Args:
         array: Operands, of any shape.
@@ -289,7 +292,7 @@ def flushed(array: Array, dtype: str) -> Array:
 
 
 def values(array: Array, dtype: str) -> Array:
-    """The numbers that operands represent, as float64.
+    """Convert operands of a test to the float64 numbers that they represent.
 
     Args:
         array: Operands, of any shape.

@@ -1,4 +1,4 @@
-"""Tile products as loops over memory, to run and compare kernels on every CPU."""
+"""Tile products as loops over memory, to run kernels on CPUs without the instruction."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _OperatorTaskSuite(ConformanceSuite):
         return {"task": fitting[0]} if fitting else {}
 
     def given_task(self) -> Task:
-        """The task to check.
+        """The task that the author of the suite gave, or a task of the operator's arguments.
 
         Raises:
             unittest.SkipTest: The suite has neither a task nor an operator's arguments.
@@ -56,7 +56,11 @@ class _OperatorTaskSuite(ConformanceSuite):
         return spec.task("conformance", TVMTargets(NoOptions()).resolve(self.target))
 
     def require_found(self, kind: str) -> None:
-        """Require that a process finds the plugin by its name, as build processes must."""
+        """Require that another process can find the plugin by its name, as build processes must.
+
+        Args:
+            kind: The kind of plugin, such as ``operators``.
+        """
         known = [entry.record for entry in default_registry().entries(kind)]
         assert self.record in known, (
             f"{self.where}: no process would find it: install its package (`pip install -e .`), or "

@@ -138,7 +138,11 @@ class Baselines:
 
     @classmethod
     def of(cls, task: Task, specs: Sequence[StageSpec]) -> Baselines:
-        """Collect the variants of all baselines that can compute a task.
+        """Collect the baselines that can compute a task, with all their variants.
+
+        Args:
+            task: the task.
+            specs: the baselines that the pipeline names.
 
         Raises:
             PluginError: a baseline breaks its contract.
@@ -175,12 +179,12 @@ def alternatives(
 ) -> tuple[tuple[int, ...], ...]:
     """Configurations nearly as fast as the chosen one, and as different from it as possible.
 
-    In a network, beside other kernels and their weights, another configuration may be faster than
-    the winner. Configurations similar to the winner would have the same weakness.
+    The delivery tries them inside the whole network. Beside the network's other kernels and
+    weights, one of them may be faster than the chosen configuration.
 
     Args:
         measurements: measurements of one task.
-        chosen: the winner's knob indices, or None if the task has no winner.
+        chosen: the chosen configuration's knob indices, or None if no configuration succeeded.
     """
     costs = {m.config: m.cost for m in measurements if m.ok}
     if chosen not in costs or chosen is None:
@@ -201,10 +205,15 @@ def alternatives(
 def uncompared(
     measurements: Sequence[Measurement], space: StageRef, *, shared: bool = False
 ) -> StoredComparison:
-    """The result of a task that needs no comparison: its best configuration from the search.
+    """The result of a network's task without a comparison: its best configuration from the search.
 
-    A network's operators have no baselines. The network is compared as a whole, so to time each
-    operator again would waste seconds.
+    A network's operators have no baselines, because the network is compared as a whole. Timing each
+    operator again would only take time.
+
+    Args:
+        measurements: measurements of the task.
+        space: the provider of the task's design space, with its options.
+        shared: whether other processes must choose the same configuration (``best_of``).
     """
     best = best_of(measurements, shared=shared)
     if best is None:
@@ -230,7 +239,8 @@ def compared(
 
     Raises:
         PluginError: the runner breaks its contract.
-        RunInterrupted: the user asked the run to stop; this comparison is not stored.
+        RunInterrupted: the user asked the run to stop; this comparison is not stored, so a resumed
+            run repeats it.
     """
     measurements = list(task_run.tuner.measurements)
     while True:

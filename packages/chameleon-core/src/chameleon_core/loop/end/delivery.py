@@ -78,7 +78,13 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
 
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
-    """The winner of each task that has one, and the first guess of each unmeasured task."""
+    """The configuration that the delivery compiles for each task.
+
+    It is the winner of the search, or else the task's first guess. A task with neither is left out.
+
+    Args:
+        operators: the results of the run's tasks.
+    """
     kernels = (_winner(operator) for operator in operators)
     return tuple(winner for winner in kernels if winner is not None)
 
@@ -100,11 +106,15 @@ def _winner(operator: OperatorResult) -> Winner | None:
 def guessed(
     task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
 ) -> Winner | None:
-    """The winner of a task that was never measured, or None if there are no guesses.
+    """The configuration that the delivery compiles for a task that was never measured.
+
+    It is the first guess, and the other guesses replace it if it fails. The result is None if there
+    are no guesses.
 
     Args:
         task: the task.
         guesses: configurations from ``guesses_of`` or from the task's result, best first.
+        predicted: whether a cost model chose the first guess.
         predicted: whether a cost model chose the first guess.
     """
     if not guesses:
@@ -123,9 +133,13 @@ _UNUSED = "other types of operators that the budget did not reach are not used"
 
 
 def not_reached(operators: Sequence[OperatorResult]) -> None:
-    """Log how many operators the budget did not reach, if any.
+    """Log how many operators were never measured because the budget ended before, if any.
 
-    An alternative that was not measured is not used: its operator is computed in its own dtype.
+    Tasks for other dtypes (alternatives) that were not measured are not used. Their operators keep
+    the network's own dtype.
+
+    Args:
+        operators: the results of the run's tasks.
     """
     own = [operator for operator in operators if not operator.task.get("alternative_of")]
     others = [operator for operator in operators if operator.task.get("alternative_of")]

@@ -59,7 +59,8 @@ class OperatorResult:
             (``Measurement.max_relative_error``).
         guesses: configurations to use if the winner fails, best first. Empty if this run checked
             the winner.
-        recorded: whether the winner was built, checked and timed only in another run.
+        recorded: whether the winner's measurement was copied from another run, and this run did not
+            repeat it.
         predicted: whether nothing was measured, and a cost model that was trained beforehand chose
             the first of ``guesses``.
         measurements: the number of measured configurations, failures included.
@@ -95,7 +96,13 @@ class OperatorResult:
     variants: tuple[VariantResult, ...] = ()
 
     def seconds_of(self, name: str) -> float | None:
-        """The lowest time over all variants of a contender, in seconds, or None without a time."""
+        """The lowest time of a contender in the final comparison, over all of its variants.
+
+        It is in seconds, and None if the contender has no time.
+
+        Args:
+            name: the name of the contender: ``tuned`` or a baseline.
+        """
         return _fastest(v.seconds for v in self.variants if v.name == name)
 
     @property
@@ -115,7 +122,7 @@ class OperatorResult:
 
     @property
     def ratio(self) -> float | None:
-        """The vendor's time over the tuned kernel's: above 1, the tuned kernel is faster.
+        """The vendor's kernel's time over the tuned kernel's: above 1, the tuned one is faster.
 
         The ratio is None if either time is missing.
         """
@@ -181,7 +188,10 @@ class RunResult:
 
     @property
     def missed(self) -> list[str]:
-        """A message for each operator that misses the requirement, and one for the network."""
+        """The ways in which the run misses the pipeline's requirement, as messages.
+
+        There is a message for each operator that misses it, and one for the network.
+        """
         return [] if self.require is None else missed(self.require, self.operators, self.network)
 
     @property
@@ -218,7 +228,10 @@ class RunResult:
     ) -> RunResult:
         """Read a result from the output of ``to_json``.
 
-        ``folder`` is an argument, because the run folder may have been moved.
+        Args:
+            value: the output of ``to_json``.
+            folder: the run folder, which may have been moved since the result was written.
+            require: the pipeline's requirement, or None.
         """
         return cls(
             folder=folder,

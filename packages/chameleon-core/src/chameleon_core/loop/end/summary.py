@@ -1,4 +1,4 @@
-"""The lines that a run ends with: the speed, the speed of others, and how to use the result."""
+"""The lines that a run prints at its end: its speed, its rivals' speed, and how to use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORM = "#.3g"
 
 
 def summary_lines(result: RunResult) -> list[str]:
-    """Lines about a result: its speed, the speed of others, and its folder and usage.
+    """Lines about a run's result: its speed, the speed of rivals, its folder, and how to use it.
 
     The list is empty if the run has no valid result.
 

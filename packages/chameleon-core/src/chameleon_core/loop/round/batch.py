@@ -51,7 +51,7 @@ Origins = Mapping[Config, Origin]
 
 
 def tuples(configs: Configs) -> list[Config]:
-    """The rows of an array of shape (n, knobs), as tuples of Python integers."""
+    """Convert an array of configurations, shape (n, knobs), to tuples of Python integers."""
     return [tuple(row) for row in configs.tolist()]
 
 
@@ -83,8 +83,8 @@ class Search:
         steps: the number of the explorer's search steps.
         converged: the search step after which the best predicted score rose no more.
         score: the best predicted score, or None if no trained cost model guided the search.
-        short: the stage that proposed too few usable configurations, for messages; None if all
-            proposed enough.
+        short: the stage that proposed too few usable configurations, for messages. None if every
+            stage proposed enough.
     """
 
     steps: int = 0
@@ -101,7 +101,7 @@ class Batch:
 
     Args:
         configs: the configurations in proposal order.
-        stored: the measurements that the store holds of the task, by configuration.
+        stored: the task's measurements that are already in the store, by configuration.
         origins: the stage that proposed each configuration.
         search: how the explorer found the configurations.
         scores: the scores that a trained cost model predicted, for the configurations that it was
@@ -151,13 +151,18 @@ class Batch:
 
     @property
     def measurements(self) -> list[Measurement]:
-        """Measurements from the store and the runner, in the order of the proposals."""
+        """The measurements of the batch so far, in the order in which it was proposed.
+
+        They come from the store and from the runner.
+        """
         return [self._measured[config] for config in self.configs if config in self._measured]
 
     def shorten(self, size: int) -> None:
-        """Remove the last missing configurations, so that at most ``size`` remain in the batch.
+        """Drop configurations from the end of the batch, so that at most ``size`` remain.
 
-        Configurations with a measurement always remain.
+        A budget that is nearly used up needs this. Configurations that have a measurement always
+        remain, so more than ``size`` may be left.
+
         """
         del self._missing[max(0, size - len(self._measured)) :]
 
@@ -173,7 +178,7 @@ class Batch:
         """Record the measurement of one configuration.
 
         Args:
-            measurement: the measurement of a missing configuration.
+            measurement: the measurement of a configuration that had none before.
             now: the current time of the runner's clock, in seconds.
 
         Raises:
@@ -185,18 +190,18 @@ class Batch:
 
 
 class Programs:
-    """Selects the configurations that are programs which nobody has proposed yet.
+    """Selects configurations whose compiled programs are all different and new.
 
     Args:
         space: the task's design space.
-        visited: the configurations that must not be proposed again. A configuration that proves to
-            be another program, or no program, is added, so that explorers avoid it.
-        at_once: the number of configurations that are resolved to programs at a time, before
-            counting whether these are enough.
+        visited: the configurations that must not be proposed again. This object adds configurations
+            that have no program, or the same program as another configuration, so that explorers
+            avoid them.
+        at_once: the number of configurations whose programs the compiler determines at a time.
 
     Attributes:
-        asked: for each configuration that another configuration resolved to, the first such other
-            configuration.
+        asked: the configuration that was proposed, by the configuration that the compiler really
+            compiles for it. Only differing pairs are kept.
     """
 
     def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:
@@ -206,12 +211,12 @@ class Programs:
         self._at_once = at_once
 
     def joined(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
-        """Append configurations to a batch, without those that are illegal or already proposed.
+        """Append configurations to a batch, except illegal ones and those proposed before.
 
         If two configurations result in the same program, only the first one is kept.
 
         Args:
-            batch: the configurations of the batch, shape (n, knobs). Each is another program.
+            batch: the configurations of the batch, shape (n, knobs). All are different programs.
             more: the configurations to append, shape (m, knobs).
             most: the largest number of rows to return, or None for no limit. If the batch has
                 ``most`` rows, the remaining configurations are not examined.
@@ -241,7 +246,10 @@ class Programs:
 
 @attrs.define(kw_only=True)
 class FallbackWatch:
-    """Logs a warning, once for each stage, if fallbacks replace most of the stage's configurations.
+    """Logs a warning, once for each stage, if most of a stage's configurations are unusable.
+
+    Unusable configurations are replaced by fallbacks, such as random ones, so the search would no
+    longer be the chosen one.
 
     Fallbacks in the last batch of a small space cause no warning, because few of its configurations
     are new.
@@ -252,7 +260,7 @@ class FallbackWatch:
     _named: set[str] = attrs.field(factory=set, init=False)
 
     def see(self, task: str, batch: Batch) -> None:
-        """Count the fallbacks in a batch, and log a warning if they are the majority.
+        """Count the configurations that replace unusable ones in a batch, and warn if most do.
 
         Args:
             task: the task's name.

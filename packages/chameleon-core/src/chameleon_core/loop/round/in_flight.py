@@ -1,4 +1,4 @@
-"""The run's runner with checks of all it returns, and the batches that it is measuring."""
+"""The runner of a run, with checks of its return values, and the batches being measured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CheckedRunner:
     Args:
         runner: the runner, whose context the caller has entered.
         contract: checks the runner's return values, and names the runner in errors.
-        interruption: the request to stop.
+        interruption: the object that holds the user's request to stop the run, if any.
 
     Attributes:
         measures_hardware: whether the runner times real hardware (``Runner.measures_hardware``).
@@ -49,7 +49,7 @@ class CheckedRunner:
 
     @property
     def batch_size(self) -> int:
-        """Configurations per batch that keep the runner busy.
+        """The number of configurations per batch that keeps the runner busy.
 
         Raises:
             PluginError: the runner's value is not a positive integer.
@@ -62,7 +62,9 @@ class CheckedRunner:
 
     @property
     def lanes(self) -> int:
-        """``Runner.lanes``: the number of candidates that the runner times beside a search.
+        """The number of candidates that the runner times beside a search (``Runner.lanes``).
+
+        It is 0 if a search in this process would disturb the timing.
 
         Raises:
             PluginError: the runner's value is not an integer from 0.
@@ -106,11 +108,11 @@ class CheckedRunner:
         return int(self.describe().get("threads") or 1)
 
     def measure(self, job: MeasureJob) -> list[Measurement]:
-        """Measure a job that belongs to no task of the run, and wait for all its measurements.
+        """Measure a job outside the search, such as a test of layouts, and return its measurements.
 
         Raises:
-            PluginError: the runner raises, returns a measurement nobody asked for, repeats one, or
-                leaves one out.
+            PluginError: the runner raises, returns a measurement that was not requested, repeats
+                one, or leaves one out.
             RunInterrupted: the user asked the run to stop.
         """
         batch = Batch(job.configs, stored={}, origins={})
@@ -122,7 +124,7 @@ class CheckedRunner:
         return batch.measurements
 
     def stream(self, *, side_by_side: bool = False) -> CheckedStream:
-        """Open a stream to which jobs are submitted one by one.
+        """Open a stream that measures one job after another.
 
         Args:
             side_by_side: whether jobs may overlap, if the runner can measure several. If False,
@@ -140,7 +142,12 @@ class CheckedRunner:
     def compare(
         self, task: Task, contenders: Sequence[Contender], plan: ComparisonPlan
     ) -> tuple[Measurement, ...]:
-        """Time contenders against each other, and return one measurement for each contender.
+        """Time the contenders of a final comparison in turns, and return a measurement for each.
+
+        Args:
+            task: the task that all contenders compute.
+            contenders: the programs to compare.
+            plan: the time limit, and a function that shows the progress.
 
         Raises:
             PluginError: the runner breaks its contract.
@@ -163,7 +170,7 @@ class CheckedStream:
     Args:
         runner: the runner, whose context the caller has entered.
         contract: checks the runner's return values, and names the runner in errors.
-        interruption: the request to stop.
+        interruption: the object that holds the user's request to stop the run, if any.
         side_by_side: whether jobs may overlap (``CheckedRunner.stream``).
     """
 
@@ -207,14 +214,14 @@ class CheckedStream:
     def poll(self, timeout: float | None = None) -> tuple[Batch, Measurement] | None:
         """Wait for the next measurement, and return it with its batch.
 
-        The result is None if none came before the timeout, or if ``wake`` was called.
+        The result is None if no measurement came before the timeout, or if ``wake`` was called.
 
         Args:
             timeout: the time limit in seconds of the runner's clock, or None for no limit.
 
         Raises:
-            PluginError: the runner raises, returns a measurement nobody asked for, repeats one, or
-                leaves one out.
+            PluginError: the runner raises, returns a measurement that was not requested, repeats
+                one, or leaves one out.
             RunInterrupted: the user asked the run to stop, and the measurements that were running
                 have arrived.
         """
@@ -236,7 +243,7 @@ class CheckedStream:
         """Let the runner finish its work after all measurements have arrived.
 
         Raises:
-            PluginError: the runner raises, or returns a measurement nobody asked for.
+            PluginError: the runner raises, or returns a measurement that was not requested.
         """
         with self._contract.call("finish measuring"):
             while not self._batches and self._stream.busy:
@@ -294,8 +301,10 @@ def started(
 
     Args:
         spec: the runner of the pipeline.
-        space: the stage with which candidates are built; None if none will probably be.
-        interruption: the request to stop, which is passed on to the runner.
+        space: the provider of design spaces with which workers build candidates. None if the run
+            will probably build no candidates.
+        interruption: the object that holds the user's request to stop the run. It is passed to the
+            runner.
         described: a function that is called with the runner's description of itself, at the start
             and at the end.
 
@@ -335,7 +344,7 @@ def tasks_at_once(wanted: AtOnce, *, lanes: int, batch_size: int, tasks: int) ->
     """The number of tasks of a run that may have a batch in flight at the same time.
 
     Args:
-        wanted: the value of ``tasks_at_once`` in the pipeline.
+        wanted: the value of ``tasks_at_once`` in the pipeline: a number, or ``"auto"``.
         lanes: the number of candidates that the runner times beside a search (``Runner.lanes``).
         batch_size: the number of configurations per batch.
         tasks: the number of tasks in the run.
@@ -359,7 +368,7 @@ def guesses_at_once(wanted: AtOnce, *, batch_size: int) -> int:
 
 
 class BatchesInFlight:
-    """Lets the runner measure batches of several tasks, while the next batches are searched for.
+    """Lets the runner measure batches of several tasks while the next batches are searched for.
 
     The order in which batches are complete depends on the devices; a resumed run reads it from the
     order of the records. Everything else depends only on the seed. The object is a context manager.
@@ -369,7 +378,7 @@ class BatchesInFlight:
         executor: the executor of searches, which is closed with this object.
         now: the runner's clock, which returns seconds.
         together: a function that returns a context whose measurements the store commits together.
-            It is used if it costs nothing to repeat lost measurements.
+            It is used for runners whose measurements cost nothing to repeat, such as replays.
     """
 
     def __init__(
@@ -390,7 +399,10 @@ class BatchesInFlight:
         return len(self._runs)
 
     def search(self, work: Callable[[], T]) -> tuple[T, float]:
-        """Run a step of a search while measurements go on.
+        """Run a step of a search, such as a proposal, while measurements go on.
+
+        Args:
+            work: the step, a function without arguments.
 
         Returns:
             The result of ``work``, and its share of the wall-clock time in seconds.
@@ -436,7 +448,7 @@ class BatchesInFlight:
     def learn(self, batch: Batch) -> float:
         """Let the task of a complete batch learn from it.
 
-        Returns the learning's share of the wall-clock time in seconds.
+        The result is the share of the wall-clock time, in seconds, that learning took.
         """
         run = self._runs[batch]
         _, seconds = self.search(lambda: run.learn(batch))
@@ -444,7 +456,7 @@ class BatchesInFlight:
         return seconds
 
     def drain(self) -> None:
-        """Store the measurements that are still in flight when the run stops."""
+        """Wait for the measurements that are running when the run stops, and store them."""
         with contextlib.suppress(RunInterrupted):
             while self._stream.expected:
                 self.step()
@@ -461,7 +473,7 @@ class BatchesInFlight:
         self._stream.wake()
 
     def step(self, timeout: float | None = None) -> None:
-        """Wait for the next measurement and store it.
+        """Wait for the next measurement of any batch, and store it.
 
         Args:
             timeout: the time limit in seconds of the runner's clock, or None for no limit.
@@ -485,7 +497,7 @@ class BatchesInFlight:
 
 
 class SearchExecutor(ABC):
-    """Runs the steps of searches, one at a time, so that their order does not depend on a clock."""
+    """Runs the steps of searches one at a time, so that a clock never decides their order."""
 
     @abstractmethod
     def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
@@ -501,9 +513,9 @@ class SearchExecutor(ABC):
 
 
 class SameThread(SearchExecutor):
-    """Runs each step in the calling thread, while no measurement goes on.
+    """Runs each step of a search in the calling thread, while no measurement runs.
 
-    It is for runners whose timings a search would disturb.
+    This executor is for runners whose times would be longer while a search computes.
     """
 
     def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
@@ -512,7 +524,7 @@ class SameThread(SearchExecutor):
 
 
 class SearchThread(SearchExecutor):
-    """Runs steps in another thread, so that the main thread can serve the devices.
+    """Runs steps of searches in another thread, so that the main thread can serve the devices.
 
     The runner stays in the main thread for two reasons. The main thread handles signals, and some
     processes end with the thread that started them.
@@ -539,8 +551,8 @@ class SearchThread(SearchExecutor):
 class WallClockShares:
     """Divides every second of wall-clock time equally among the activities that run in it.
 
-    So the shares of all activities add up to the time that has passed, and an activity that runs
-    alone gets all of it.
+    Activities are steps of a search and measurements. So the shares of all activities add up to the
+    time that has passed, and an activity that runs alone gets all of it.
 
     Args:
         now: the clock, which returns seconds.
@@ -557,13 +569,21 @@ class WallClockShares:
         self._shares[key] = 0.0
 
     def take(self, key: Hashable) -> float:
-        """The activity's share in seconds, since its start or the last call of ``take``."""
+        """The share of an activity in seconds, since its start or the last call of ``take``.
+
+        Args:
+            key: the object that identifies the activity, as for ``start``.
+        """
         self._share_out()
         share, self._shares[key] = self._shares[key], 0.0
         return share
 
     def stop(self, key: Hashable) -> float:
-        """Record that the activity ends, and return its share as ``take`` does."""
+        """Record that an activity ends, and return its share in seconds since the last ``take``.
+
+        Args:
+            key: the object that identifies the activity, as for ``start``.
+        """
         share = self.take(key)
         del self._shares[key]
         return share

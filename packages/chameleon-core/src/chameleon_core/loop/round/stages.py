@@ -50,7 +50,7 @@ def generator(seed: int, *names: str) -> np.random.Generator:
 
 @attrs.frozen(kw_only=True)
 class SearchStages:
-    """Explorer, cost model, sampler and synthesizer of one task.
+    """The explorer, cost model, sampler and synthesizer of one task.
 
     Every method checks what the plugin returned. Rows that the method must not return, such as
     illegal ones, are dropped. Any other breach of the contract is a ``PluginError`` that names the
@@ -88,7 +88,8 @@ class SearchStages:
             choice: the names and options of the stages, such as a resolved pipeline.
             task: the task.
             space: the design space of the task.
-            archive: the measurements of the run's other tasks.
+            archive: the measurements of the run's other tasks, for cost models that learn from
+                them.
             batch_size: the number of configurations measured per round.
             device: known properties of the target's device.
         """
@@ -132,7 +133,7 @@ class SearchStages:
         return predict
 
     def explore(self, visited: Visited, count: int) -> Candidates:
-        """The usable candidates of the explorer.
+        """Ask the explorer for candidates, and return those that are legal, distinct and new.
 
         Args:
             visited: the configurations that were measured before.
@@ -152,10 +153,10 @@ class SearchStages:
         return candidates
 
     def selected_batch_first(self, candidates: Candidates, count: int) -> Candidates:
-        """Move the candidates to the front that the cost model would measure in one batch.
+        """Move the candidates that the cost model would select for one batch to the front.
 
-        Only configurations move. The scores stay sorted, highest first, because samplers rely on
-        their order.
+        Only the configurations change places. The scores stay sorted, highest first, because
+        samplers rely on their order.
 
         Args:
             candidates: the candidates of the explorer.
@@ -173,9 +174,14 @@ class SearchStages:
         return attrs.evolve(candidates, configs=candidates.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """The sampler's choice, at most ``count`` rows with knob indices in range.
+        """Ask the sampler for at most ``count`` of the candidates; rows out of range are dropped.
 
         Rows may be illegal or visited, because the synthesizer replaces such rows.
+
+        Args:
+            candidates: the candidates of the explorer.
+            visited: the configurations that were measured before.
+            count: the largest number of rows.
         """
         contract = self.contracts["samplers"]
         with contract.call("select"):
@@ -183,14 +189,26 @@ class SearchStages:
             return contract.in_range(chosen, self.space)[:count]
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
-        """The usable rows of the synthesizer's batch, at most as many as ``batch`` has."""
+        """Let the synthesizer replace rows of a batch, and return the usable rows of its result.
+
+        The result has at most as many rows as ``batch``.
+
+        Args:
+            batch: the sampler's choice, shape (n, knobs).
+            candidates: the candidates of the explorer.
+            visited: the configurations that were measured before.
+        """
         contract = self.contracts["synthesizers"]
         with contract.call("refine"):
             refined = self.synthesizer.refine(batch, candidates, visited)
             return contract.usable(refined, self.space, visited)[: len(batch)]
 
     def learn(self, observations: Observations) -> None:
-        """Let cost model, explorer and synthesizer learn all measurements so far, in this order."""
+        """Let cost model, explorer and synthesizer, in this order, learn all measurements so far.
+
+        Args:
+            observations: all measurements of the task so far.
+        """
         with self.contracts["cost_models"].call("fit"):
             self.cost_model.fit(observations)
         with self.contracts["explorers"].call("observe"):
@@ -208,10 +226,10 @@ model. It is half of the scores that 128 chains or episodes ask for in 500 steps
 
 
 class ScoreTable:
-    """A score function that asks the cost model about every legal configuration only once.
+    """The scores of all legal configurations of a small space, predicted only once.
 
-    The model is asked at the first call. Configurations outside the table are illegal; their scores
-    are asked for at every call.
+    The cost model predicts them at the first call. Illegal configurations are not in the table; the
+    model predicts their scores at every call.
 
     Args:
         score: the cost model's prediction.
@@ -241,7 +259,10 @@ class ScoreTable:
 
 
 def tabulated(score: ScoreFunction, space: DesignSpace) -> ScoreFunction:
-    """The score function itself, or a table of its scores if the space is small."""
+    """A table of a score function's values if the space is small, else the function itself.
+
+    The table saves predictions, because an explorer asks for the same scores many times.
+    """
     everything = space.everything
     if everything is None or not 0 < len(everything) <= _TABULATED:
         return score
@@ -251,8 +272,8 @@ def tabulated(score: ScoreFunction, space: DesignSpace) -> ScoreFunction:
 class WatchedScores:
     """A score function that records when it returned the best score of a new configuration.
 
-    Configurations that were measured before do not count. Many searches start at the best of these,
-    and would seem to have converged before their first step.
+    The record tells after which search step an explorer found nothing better. Configurations that
+    were measured before do not count, because many searches start at the best of them.
 
     Args:
         score: the cost model's prediction.

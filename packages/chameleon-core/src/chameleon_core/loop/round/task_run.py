@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class TaskRecords:
-    """The measurements of a task, with those of earlier processes and of other runs.
+    """The stored measurements of a task, with those of earlier processes and of other runs.
 
     Args:
         store: the run's record store.
@@ -64,7 +64,7 @@ class TaskRecords:
 
     @property
     def failure(self) -> str | None:
-        """The message of the first failure of the most frequent kind, or None without failures."""
+        """The most frequent failure of the task: the message of its first occurrence, or None."""
         return most_frequent_failure(self.measured.values())
 
     @property
@@ -98,7 +98,15 @@ class TaskRecords:
         score: float | None,
         spending: Spending,
     ) -> bool:
-        """Commit a measurement to the store (``RecordStore.add``).
+        """Write a measurement to the run's store at once (``RecordStore.add``).
+
+        Args:
+            measurement: the measurement.
+            key: the number of the configuration in its space (``DesignSpace.keys``).
+            knobs: the knob values of the configuration.
+            origin: the stage that proposed the configuration.
+            score: the cost model's score of the configuration, or None.
+            spending: the seconds that the task's search has taken so far, by part.
 
         Returns:
             Whether the configuration is faster than all earlier ones of the task.
@@ -117,20 +125,24 @@ class TaskRecords:
         self._store.set_spending(self.stored.id, spending)
 
     def last_place(self, configs: Iterable[Config]) -> int:
-        """The largest arrival number among some configurations.
+        """The place in the store of the configuration among ``configs`` that was measured last.
 
-        Arrivals are numbered over all tasks of the run; 0 if none of the configurations has
-        arrived.
+        Places count the measurements of all tasks of the run, in order of arrival. The result is 0
+        if none of the configurations has been measured. A resumed run completes batches in the
+        order of these places.
         """
         return max((self._places[row] for row in configs if row in self._places), default=0)
 
     def come_to(self, configs: Iterable[Config]) -> None:
-        """Record that the search has proposed some configurations, so they are not leftovers."""
+        """Record that the search has proposed some configurations.
+
+        Stored measurements of configurations that the search never proposes are ``leftovers``.
+        """
         for config in configs:
             self._pending.pop(config, None)
 
     def leftovers(self, expected: Collection[Config], *, ended: str | None) -> list[Measurement]:
-        """Take the earlier measurements that the repeated search did not propose, and log this.
+        """Return the stored measurements that a resumed search did not propose again, and log them.
 
         Args:
             expected: the configurations that the search proposes at this moment. They are not
@@ -201,7 +213,8 @@ class TaskRun:
         records: the measurements of the task in the store.
         spending: the wall-clock time of the search, by part.
         recorded: the number of measurements that were taken from record databases.
-        recorded_seconds: the wall-clock time in seconds that these measurements took in other runs.
+        recorded_seconds: the wall-clock time in seconds that the ``recorded`` measurements took in
+            other runs.
         base: the task whose operator this task computes in another dtype; None if this task is no
             alternative.
         ended: the reason why the task gets no further batch, or None if the search goes on.
@@ -235,7 +248,7 @@ class TaskRun:
 
     @property
     def in_flight(self) -> int:
-        """Number of configurations in the batch that is being measured, or 0 without a batch."""
+        """The number of configurations of this task that are being measured at the moment."""
         return 0 if self._batch is None else self._batch.size
 
     @property
@@ -249,7 +262,7 @@ class TaskRun:
 
     @property
     def replayed(self) -> bool:
-        """Whether the tuner has learnt all measurements of the task in the store."""
+        """Whether the tuner of a resumed run has learnt all measurements that the store holds."""
         return len(self.records.measured) <= len(self.tuner.measurements)
 
     @property
@@ -282,9 +295,9 @@ class TaskRun:
         )
 
     def recall(self, *, batch_size: int, seconds: float) -> None:
-        """Let the tuner learn the records of other runs, before it proposes anything.
+        """Let the tuner learn records of other runs, before it proposes its first batch.
 
-        They are divided into batches, because schedulers and budgets count batches.
+        The records are divided into batches, because schedulers and budgets count batches.
 
         Args:
             batch_size: the number of configurations per batch.
@@ -300,7 +313,12 @@ class TaskRun:
     # -- one round ----------------------------------------------------------------------------
 
     def propose(self, limit: int | None) -> Batch:
-        """Ask the tuner for at most ``limit`` configurations; if None, for a whole batch."""
+        """Ask the tuner for the next batch of configurations.
+
+        Args:
+            limit: the largest number of configurations that the budget allows, or None for a whole
+                batch.
+        """
         batch = self._batch_of(self.tuner.ask(limit))
         self._watch.see(self.task.name, batch)
         return batch
@@ -395,7 +413,10 @@ class TaskRun:
             )
 
     def learn(self, batch: Batch) -> None:
-        """Let the tuner learn a batch's measurements; its other configurations stay unmeasured."""
+        """Let the tuner learn the measurements of a batch.
+
+        If a configuration of the batch has no measurement, the tuner may propose it again.
+        """
         self.records.come_to(batch.configs)
         self.tuner.tell(batch.measurements)
         self._batch = None

@@ -37,8 +37,8 @@ class TaskTuner:
 
     Attributes:
         measurements: all learnt measurements, in proposal order.
-        visited: the configurations of these measurements, and configurations that proved to be
-            another program or no program.
+        visited: the configurations of ``measurements``, and configurations that turned out to have
+            no program, or the program of another configuration.
         best: the fastest measurement, or None if no configuration succeeded. Among equally fast
             measurements, it is the one proposed first.
         best_cost: the time of ``best`` in seconds; infinity if no configuration succeeded.
@@ -85,8 +85,8 @@ class TaskTuner:
     def suggest(self, config: Config) -> None:
         """Put a configuration into the next batch, in place of another proposal.
 
-        The last suggestion comes first, and suggestions fill at most half of the batch. A
-        suggestion is dropped if it is illegal or already measured.
+        The suggestion that was made last comes first in the batch, and suggestions fill at most
+        half of the batch. A suggestion is dropped if it is illegal or already measured.
         """
         self._suggested.insert(0, config)
 
@@ -95,6 +95,9 @@ class TaskTuner:
 
         Enqueued configurations keep their order. If they exceed a batch, the rest waits for the
         next batch. Configurations that are illegal or already measured are dropped.
+
+        Args:
+            config: the knob indices of the configuration.
         """
         self._enqueued.append(config)
 
@@ -121,7 +124,7 @@ class TaskTuner:
 
     @property
     def guesses(self) -> Configs:
-        """The configurations that ``guess`` has not returned yet, in order, shape (n, knobs)."""
+        """The first guesses that ``guess`` has not returned yet, best first, shape (n, knobs)."""
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
         return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
 
@@ -216,9 +219,12 @@ class TaskTuner:
         return batch, self._batch_size if few or not len(selected) else len(selected)
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
-        """Learn the measurements of the last batch, in any order.
+        """Learn the measurements of the batch that was proposed last; their order does not matter.
 
         A configuration of the batch that was not measured may be proposed again.
+
+        Args:
+            measurements: the measurements.
 
         Raises:
             ValueError: a measurement is not of the last batch, or the same configuration occurs
@@ -240,9 +246,12 @@ class TaskTuner:
             self._learn(known)
 
     def recall(self, measurements: Sequence[Measurement]) -> None:
-        """Add a batch of another run's measurements.
+        """Add a batch of measurements that another run has made.
 
-        The search stages learn from them when ``ask`` is called next.
+        The search stages learn from these measurements when ``ask`` is called next.
+
+        Args:
+            measurements: the measurements.
         """
         self._note(measurements)
         self._unlearnt = True

@@ -1,1 +1,1 @@
-"""The steps before the first batch: check, the frontend's choice, tasks, spaces, earlier runs."""
+"""The steps before the first batch: check, frontend's choice, tasks, spaces, earlier runs."""

@@ -43,11 +43,15 @@ class WarmStart:
         self._known = [known for folder in folders for known in _tasks_of(folder)]
 
     def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
-        """Legal configurations of a task's space, the most promising one last.
+        """Configurations of earlier runs to measure first for a task, the most promising one last.
 
         The configurations come from the same task if an earlier run has it. Otherwise they are the
         best configurations of the most similar tasks: those with the same operator and target that
         have most arguments in common.
+
+        Args:
+            task: the task.
+            space: the task's design space, in which the configurations are legal.
         """
         rows: list[Mapping[str, Any]] = []
         for known in self._known:
@@ -114,10 +118,14 @@ def nearest(
 
 
 def distance(own: Any, other: Any) -> float:
-    """The distance between two tasks' arguments, from the ratios of their numbers.
+    """The distance between the arguments of two tasks, from the ratios of their numbers.
 
-    It is the sum of the absolute logarithms of the ratios of all numbers at the same place. A
-    number that only one task has adds 1.
+    A warm start uses it to find similar tasks. The distance is the sum of ``|log(a / b)|`` over all
+    pairs of numbers at the same place. A number that only one task has adds 1.
+
+    Args:
+        own: the arguments of one task, or a part of them: JSON values.
+        other: the same part of the other task's arguments.
     """
     mine, theirs = dict(_numbers(own)), dict(_numbers(other))
     both = mine.keys() & theirs.keys()
@@ -132,7 +140,14 @@ def same_types(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The knob indices of decoded knob values; None if they are no legal configuration."""
+    """Convert knob values of an earlier run to knob indices of the present design space.
+
+    The result is None if the values are no legal configuration of this space.
+
+    Args:
+        space: the present design space.
+        decoded: the value of each knob by its name.
+    """
     if decoded.keys() != {knob.name for knob in space.knobs}:
         return None
     config = []

@@ -1,6 +1,7 @@
-"""Two calls of a frontend before it names its tasks: whether it can deliver, and its choice.
+"""Two questions to a frontend before it names its tasks: can it deliver, and its choices.
 
-The frontend chooses once, by measurements, and the run keeps this choice.
+A choice is, for example, the layout of images. The frontend makes it once, by measurements, and the
+run keeps it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ SHARE = 0.2
 
 
 def check(run: RunContext) -> None:
-    """Let the frontend raise an error now if it could not deliver at the end of the run.
+    """Let the frontend fail now, before any tuning, if it could not deliver at the end.
+
+    Args:
+        run: the run.
 
     Raises:
         ChameleonError: the frontend cannot deliver the model.
@@ -63,7 +67,7 @@ def check(run: RunContext) -> None:
 
 
 def was_checked(store: RecordStore) -> bool:
-    """Whether a run has a network, and a check found that it can be delivered.
+    """Whether the run's model is a network that a check found possible to deliver.
 
     Args:
         store: the run's record store.
@@ -72,7 +76,7 @@ def was_checked(store: RecordStore) -> bool:
 
 
 def say_if_slower(store: RecordStore, seconds: float) -> None:
-    """Warn if a network's operators, with their first guesses, are slower than its framework.
+    """Warn if a network with the first guesses of its operators is slower than its framework.
 
     Args:
         store: the run's record store.
@@ -90,7 +94,12 @@ def say_if_slower(store: RecordStore, seconds: float) -> None:
 
 
 def choice_of(run: RunContext) -> dict[str, Any] | None:
-    """Let the frontend make the choice its tasks depend on, or restore its earlier choice.
+    """Let the frontend make the choice that its tasks depend on, or restore its earlier choice.
+
+    A choice is, for example, the layout of the images in a network.
+
+    Args:
+        run: the run.
 
     Returns:
         The choice as JSON values, or None if there was nothing to choose.
@@ -116,7 +125,7 @@ def choice_of(run: RunContext) -> dict[str, Any] | None:
 
 
 def forget_choice(store: RecordStore) -> None:
-    """Delete the frontend's stored choice, so that it chooses again.
+    """Delete the frontend's stored choice, so that the frontend chooses again.
 
     Args:
         store: the run's record store.
@@ -125,15 +134,18 @@ def forget_choice(store: RecordStore) -> None:
 
 
 def choice_seconds(store: RecordStore) -> float:
-    """Wall-clock time in seconds of the frontend's measurements for its choice.
+    """Wall-clock time in seconds of the measurements on which a frontend based its choice.
 
     The value is 0 if the frontend measured nothing.
+
+    Args:
+        store: the run's record store.
     """
     return float(store.fact(_SECONDS) or 0.0)
 
 
 def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[str, Any] | None:
-    """Read a frontend's choice from a run's store, and pass it to the frontend.
+    """Read a frontend's choice, such as a layout, from a run's store and pass it to the frontend.
 
     Args:
         pipeline: the pipeline of the run.

@@ -54,9 +54,9 @@ def shares_records(store: RecordStore) -> bool:
 
 
 class SharedRecords:
-    """The records that a run takes from databases and adds to them.
+    """The records that a run takes from record databases, and those that it adds to them.
 
-    This base class is for runs without a database: it takes and adds nothing.
+    This base class is for runs without a database: its methods take and add nothing.
 
     Args:
         store: the run's record store.
@@ -66,7 +66,10 @@ class SharedRecords:
         self._store = store
 
     def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
-        """Copy the known records of a run's tasks into its store, before its first measurement.
+        """Copy the records of a run's tasks from databases to the run's store.
+
+        The run calls it before its first measurement, and does not measure these configurations
+        again.
 
         Args:
             tasks: the tasks of the run.
@@ -74,11 +77,15 @@ class SharedRecords:
         """
 
     def seconds_of(self, task: Task) -> float:
-        """Wall-clock time in seconds that a task's copied records took in other runs."""
+        """Wall-clock time in seconds that other runs took to measure a task's copied records."""
         return float(self._taken("seconds").get(task.key, 0.0))
 
     def suggestions(self, task: Task) -> list[Config]:
-        """The best configurations of the nearest tasks, the most promising one last."""
+        """Configurations that were fast for similar tasks, to measure first for a task.
+
+        They come from databases. The most promising one is last. The list is empty if the task has
+        records of its own.
+        """
         return [tuple(config) for config in self._taken("suggested").get(task.key, ())]
 
     def _taken(self, what: str) -> Mapping[str, Any]:
@@ -86,15 +93,17 @@ class SharedRecords:
         return part
 
     def known(self, task: Task, space: DesignSpace) -> list[Record]:  # noqa: ARG002 - none here
-        """The records of exactly this task, in the order in which they were measured.
+        """The records that databases have for exactly this task, in the order of their measurement.
 
         The list is empty if no record succeeded, so that the run tries configurations that failed
-        elsewhere.
+        in other runs.
         """
         return []
 
     def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
         """Keep measurements that belong to no task of the run, to add them to a database later.
+
+        An example is a measurement with which a frontend chose the layout of a network.
 
         Args:
             task: the task that was measured.
@@ -106,7 +115,9 @@ class SharedRecords:
 def noted_conditions(
     pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
 ) -> Mapping[str, Any] | None:
-    """The conditions that the run's times depend on; stored when the run begins.
+    """The conditions that the run's times depend on, which are stored when the run begins.
+
+    A record database offers the run's measurements only to runs under equal conditions.
 
     Args:
         pipeline: the run's pipeline.
@@ -114,8 +125,8 @@ def noted_conditions(
         runner: the run's runner, which has started.
 
     Returns:
-        The conditions (``RecordKey.conditions``). None if the runner does not share its
-        measurements, or if the folder has measurements of other conditions.
+        The conditions (``RecordKey.conditions``). None if the runner's measurements must not be
+        shared, or if the folder has measurements under other conditions.
     """
     own = runner.conditions()
     if own is None:
@@ -353,8 +364,8 @@ class DatabaseRecords(SharedRecords):
 def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
     """The run's own measurements as records; empty if their conditions are unknown.
 
-    Records that the run took from databases are left out. So are measurements with a lost device,
-    because they do not depend on the configuration.
+    Records that the run took from databases are left out. Measurements that failed because a device
+    was lost are left out too: the configuration did not cause the failure.
 
     Args:
         store: the run's record store.

@@ -1,4 +1,4 @@
-"""From a pipeline to its tasks and their design spaces, without the values its ``fix`` excludes."""
+"""From a pipeline to its tasks and their design spaces, in which ``fix`` sets some knobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def frontend_of(pipeline: Subject) -> Frontend:
 
 
 def target_of(pipeline: ResolvedPipeline) -> str:
-    """The pipeline's target, resolved by the target resolver if one is installed.
+    """The target of a pipeline in canonical form, as the target resolver converts it.
+
+    Without an installed target resolver, the target stays as it is.
 
     Raises:
         TargetError: the target does not exist.
@@ -46,7 +48,13 @@ def target_of(pipeline: ResolvedPipeline) -> str:
 
 
 def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
-    """Properties of a resolved target's device, as JSON values; empty without a target resolver.
+    """Properties of a target's device, such as its CPU features, as JSON values.
+
+    The mapping is empty if no target resolver is installed.
+
+    Args:
+        pipeline: the pipeline, which names the target resolver.
+        target: the resolved target.
 
     Raises:
         PluginError: the target resolver breaks its contract.
@@ -76,7 +84,8 @@ def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]
     """The frontend's tasks for a resolved target, checked for unique names and keys.
 
     Raises:
-        ConfigError: the model has no operator, or two tasks are the same work.
+        ConfigError: the model has no operator, or two tasks have the same operator, arguments and
+            target.
         PluginError: the frontend breaks its contract.
     """
     contract = contract_of(subject.model)
@@ -149,7 +158,7 @@ def fixed_spaces(
     *,
     among: bool = False,
 ) -> list[DesignSpace]:
-    """Design spaces without the configurations that contradict the pipeline's fixed knobs.
+    """Design spaces without the configurations that contradict the knobs the pipeline fixes.
 
     A fixed value for an operator's name overrides a fixed value for all operators.
 

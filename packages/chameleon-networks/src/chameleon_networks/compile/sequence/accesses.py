@@ -1,4 +1,7 @@
-"""Finds out whether a kernel can read a tensor with other strides, or look up its channels."""
+"""Finds out whether a kernel can read a tensor with gaps, or find its channels by a table.
+
+Such kernels read a part of a larger tensor in place, so that no copy is needed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ Buffer = Any
 
 
 def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
-    """Whether a parameter of a function may have strides that leave gaps.
+    """Whether a kernel can read or write a tensor that has gaps in memory, at one parameter.
 
     The function must not read the parameter in a shape that such strides do not allow. Its vectors
     must not reach over a gap, and the function must not pass the parameter's address to another
@@ -43,7 +46,9 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
 
 
 def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
-    """Find the axis of a parameter whose indices a function can look up in a table, or None.
+    """The axis of a parameter along which a kernel can look up indices in a table, or None.
+
+    With such a table, the kernel reads shuffled channels in place.
 
     The result is None if vectors run along the axis, or if columns and channels are one axis. It is
     None if the function passes the parameter's address on. It is also None if the loops of the
@@ -66,7 +71,9 @@ def table_axis(function: Function, position: int, shape: Sequence[int], axis: in
 
 
 def count_lookups(function: Function, position: int, axis: int) -> int:
-    """How often a function looks up an index in a table. Equal indices in a loop's body count once.
+    """How often a kernel would look up an index in a table, to estimate the cost.
+
+    Equal indices in a loop's body count once.
 
     Args:
         function: A function whose parameters are buffers.
@@ -143,7 +150,11 @@ class _Accesses:
         return WalkResult.SKIP
 
     def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
-        """Whether no vector reaches over a gap between the elements of a buffer."""
+        """Whether all accesses are possible with given strides: no vector reaches over a gap.
+
+        Args:
+            strides: The strides of each buffer's axes, in elements.
+        """
         return not self._escapes and all(
             self._inside(access.buffer, access.indices, strides[access.buffer])
             for access in self._accesses
@@ -151,7 +162,11 @@ class _Accesses:
         )
 
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
-        """Whether each access has one index, within bounds, on the given axis of its buffer."""
+        """Whether each access has a single index, within bounds, on one axis of its buffer.
+
+        Args:
+            axes: The number of the axis in each buffer.
+        """
         if self._escapes:
             return False
         for access in self._accesses:
@@ -165,7 +180,11 @@ class _Accesses:
         return True
 
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
-        """How many different indices the given axes of the buffers get, over all iterations."""
+        """How many different indices one axis of the buffers gets, over all iterations.
+
+        Args:
+            axes: The number of the axis in each buffer.
+        """
         different = {
             (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times
             for access in self._accesses

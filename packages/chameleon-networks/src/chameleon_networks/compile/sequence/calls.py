@@ -23,7 +23,7 @@ _VIEWS = frozenset(
 
 
 class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs such networks
-    """A network contains something else than kernel calls with known shapes.
+    """A network cannot become a call sequence: it contains more than calls of known shapes.
 
     The message names the reason.
     """
@@ -90,8 +90,8 @@ class Lookup:
     Attributes:
         position: The number of the parameter.
         axis: The axis of the parameter.
-        table: For each index of the axis, the index to read instead. It is of int64. An index may
-            lie outside of the tensor, but in its storage.
+        table: For each index of the axis, the index to read instead. The dtype is int64. An index
+            may lie outside of the tensor, but inside the tensor's storage.
     """
 
     position: int
@@ -144,7 +144,7 @@ class CallSequence:
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """The size in bytes of a tensor with a shape and a dtype."""
+    """The size in bytes of a tensor, from its shape and the name of its dtype."""
     kind = tvm.DataType(dtype)
     return math.prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 

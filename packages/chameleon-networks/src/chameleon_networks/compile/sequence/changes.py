@@ -29,8 +29,8 @@ def with_views(
         functions: The kernels, by name.
 
     Returns:
-        The remaining calls, and their functions. A call copies each tensor that cannot be part of
-        another one.
+        The remaining calls, and their functions. If a tensor cannot be part of another tensor, a
+        call copies it.
     """
     changes = Changes(sequence, functions)
     _replace_splits(changes)
@@ -117,11 +117,11 @@ class Changes:
         return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
 
     def moved(self, part: Tensor, view: Tensor) -> bool:
-        """Move a tensor that fills its storage, if all kernels that use it can find it elsewhere.
+        """Make a tensor a part of another storage, if all kernels that use it can find it there.
 
         Args:
-            part: The tensor.
-            view: The tensor's new place.
+            part: The tensor, which fills its present storage.
+            view: The tensor's new place, as a tensor in the other storage.
 
         Returns:
             Whether the tensor was moved.
@@ -162,10 +162,13 @@ class Changes:
         return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
 
     def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
-        """A call that copies a tensor.
+        """Make the call that copies a tensor to another place in memory.
 
-        The name of the copying kernel begins with the name of the kernel that would have moved
-        data.
+        Args:
+            kernel: The name of the kernel that the copy replaces, such as a concatenation. The name
+                of the copying kernel begins with it.
+            source: The tensor to copy.
+            target: The place of the copy.
         """
         key = (source.shape, source.dtype)
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"

@@ -24,10 +24,12 @@ from chameleon_networks.runtime.pack import ALIGNMENT, aligned
 
 
 def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
-    """The extents of a function's parallel loops, in the order of its text.
+    """The numbers of iterations of a kernel's parallel loops, in the order of its code.
 
-    An extent that is not constant is 0. Loops inside of a parallel loop belong to its body, and
-    loops of one iteration are left out, since TVM drops them.
+    The run-time library divides these iterations among threads.
+
+    A number that is not constant becomes 0. Loops inside of a parallel loop do not count, and
+    neither do loops of one iteration, because TVM drops them.
 
     Args:
         function: A scheduled function.
@@ -72,7 +74,8 @@ class Plan:
     """The places of all storages in memory.
 
     Attributes:
-        arena: The offset in the arena of each storage that lies there.
+        arena: The offset in bytes of each storage that lies in the arena, the memory for tensors
+            between kernels.
         arena_size: The size of the arena in bytes.
         weights: For each constant, its number among the distinct constants.
         blobs: The distinct constants.
@@ -89,7 +92,7 @@ class Plan:
 
 
 def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
-    """Plan the memory of a call sequence.
+    """Plan where each tensor of a call sequence lies in memory.
 
     Args:
         sequence: The calls.
@@ -116,7 +119,7 @@ def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
 
 
 def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Choose offsets so that intervals that overlap in time do not overlap in memory.
+    """Choose offsets in memory so that data that are needed at the same time do not overlap.
 
     Args:
         intervals: The pieces of memory to place.
@@ -206,7 +209,9 @@ def tables(
     layout: int,
     sums: Sequence[int],
 ) -> str:
-    """The text of ``tables.h``, which describes a network's calls and tensors in C.
+    """The text of the C header ``tables.h``, which describes a network's calls and tensors.
+
+    The header is compiled together with the run-time library.
 
     Args:
         sequence: The calls of the network.
@@ -345,7 +350,7 @@ class SequenceExecutable:
     """A compiled call sequence, which replaces ``relax.Executable`` and its virtual machine.
 
     Attributes:
-        kernels: The compiled functions that the calls name.
+        kernels: The module with the compiled functions, which the calls name by their symbols.
         sequence: The calls.
         loops: The extents of each function's parallel loops, by the function's symbol.
         layout: A number that identifies the layout in which the caller packs an operator's weights

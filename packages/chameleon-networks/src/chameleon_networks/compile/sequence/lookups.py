@@ -1,10 +1,10 @@
 """Channel shuffles without copies: kernels look up the place of each channel that they read.
 
-Splits, slices and concatenations of the same axis lie between a shuffle and the kernels that read
-it. The result is a selection of channels of tensors that other kernels write. Those tensors become
-parts of one storage. A kernel that reads one channel at a time gets a table of the channels'
-places. Other kernels read a view if the channels lie side by side, and otherwise a copy of the
-selection.
+Between a shuffle and the kernels that read its result, there may be splits, slices and
+concatenations of the same axis. Together they select channels of tensors that other kernels write.
+These tensors become parts of one storage. A kernel that reads one channel at a time gets a table of
+the channels' places. Other kernels read a view if the channels lie side by side, and otherwise a
+copy of the selection.
 
 No order in memory could avoid the tables. A unit of ShuffleNet v2
 (https://arxiv.org/abs/1807.11164) reads a part of the outputs of each earlier unit of its stage,
@@ -44,12 +44,12 @@ Channel = tuple[Tensor, int]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Selection:
-    """The tensor that a call of a region computes, as a selection of channels.
+    """A tensor that a shuffle, split, slice or concatenation computes, as a choice of channels.
 
     Attributes:
         index: The number of the call in the sequence.
         tensor: The tensor that the call writes.
-        channels: The channels that the tensor consists of.
+        channels: The channels of other tensors that the tensor consists of, in order.
     """
 
     index: int
@@ -64,7 +64,7 @@ class Selection:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Region:
-    """Calls that select channels of one axis and share tensors.
+    """Neighbouring calls that only select channels of one axis, such as shuffles and slices.
 
     Attributes:
         axis: The axis of the channels.
@@ -78,12 +78,12 @@ class Region:
 
 
 def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
-    """Find the next region with a shuffle: calls that select channels of an axis, sharing tensors.
+    """Find the next group of neighbouring calls that select channels, one of them a shuffle.
 
     Args:
         changes: The sequence, with one call in the place of each original call.
-        tried: The storages that the calls of earlier regions write. Those of the new region are
-            added.
+        tried: The storages that the calls of earlier regions write. The function adds the storages
+            of the new region.
     """
     axes = {}
     shuffles = []
@@ -155,7 +155,7 @@ def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
 def with_lookups(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Remove shuffles whose channels the reading kernels can look up.
+    """Remove channel shuffles if the kernels that read the result can look up the channels.
 
     Args:
         sequence: The calls.

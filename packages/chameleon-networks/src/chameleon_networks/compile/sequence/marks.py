@@ -1,5 +1,8 @@
 """Marks concatenations, splits, slices and shuffles that views or tables may replace.
 
+A view is a part of a larger tensor in memory. With a table, a kernel looks up where each channel
+is.
+
 Marked functions are not fused. If all neighbours of a marked function are element-wise or move data
 too, the mark is dropped. Then TVM's fused kernel is as good, since it reads and writes each element
 once.
@@ -31,7 +34,9 @@ are never fused."""
 
 
 def with_useful_marks(module: Any) -> Any:
-    """Drop the marks that are of no use, and keep TVM from fusing the other marked functions.
+    """Drop the marks of functions whose replacement would gain nothing.
+
+    TVM then fuses these functions as usual. Functions that keep their marks are not fused.
 
     Args:
         module: The module that ``with_marks`` returned, after ``AnnotateTIROpPattern``.
@@ -74,7 +79,10 @@ class _Neighbours:
         self._looked_up = set(self._worth_tables())
 
     def worth_a_view(self) -> Iterator[Any]:
-        """Yield the marked kernels next to a heavy kernel, such as a convolution."""
+        """Yield the marked kernels that should become views: those beside a kernel with much work.
+
+        An example of such a kernel is a convolution.
+        """
         for variable, call in self._calls:
             mark = mark_of(self._module[call.args[0]])
             readers = [kernel for kernel, _, _ in self._read[variable]]
@@ -212,13 +220,13 @@ class _Neighbours:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Shuffle:
-    """A tensor that equals another tensor with the indices of one axis in another order.
+    """A tensor with the elements of another tensor, in another order along one axis.
 
     Attributes:
         source: The other tensor, an expression.
         axis: The axis.
-        parts: The digits of an index of the axis, outermost first. Each digit is the number of its
-            values, and their distance in the axis of ``source``.
+        parts: The axis as nested loops, the outermost first. Each is a pair: the number of
+            iterations, and the step along the axis of ``source``.
     """
 
     source: Any
@@ -233,10 +241,10 @@ class Shuffle:
 
 
 def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
-    """The shuffle that a reshape or a permutation computes, or None.
+    """The shuffle of channels that a reshape or permutation computes, or None for others.
 
     Args:
-        value: An expression.
+        value: The expression, which may be a reshape or a permutation.
         values: The expression that each variable is bound to.
     """
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
@@ -283,7 +291,10 @@ _MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 
 def with_marks(module: Any) -> Any:
-    """Replace concatenations, splits, slices and shuffles by calls of marked functions.
+    """Replace operators that only move data by calls of functions with a mark.
+
+    These operators are concatenations, splits, slices and channel shuffles. Later passes may remove
+    marked functions.
 
     Args:
         module: An ``IRModule`` in normal form, before ``LegalizeOps``.

@@ -1,4 +1,4 @@
-"""Fits kernels to the places of their tensors: the strides of views, and the alignment.
+"""Adapts kernels to the places of their tensors in memory: strides and alignment.
 
 TVM's kernels assume tensors without gaps at multiples of 64 bytes. But tensors that callers pass to
 a network are only aligned to their elements. A part of a larger tensor has the strides of
@@ -72,13 +72,14 @@ def with_variants(
 
 
 def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
-    """Let a function look up the indices of an axis of some parameters, in tables.
+    """Let a kernel look up the indices of some of its parameters' axes in tables.
 
-    The tables are additional parameters at the end.
+    The tables become additional parameters at the end.
 
     Args:
         function: A function whose parameters are buffers.
-        axes: The results of ``accesses.table_axis``, by the number of the parameter.
+        axes: For each such parameter, the number of the axis (the result of
+            ``accesses.table_axis``), by the number of the parameter.
     """
     if not axes:
         return function
@@ -105,7 +106,9 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
 
 
 def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer, int | None]:
-    """The number of a parameter's axis in each shape in which a function declares the parameter.
+    """The place of a parameter's axis in each shape in which a function declares the parameter.
+
+    A value is None if the axis is split or merged in that shape.
 
     Args:
         function: A function whose parameters are buffers.
@@ -146,7 +149,12 @@ def placed(function: Function, placements: Sequence[Placement]) -> Function:
 
 
 def aliases(function: Function, parameter: Buffer) -> list[Buffer]:
-    """The buffers of a function that declare a parameter again in another shape."""
+    """The buffers with which a function declares one of its parameters again in other shapes.
+
+    Args:
+        function: A function whose parameters are buffers.
+        parameter: The buffer of the parameter.
+    """
     declared: list[Any] = []
     structural_walk(function, (tirx.DeclBuffer, declared.append), order="pre")
     buffers = [parameter]

@@ -55,7 +55,7 @@ def link_weights(source: Path, target: Path) -> None:
 
 
 def copy_weights(source: Path, target: Path) -> None:
-    """Copy a file of weights.
+    """Copy a file with the weights of a network.
 
     Args:
         source: The file to copy.
@@ -93,7 +93,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
-    """The constants of a file as bytes, padded up to the next constant.
+    """The constants of a file of weights, each as an array of bytes with its padding.
 
     The file is mapped into memory, not read.
     """

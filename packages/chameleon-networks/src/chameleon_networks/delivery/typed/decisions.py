@@ -1,4 +1,4 @@
-"""Decides on a network's dtypes before its tasks are named: dtypes, ranges and alternatives."""
+"""Decides which dtypes a network's operators may have, before its tasks are named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PrecisionDecisions:
 
     Attributes:
         precision: The argument ``precision``.
-        notes: Sentences for the log, such as which dtypes the target lacks.
+        notes: Sentences for the log, for example about dtypes that the target does not support.
     """
 
     def __init__(self, network: ImportedNetwork, precision: Precision) -> None:
@@ -70,9 +70,9 @@ class PrecisionDecisions:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Dtypes other than float32 for the fused operators.
+        """The dtypes other than float32 that fused operators may have.
 
-        Before ``decide`` has run, all requested dtypes.
+        Before ``decide`` has run, these are all dtypes that the pipeline requests.
         """
         return self.precision.types if self._types is None else self._types
 
@@ -152,7 +152,9 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def simulation(self, target: str, threads: int) -> Simulation:
-        """Start a process that simulates the network, with the ranges if they are known.
+        """Start a process that computes the network's outputs with any choice of dtypes.
+
+        If the ranges of tensors are known, the process uses them.
 
         Args:
             target: The resolved target.
@@ -165,7 +167,7 @@ class PrecisionDecisions:
         return simulation
 
     def kept_batches(self) -> list[Sample]:
-        """Inputs that are not used for calibration.
+        """Inputs for measuring the errors of a network, which calibration does not use.
 
         If ``decide`` has read the user's inputs, they are not read again.
         """
@@ -216,7 +218,10 @@ class PrecisionDecisions:
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
-        """The decisions as JSON values, for ``restore``, with the seconds of each step."""
+        """The decisions about dtypes as JSON values, which a resumed run passes to ``restore``.
+
+        They include the seconds of each step.
+        """
         means = {name: mean.tolist() for name, mean in self._means.items()}
         return {
             "types": list(self.types),
@@ -238,7 +243,7 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
-        """The tasks of the network's fused operators in other dtypes than float32.
+        """The tasks that compute the network's fused operators in other dtypes than float32.
 
         Args:
             named: The distinct operators in float32, with names, as ``specs_of`` returns them.

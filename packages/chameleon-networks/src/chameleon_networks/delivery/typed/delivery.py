@@ -1,8 +1,8 @@
-"""Chooses dtypes for a network at the end of a run whose pipeline has a ``precision``.
+"""Chooses the dtypes of a network at the end of a run with a section ``precision``.
 
 The network in float32 is compiled and verified first, as in any run. Then networks with chosen
-dtypes are compiled, verified and timed. The network in float32 is delivered if none of these is
-faster and within the bounds.
+dtypes are compiled, verified and timed. If none of these networks is faster and has small enough
+errors, the network in float32 is delivered.
 """
 
 from __future__ import annotations
@@ -94,7 +94,13 @@ class Candidates:
         self._drops: Callable[[Run], float] | None = None
 
     def measure_float32(self, run: Run) -> None:
-        """Compute the user's metric of the network in float32, if the pipeline names a metric."""
+        """Compute the user's metric of the network in float32, to compare other dtypes with it.
+
+        Nothing is computed if the pipeline names no metric.
+
+        Args:
+            run: A function that computes the network's outputs for some inputs.
+        """
         source = self._settled.precision.metric
         if source is None:
             return
@@ -103,7 +109,10 @@ class Candidates:
         self._drops = lambda other: before - scored(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
-        """Compile the network with some reduced dtypes; with none of these, in float32.
+        """Compile the network with some fused operators in reduced dtypes.
+
+        Args:
+            types: The reduced dtypes of fused operators, by index. Other operators are in float32.
 
         Raises:
             Exception: The network cannot be compiled.
@@ -149,10 +158,14 @@ class Candidates:
         return candidate(error=worst, problem=self.problem_of_metric(process.outputs))
 
     def problem_of_metric(self, run: Run) -> str | None:
-        """Check the user's metric of a network, if the pipeline names a metric.
+        """Check that a network's dtypes do not lower the user's metric, such as accuracy, too much.
+
+        Args:
+            run: A function that computes the network's outputs for some inputs.
 
         Returns:
-            A sentence if the metric is too far below that of the network in float32, else None.
+            A sentence if the metric is too far below the metric in float32. None if it is not, or
+            if the pipeline names no metric.
         """
         most = self._settled.precision.max_drop
         if self._drops is None or most is None:
@@ -183,7 +196,7 @@ single dtype. The next choice uses their times in the network of the first choic
 def in_types(
     steps: DeliverySteps, settled: PrecisionDecisions | None, staged: Path, result: NetworkResult
 ) -> tuple[Path, NetworkResult]:
-    """Choose dtypes for a network that is verified in float32.
+    """Choose dtypes that make a network faster, after it is verified in float32.
 
     Args:
         steps: The delivery of the network.
@@ -206,7 +219,11 @@ def in_types(
 
 
 def precision_facts(result: NetworkResult) -> Mapping[str, object]:
-    """The part of a manifest about the dtypes that were chosen for a network."""
+    """The facts about chosen dtypes that are written into a network's manifest.
+
+    Args:
+        result: The result of the delivery.
+    """
     fields = {"precision", "precisions", "precision_summary", "front"}
     return {name: value for name, value in result.to_json().items() if name in fields}
 
@@ -258,7 +275,11 @@ class _TypedDelivery:
         )
 
     def chosen(self, result: NetworkResult) -> tuple[Path, NetworkResult]:
-        """Choose the dtypes. Returns the folder of the network to deliver, and its result."""
+        """Choose dtypes for the network, and return its folder and its result.
+
+        Args:
+            result: The result of the delivery in float32.
+        """
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
         if single is not None and all(single.types != rival.point.types for rival in candidates):

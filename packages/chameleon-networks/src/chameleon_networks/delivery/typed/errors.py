@@ -49,7 +49,8 @@ class Simulation(AskedProcess):
             ``with_types`` corrects biases with these means. Empty if the correction would not
             reduce the error.
         method: The method that found the ranges.
-        during: A context manager that is entered while the process works, to count the seconds.
+        during: A function that returns a context manager. The context is entered while the process
+            works, to count the seconds.
 
     Raises:
         ConfigError: The process reads a different network from the same source.
@@ -116,7 +117,9 @@ class Simulation(AskedProcess):
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
-        """Errors of the network with one fused operator in a reduced dtype, others in float32.
+        """The error of the network for each fused operator in each reduced dtype.
+
+        In each case, only this operator has the reduced dtype, and all others are in float32.
 
         Args:
             kinds: Names of reduced dtypes.
@@ -131,10 +134,10 @@ class Simulation(AskedProcess):
         }
 
     def error_of(self, types: Types) -> float:
-        """The error of the network with some dtypes.
+        """The error of the network's outputs for a choice of dtypes.
 
-        Infinite if an operator has no kernel to simulate it with, or if a dtype cannot represent
-        the numbers of a tensor.
+        The error is infinite if an operator has no kernel to simulate it with, or if a dtype cannot
+        represent the numbers of a tensor.
 
         Args:
             types: The dtypes of fused operators, by index. Other operators are in float32.
@@ -155,7 +158,7 @@ class Simulation(AskedProcess):
         return self._known[key]
 
     def outputs(self, inputs: Arrays, types: Types) -> Arrays:
-        """The network's outputs with some dtypes.
+        """Compute the network's outputs for a choice of dtypes.
 
         Args:
             inputs: The inputs of one inference.

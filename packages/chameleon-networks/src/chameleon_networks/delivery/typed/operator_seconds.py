@@ -58,7 +58,7 @@ class BuiltNetwork:
         return cls(types=types, tasks=tasks, folder=folder)
 
     def seconds(self, seconds: Seconds) -> dict[int, float]:
-        """Seconds of each fused operator, by its index in the network in float32.
+        """The seconds of each fused operator, from the seconds of each task in this network.
 
         Args:
             seconds: Seconds of all calls of each task in one inference, by the task's name.
@@ -106,9 +106,10 @@ class OperatorSeconds:
                     self.times[index, column] = winner.seconds
 
     def uniform(self, kind: str) -> Types:
-        """The dtypes of a network in which each operator has dtype ``kind`` if measured in it.
+        """The dtypes of a network whose operators all have dtype ``kind``, as far as possible.
 
-        For int7, operators that were measured in int8 only have int8.
+        Operators without a time in this dtype stay in float32. For int7, operators with a time in
+        int8 only have int8.
         """
         return {
             int(index): variant
@@ -125,8 +126,9 @@ class OperatorSeconds:
             profiles: For each network, the seconds of its tasks, as for ``BuiltNetwork.seconds``.
 
         Returns:
-            Whether all times are now from networks. If one would be missing, nothing is replaced,
-            because a kernel that was timed alone seems faster.
+            Whether the times were replaced. If the networks lack the time of any operator and
+            dtype, nothing is replaced. The reason is that a kernel seems faster alone than in a
+            network.
         """
         here: dict[tuple[int, int], float] = {}
         for network, tasks in zip(networks, profiles, strict=True):

@@ -29,7 +29,7 @@ class Attention(nn.Module):
         return x.reshape(n, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply attention to states of shape (n, length, width). The residual is not added."""
+        """Apply self-attention to states of shape (n, length, width), without the residual."""
         query, key, value = (self._split(part(x)) for part in (self.query, self.key, self.value))
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         mixed = torch.softmax(scores, dim=-1) @ value
@@ -78,7 +78,7 @@ class Bert(nn.Module):
         self.layers = nn.Sequential(*[Layer(width, heads, inner) for _ in range(layers)])
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Compute the last hidden states, (n, length, width), of token ids, (n, length)."""
+        """Compute the last hidden states, shape (n, length, width), of token ids (n, length)."""
         places = torch.arange(ids.shape[1], device=ids.device)
         states: Tensor = self.layers(self.norm(self.tokens(ids) + self.positions(places)))
         return states

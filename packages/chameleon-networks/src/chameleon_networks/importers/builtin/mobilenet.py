@@ -55,7 +55,7 @@ class InvertedResidual(nn.Module):
         self.shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the convolutions to x, and add x if the shapes allow."""
+        """Apply the block's convolutions to ``x``, and add ``x`` if both have the same shape."""
         y: Tensor = self.residual(x)
         return x + y if self.shortcut else y
 

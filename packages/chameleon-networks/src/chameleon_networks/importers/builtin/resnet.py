@@ -53,7 +53,7 @@ class Block(nn.Module):
         self.activation = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply ReLU to the sum of the convolutions' result and the shortcut."""
+        """Apply the block: its convolutions, the shortcut, their sum, and ReLU."""
         y: Tensor = self.activation(self.residual(x) + self.shortcut(x))
         return y
 
@@ -64,7 +64,7 @@ class ResNet(nn.Module):
     Args:
         blocks: Number of blocks of each stage. Each stage but the first halves the height and
             width.
-        width: Number of channels of the first stage. Each further stage doubles it.
+        width: Number of channels of the first stage. Each further stage has twice as many.
         expansion: The argument ``expansion`` of each ``Block``.
         classes: Number of outputs.
         large: Whether the first convolution is the 7x7 one for images of 224 x 224.
@@ -107,10 +107,10 @@ def resnet50() -> nn.Module:
 
 
 def resnet_small() -> nn.Module:
-    """A residual network of two stages for images of 32 x 32."""
+    """A small residual network of two stages for images of 32 x 32, for tests."""
     return ResNet((1, 1), width=16, expansion=1, classes=10, large=False)
 
 
 def resnet_bottleneck_small() -> nn.Module:
-    """A residual network of two bottleneck blocks for images of 32 x 32."""
+    """A small residual network of two bottleneck blocks for images of 32 x 32, for tests."""
     return ResNet((1, 1), width=16, expansion=4, classes=10, large=False)

@@ -1,7 +1,8 @@
 """Control flow and sequences of ONNX, which are resolved before a network is compiled.
 
-If a condition is known, its branch is chosen. If the network computes the condition, both branches
-run, and the network chooses between their outputs. Loops are unrolled, and sequences become lists.
+If the condition of an ``If`` is constant, its branch is chosen. If the network computes the
+condition, both branches run, and the network chooses between their outputs. Loops are unrolled, and
+sequences become lists.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST_TURNS = 4096
 
 
 class Graphs(Protocol):
-    """Converts the graphs that are attributes of nodes, such as the body of a loop."""
+    """Converts the graphs inside nodes, such as the body of a loop, for control flow."""
 
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
@@ -37,7 +38,12 @@ class Graphs(Protocol):
         """Convert a graph, and return its outputs."""
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Choose between the outputs of both branches of an ``If`` by a computed condition."""
+        """Select outputs of one of two branches of an ``If``, by a condition computed at run time.
+
+        Args:
+            condition: The Relax expression of the condition.
+            branches: The outputs of both branches.
+        """
 
     def emit(self, value: Any) -> Any:
         """Bind an expression to a variable, and return the variable."""

@@ -155,7 +155,13 @@ IN_THE_STANDARD = (
 
 
 def has_operator(node: Any) -> bool:
-    """Whether nodes of an operator can be converted, judged by the operator's name alone."""
+    """Whether nodes of an ONNX operator can be converted, judged by the operator's name.
+
+    Attributes and inputs of the node are not checked.
+
+    Args:
+        node: The node.
+    """
     # What reads nothing but values that have to be known is computed by ONNX's reference.
     known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *VALUES}
     if node.op_type in known and node.domain in DOMAINS:

@@ -78,7 +78,7 @@ def imported(
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
 ) -> ImportedGraph:
-    """Import an ONNX model into Relax, and note which node each variable comes from.
+    """Import an ONNX model into Relax, and record which node each variable comes from.
 
     Args:
         model: An ``onnx.ModelProto``.
@@ -422,14 +422,26 @@ class _Importer:
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
     ) -> list[Value]:
-        """Convert a graph that is an attribute of a node, and return its outputs."""
+        """Convert a graph inside a node, such as the body of a loop, and return its outputs.
+
+        Args:
+            graph: The graph.
+            inputs: The values of the graph's inputs.
+            scope: The values by name that the graph can read besides its inputs.
+            opsets: The version of each operator set, by domain.
+        """
         inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
         inner.update(zip((one.name for one in graph.input), inputs, strict=True))
         self._convert_nodes(graph.node, inner, opsets)
         return [inner[one.name] for one in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Choose between the outputs of both branches of an ``If`` by a computed condition."""
+        """Select outputs of one of two branches of an ``If``, by a condition computed at run time.
+
+        Args:
+            condition: The Relax expression of the condition.
+            branches: The outputs of both branches.
+        """
         chosen = []
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))

@@ -63,7 +63,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
 
 
 def onnx_inputs(file: str) -> dict[str, list[int | str]]:
-    """The shapes of the inputs of an ONNX file, by name. An open extent is a string.
+    """The shapes of the inputs of an ONNX file, by name; an extent without a number is a string.
 
     Raises:
         ConfigError: The file does not exist or is not valid.
@@ -77,9 +77,10 @@ def onnx_is_quantized(file: str) -> bool:
 
 
 def onnx_meaning(file: str) -> bytes:
-    """The content of an ONNX file with quantized operators rewritten.
+    """The content of an ONNX file in which quantized operators are rewritten.
 
-    Each becomes the floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``.
+    Each becomes the floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``,
+    with the same meaning. So a framework computes what the standard defines.
     """
     made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
     return made

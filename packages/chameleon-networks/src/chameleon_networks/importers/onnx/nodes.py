@@ -23,24 +23,24 @@ Value = Any
 
 
 def is_constant(value: Value) -> bool:
-    """Whether the values of a tensor are known before the network runs."""
+    """Whether a tensor is constant, so that its values are known before the network runs."""
     value = value.value if isinstance(value, Typed) else value
     return isinstance(value, tvm.ir.GenericConst)
 
 
 def known_array(value: Value) -> NDArray[Any]:
-    """The values of a constant tensor, in the dtype that the tensor represents."""
+    """The values of a constant tensor, in the dtype that the ONNX model has for it."""
     if isinstance(value, Typed):
         return array_of(value.value).astype(np.dtype(value.kind))
     return array_of(value)
 
 
 class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
-    """A node cannot be converted. The message is the reason, without the name of the node."""
+    """A node of an ONNX graph cannot be converted. The message is the reason without its name."""
 
 
 class ValueNeeded(Exception):  # noqa: N818 - as above
-    """A converter needs the value of an input, but the network computes that input.
+    """A converter needs the value of an input at compile time, but the network computes it.
 
     Attributes:
         value: The Relax expression of the input.
@@ -62,7 +62,8 @@ class Node:
         attributes: The attributes by name, with the standard's defaults.
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
-        set_attributes: Names of the attributes that the node sets itself.
+        set_attributes: Names of the attributes that the node sets itself, instead of taking the
+            default.
         kinds: For each input, the dtype that the tensor represents if Relax has it in another
             dtype, else None.
     """
@@ -87,6 +88,9 @@ class Node:
     def known(self, place: int) -> NDArray[Any] | None:
         """The value of an input that must be a constant, or None if the node leaves the input out.
 
+        Args:
+            place: The number of the input, from 0.
+
         Raises:
             ValueNeeded: The network computes the input.
         """
@@ -100,6 +104,9 @@ class Node:
     def value(self, place: int) -> NDArray[Any]:
         """The value of an input that must be a constant and that the node must not leave out.
 
+        Args:
+            place: The number of the input, from 0.
+
         Raises:
             ValueNeeded: The network computes the input.
             Unsupported: The node leaves the input out.
@@ -110,7 +117,11 @@ class Node:
         return array
 
     def integers(self, place: int) -> list[int]:
-        """The value of an input that must be a constant, as a list of integers."""
+        """The value of an input that must be a constant, as a list of integers.
+
+        Args:
+            place: The number of the input, from 0.
+        """
         return [int(number) for number in self.value(place).reshape(-1)]
 
     def named_type(self, number: int) -> str:
@@ -118,7 +129,11 @@ class Node:
         return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
     def refuse(self, *names: str) -> None:
-        """Raise ``Unsupported`` if one of the named attributes has a value other than zero."""
+        """Raise an error if an attribute that is not supported has a value other than zero.
+
+        Args:
+            names: Names of the attributes.
+        """
         for name in names:
             if self.attributes.get(name):
                 raise Unsupported(f"it has the attribute {name}")
@@ -175,13 +190,18 @@ def positive(axis: int, rank: int) -> int:
 
 
 def scalar(number: Any, like: Any) -> Any:
-    """A scalar constant, with the dtype of another tensor or with a named dtype."""
+    """Make a scalar Relax constant.
+
+    Args:
+        number: The value.
+        like: A tensor whose dtype the constant gets, or the name of a dtype.
+    """
     dtype = like if isinstance(like, str) else dtype_of(like)
     return relax.const(number, dtype)
 
 
 def relax_constant(array: Any) -> Value:
-    """An array as a Relax constant; ``Typed`` if Relax has no kernels for its dtype."""
+    """Make a Relax constant of an array, or a ``Typed`` if Relax has no kernels for the dtype."""
     array = np.asarray(array)
     kind = array.dtype.name
     if array.dtype.kind in "OUS":
@@ -195,7 +215,11 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 
 def owner_of(node: Any) -> str:
-    """The torch module that a node comes from if torch exported the graph, else the node's name."""
+    """The name under which messages mention a node: its torch module, or its own name.
+
+    Args:
+        node: The node of the ONNX graph.
+    """
     scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
@@ -224,7 +248,7 @@ _NOT_FOLDED = frozenset(
 
 
 def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
-    """Whether a node reads only constants and is deterministic, so that it is computed now."""
+    """Whether a node can be computed at compile time: it is deterministic and reads constants."""
     return node.op_type not in _NOT_FOLDED and all(
         value is None or is_constant(value) for value in inputs
     )
@@ -242,7 +266,13 @@ def _model_of(node: Any, opset: int) -> Any:
 
 
 def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
-    """The outputs of a node that reads only constants, computed by ONNX's reference."""
+    """Compute a node that reads only constants with ONNX's reference, and return its outputs.
+
+    Args:
+        node: The node.
+        inputs: The constants that the node reads.
+        opset: The version of the operator set.
+    """
     feeds = {
         # The reference writes into what it reads.
         name: known_array(value).copy()

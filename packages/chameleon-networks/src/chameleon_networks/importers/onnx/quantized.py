@@ -103,7 +103,7 @@ class _Writer:
         self._one: str | None = None
 
     def write(self, node: Any) -> None:
-        """Write a node of the model, or the nodes that replace it."""
+        """Add a node to the rewritten model, or the nodes that replace it."""
         if _is_rewritten(node):
             _REWRITTEN[node.op_type](_Rewriting(node=node, writer=self))
         else:
@@ -123,7 +123,11 @@ class _Writer:
         return name
 
     def value(self, name: str) -> Any | None:
-        """The value of a constant. None if the network computes the tensor."""
+        """The value of a tensor that is a constant, or None if the network computes the tensor.
+
+        Args:
+            name: The name of the tensor.
+        """
         found = self._known.get(name)
         return None if found is None else _onnx().numpy_helper.to_array(found)
 
@@ -158,7 +162,11 @@ class _Rewriting:
         return str(self.node.output[0])
 
     def given(self, place: int) -> str:
-        """The name of an input. Empty if the node leaves it out."""
+        """The name of an input of the node, or "" if the node leaves the input out.
+
+        Args:
+            place: The number of the input, from 0.
+        """
         inputs = self.node.input
         return str(inputs[place]) if place < len(inputs) else ""
 
@@ -177,7 +185,14 @@ class _Rewriting:
         return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
-        """Write the dequantization of a tensor, and return the name of the result."""
+        """Write the dequantization of a tensor, and return the name of the result.
+
+        Args:
+            numbers: The name of the quantized tensor.
+            scale: The name of the tensor with the scale or scales.
+            zero: The name of the tensor with the zero point.
+            axis: The axis of the scales, if there are several.
+        """
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
         inputs = [numbers, scale, zero]
@@ -199,7 +214,13 @@ class _Rewriting:
         return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
 
     def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
-        """Write the dequantization of an int32 bias, whose scale is the product of two scales."""
+        """Write the dequantization of an int32 bias, whose scale is the product of two scales.
+
+        Args:
+            numbers: The name of the int32 bias.
+            data_scale: The name of the scale of the data.
+            weights_scale: The name of the scale of the weights.
+        """
         writer = self.writer
         factors = [writer.value(one) for one in (data_scale, weights_scale)]
         name = f"{self.name}/bias_scale"

@@ -95,7 +95,12 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """Apply an activation to gates, clipped first if the node has ``clip``."""
+        """Apply one of the node's activations to gates, which are first limited to its ``clip``.
+
+        Args:
+            place: The number of the activation in the node's list.
+            value: The gates, before the activation.
+        """
         limit = self.node.attributes.get("clip")
         if limit:
             value = self.node.emit(op.clip(self.node.emit(value), -limit, limit))
@@ -110,7 +115,12 @@ class _Direction:
         return [self.activated(0, op.add(inside, self.from_state(state[0])))]
 
     def GRU(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """One step of a ``GRU``. Its gates are, in this order, update, reset and hidden."""
+        """Compute one step of a ``GRU``, whose gates are update, reset and hidden, in this order.
+
+        Args:
+            inside: The product of the step's inputs and weights.
+            state: The hidden state before the step.
+        """
         emit, hidden, [held] = self.node.emit, self.hidden, state
         *given, new = _parts(self.node, inside, 3, 1)
         cuts = [
@@ -132,7 +142,12 @@ class _Direction:
         return [emit(op.add(new, op.multiply(update, op.subtract(held, new))))]
 
     def LSTM(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """One step of an ``LSTM``. Its gates are, in this order, input, output, forget and cell."""
+        """Compute one step of an ``LSTM``; its gates are input, output, forget and cell, in order.
+
+        Args:
+            inside: The product of the step's inputs and weights.
+            state: The hidden state and the cell before the step.
+        """
         emit, (held, cell) = self.node.emit, state
         sums = emit(op.add(inside, self.from_state(held)))
         entering, leaving, forgetting, new = _parts(self.node, sums, 4, 1)

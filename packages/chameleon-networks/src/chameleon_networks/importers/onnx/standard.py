@@ -15,7 +15,13 @@ STANDARD = frozenset({"", "ai.onnx"})
 
 
 def schema_of(node: Any, domain: str, opset: int) -> Any | None:
-    """The schema of an operator in a version of the standard. None if there is no such operator."""
+    """The definition of a node's operator in the ONNX standard; None if there is none.
+
+    Args:
+        node: The node.
+        domain: The domain of the operator.
+        opset: The version of the operator set.
+    """
     try:
         return onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
@@ -23,7 +29,12 @@ def schema_of(node: Any, domain: str, opset: int) -> Any | None:
 
 
 def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
-    """A node's attributes by name, with the standard's defaults for missing ones."""
+    """A node's attributes by name, with the standard's defaults for missing ones.
+
+    Args:
+        node: The node.
+        schema: The definition of the node's operator (``schema_of``).
+    """
     found = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():
@@ -42,7 +53,7 @@ def _plain(value: Any) -> Any:
 
 
 def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The function with which the standard defines a node's operator. None if it has none."""
+    """The function by which the standard defines a node's operator, or None without one."""
     if schema is None:
         return None
     if schema.has_function:
@@ -79,7 +90,13 @@ def _type_of(value: Value) -> Any:
 
 
 def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
-    """A copy of a function's node in which references to attributes have the caller's values."""
+    """A copy of a node in a function's body, with the values that the caller's attributes have.
+
+    Args:
+        node: The node, whose attributes may refer to attributes of the function.
+        given: The values of the function's attributes, by name.
+        caller: The node that calls the function. The copy gets its name.
+    """
     made = onnx.NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]

@@ -55,7 +55,13 @@ class Typed:
 
 
 def stand_in(kind: str) -> str:
-    """The dtype in which a tensor of dtype ``kind`` is held while the network computes."""
+    """The dtype in which Relax computes tensors that have another dtype in the ONNX model.
+
+    Kernels cannot compute in some dtypes, such as float16 or int4.
+
+    Args:
+        kind: The dtype in the model.
+    """
     return INTEGERS.get(kind, "float32") if kind in TYPES else kind
 
 
@@ -64,12 +70,15 @@ def interface(kind: str) -> str:
 
     Floats of 8 bits or fewer are passed as their bytes (uint8). bfloat16 is passed as float32,
     since TVM's bfloat16 crashes the process on CPUs.
+
+    Args:
+        kind: The dtype in the model.
     """
     return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else stand_in(kind)
 
 
 def to_interface(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert an input array to the dtype that the compiled network takes."""
+    """Convert an input array to the dtype that the compiled network takes (``interface``)."""
     kind = array.dtype.name
     if kind in _FLOATS:
         return array.view(np.uint8)
@@ -84,7 +93,13 @@ def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def read(builder: Any, value: Any, kind: str) -> Typed:
-    """Convert a network's input to the tensor that the network computes with."""
+    """Convert an input of the compiled network to the tensor that the network computes with.
+
+    Args:
+        builder: A ``BlockBuilder`` that is inside a block.
+        value: The input, a Relax variable.
+        kind: The dtype of the input in the ONNX model.
+    """
     emit = builder.emit
     if kind == FLOAT16:
         value = emit(op.astype(value, "float32"))
@@ -97,7 +112,12 @@ def read(builder: Any, value: Any, kind: str) -> Typed:
 
 
 def written(builder: Any, given: Typed) -> Any:
-    """Convert a tensor that the network computed to the dtype of the network's output."""
+    """Convert a tensor that the network computed to the dtype of the network's output.
+
+    Args:
+        builder: A ``BlockBuilder`` that is inside a block.
+        given: The tensor.
+    """
     if given.kind == FLOAT16:
         return builder.emit(op.astype(given.value, FLOAT16))
     if given.kind in _FLOATS:

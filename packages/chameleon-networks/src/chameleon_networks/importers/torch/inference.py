@@ -1,4 +1,4 @@
-"""Prepares torch networks for inference: weights, evaluation mode, and no random numbers."""
+"""Prepares torch networks for inference: random weights, evaluation mode, no random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torch networks as exported programs: builtin, from a user's function, or saved; in any shape."""
+"""Torch networks as exported programs: builtin ones, a user's function, or a saved program."""
 
 from __future__ import annotations
 
@@ -49,9 +49,12 @@ class ExampleProgram:
     saved: bool = False
 
     def in_shapes(self, shapes: Shapes) -> Any:
-        """Export the program for the given input shapes, by input name.
+        """Export the network for other input shapes.
 
         Inputs that are not named keep the shapes of the example.
+
+        Args:
+            shapes: The shapes of inputs, by name.
 
         Raises:
             ConfigError: An input does not exist, or the network draws random numbers.
@@ -64,7 +67,7 @@ class ExampleProgram:
 
 @attrs.frozen(kw_only=True)
 class NumberRange:
-    """An example input without its numbers.
+    """The dtype, shape and range of an example input, without the numbers themselves.
 
     Attributes:
         dtype: NumPy's name of the dtype.
@@ -90,7 +93,7 @@ class ProgramInputs:
     """A program's example inputs, and its precision.
 
     Attributes:
-        half: ``float16`` or ``bfloat16`` if the program computes in that, else None.
+        half: ``float16`` or ``bfloat16`` if the program computes in that dtype, else None.
         ranges: The range of each tensor by name, in float32 instead of half precision.
     """
 
@@ -286,6 +289,10 @@ def _load(file: str) -> Any:
 def keep_program(program: Any, file: str) -> bool:
     """Write a program into a file, from which other processes of Chameleon read it.
 
+    Args:
+        program: The ``torch.export.ExportedProgram``.
+        file: The path of the file.
+
     Returns:
         Whether torch could write the program. If not, the other processes export it themselves.
     """
@@ -299,9 +306,13 @@ def keep_program(program: Any, file: str) -> bool:
 
 
 def recalled_program(file: str) -> Any:
-    """Read a program that another process wrote. None if this process cannot read it.
+    """Read a program from a file that another process wrote, or return None.
 
-    For example, the program may have outputs of a type that only the user's module registers.
+    None means that this process cannot read it. For example, its outputs may have a type that only
+    the user's module registers.
+
+    Args:
+        file: The path of the file.
     """
     try:
         with torch_messages_held_back():
@@ -433,7 +444,11 @@ def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any
 
 
 def input_tensors(program: Any) -> Keywords:
-    """The tensors among a program's example inputs, by name and in the order of the arguments."""
+    """The tensors among a program's example inputs, by name, in the order of its arguments.
+
+    Args:
+        program: The ``torch.export.ExportedProgram``.
+    """
     torch = importlib.import_module("torch")
     tree = importlib.import_module("torch.utils._pytree")
     names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)

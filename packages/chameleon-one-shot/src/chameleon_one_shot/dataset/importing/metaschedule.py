@@ -56,7 +56,13 @@ class _Record:
 
 
 def files_of(folder: Path) -> tuple[Path, Path] | None:
-    """The files with workloads and with records in a folder; None if it is no database."""
+    """Find the files of a MetaSchedule database in a folder, or return None.
+
+    The first has the workloads, and the second the records.
+
+    Args:
+        folder: The folder.
+    """
     pair = []
     for what in ("workload", "tuning_record"):
         files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))

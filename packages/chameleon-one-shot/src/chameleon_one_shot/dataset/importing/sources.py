@@ -82,7 +82,11 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
 
 
 def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
-    """All measurements of a source.
+    """Read all measurements of a source, such as a run folder or a Kernel Tuner cache.
+
+    Args:
+        source: The file or folder.
+        registry: The registry of plugins, for targets and for the stages that replay tables.
 
     Raises:
         DatasetError: The source has an unknown format.

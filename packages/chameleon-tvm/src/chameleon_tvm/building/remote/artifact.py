@@ -1,4 +1,4 @@
-"""The artifact that a builder sends to a device: a library, its inputs, and a recipe."""
+"""The folder that a builder exports for a device: a library, its inputs, and a recipe."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Argument:
     Attributes:
         shape: Shape of the physical array.
         dtype: Dtype of the array's elements.
-        digest: Name of the file with an input's values, computed from these values; empty for an
-            output. Equal digests mean equal inputs, so a device keeps an input between candidates.
+        digest: Digest of an input's values, which is also the name of their file; empty for an
+            output. If two artifacts have the same digest, the device sends the input only once.
     """
 
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class Argument:
 
 @attrs.frozen(kw_only=True)
 class Recipe:
-    """The description from which a device makes an artifact into a kernel.
+    """The instructions with which a device turns an artifact's files into a kernel.
 
     Attributes:
         target: The canonical target that the library is compiled for.
@@ -63,7 +63,14 @@ class Recipe:
 
 
 def store_input(folder: Path, array: NDArray[Any]) -> Argument:
-    """Write an input to the file named by its digest, if there is none yet, and describe it."""
+    """Write an input to an artifact's folder, and describe the input as a parameter.
+
+    The file is named by the digest of the values, and is not written again if it exists.
+
+    Args:
+        folder: The folder of the artifact.
+        array: The input, in the layout that the kernel reads.
+    """
     array = np.ascontiguousarray(array)
     digest = _digest(array)
     path = folder / f"{digest}.npy"
@@ -74,6 +81,10 @@ def store_input(folder: Path, array: NDArray[Any]) -> Argument:
 
 def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
     """Read an input from its file in an artifact's folder.
+
+    Args:
+        folder: The folder of the artifact.
+        argument: The description of the input.
 
     Raises:
         ValueError: The values in the file do not have the expected digest.
@@ -95,7 +106,10 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """Read an artifact's recipe.
+    """Read the recipe in an artifact's folder, which says how to load the kernel.
+
+    Args:
+        folder: The folder of the artifact.
 
     Raises:
         ValueError: The recipe is damaged, or another version of this package wrote it.

@@ -31,7 +31,14 @@ class DeviceBuffers:
         self.sent = 0
 
     def input(self, argument: Argument, folder: Path) -> tvm.runtime.Tensor:
-        """The input that an artifact names; read from its folder if the device does not have it."""
+        """The input of an artifact as an array on the device.
+
+        It is read from the artifact's folder only if the device does not have it yet.
+
+        Args:
+            argument: The description of the input.
+            folder: The folder of the artifact.
+        """
         tensor = self._find(argument.digest)
         if tensor is None:
             array = load_input(folder, argument)
@@ -41,7 +48,13 @@ class DeviceBuffers:
         return tensor
 
     def output(self, argument: Argument) -> tvm.runtime.Tensor:
-        """A new array of zeros, so that a kernel that writes too little always fails alike."""
+        """Make an output on the device, filled with zeros.
+
+        So a kernel that leaves elements unwritten always fails in the same way.
+
+        Args:
+            argument: The description of the output.
+        """
         key = f"zeros {argument.dtype} {argument.shape}"
         zeros = self._find(key)
         if zeros is None:

@@ -55,6 +55,9 @@ def compiling_for(target: tvm.target.Target) -> Iterator[None]:
 
     If nvcc or TVM's CUDA runtime is missing, the artifact holds CUDA source. The device's machine
     then compiles it if it can. For other targets the context does nothing.
+
+    Args:
+        target: The target.
     """
     if target.kind.name != "cuda":
         yield

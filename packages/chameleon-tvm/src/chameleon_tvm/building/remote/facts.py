@@ -1,4 +1,4 @@
-"""The facts that a measurement server reports, and whether it can run code for a target."""
+"""The versions and processor that a measurement server reports, and what code it can run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
 
 def own_facts() -> str:
-    """The versions and processor of this machine as JSON, which ``FACTS_FUNCTION`` returns."""
+    """The versions of TVM and LLVM and the processor of this machine, as JSON.
+
+    A measurement server returns it if a client calls ``FACTS_FUNCTION``.
+    """
     return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
 
 

@@ -35,7 +35,10 @@ _FAULT = re.compile(
 
 @contextlib.contextmanager
 def remote_calls(name: str) -> Iterator[None]:
-    """Raise errors of these classes in place of TVM's while the context lasts.
+    """Translate TVM's errors into errors that say whether the device or the candidate failed.
+
+    The translation holds while the context lasts. Errors that the candidate caused stay as they
+    are.
 
     Args:
         name: Name of the device, for messages.
@@ -58,7 +61,14 @@ def remote_calls(name: str) -> Iterator[None]:
 
 
 def meaning(error: Exception, name: str) -> Exception:
-    """The error that an error of TVM stands for; the same error if the candidate caused it."""
+    """The error that an error of TVM really means, such as a lost device.
+
+    An error that the candidate caused is returned unchanged.
+
+    Args:
+        error: The error that TVM raised.
+        name: Name of the device, for messages.
+    """
     text = str(error)
     versions = _VERSIONS.search(text)
     if versions is not None:
@@ -81,5 +91,11 @@ def meaning(error: Exception, name: str) -> Exception:
 
 
 def ruins_context(error: BaseException) -> bool:
-    """Whether an error makes a GPU's context unusable, so that a new process is needed."""
+    """Whether a GPU is unusable for this process after an error.
+
+    If so, the worker process must be replaced.
+
+    Args:
+        error: The error that a call of the GPU raised.
+    """
     return _FAULT.search(str(error)) is not None

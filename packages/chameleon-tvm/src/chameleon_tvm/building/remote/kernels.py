@@ -25,8 +25,8 @@ class KernelLoader:
         device: The device that runs the kernels.
         buffers: The kernels' inputs and outputs on the device.
         library: Function that loads a library from a file.
-        guard: Returns a context in which all calls of the device run, and which translates their
-            errors.
+        guard: A function that returns a context. All calls of the device run in such a context,
+            which translates their errors.
         flush: How to empty caches between runs.
         cooldown: Pause between repeats, in seconds.
     """
@@ -39,7 +39,10 @@ class KernelLoader:
     cooldown: float
 
     def load(self, artifact: Path) -> ModuleKernel:
-        """Load an artifact as a kernel.
+        """Load an exported kernel from its folder (artifact) onto the device.
+
+        Args:
+            artifact: The folder.
 
         Raises:
             OSError: A file is missing.

@@ -20,7 +20,7 @@ _THREADS = 32
 
 @attrs.frozen(kw_only=True)
 class KeptArtifact:
-    """An artifact in memory, which can be written to several folders.
+    """The files of an exported program in memory, which can be written to several folders.
 
     Attributes:
         files: Contents of the files, by file name.
@@ -30,7 +30,12 @@ class KeptArtifact:
 
     @classmethod
     def of(cls, program: Program, target: str) -> KeptArtifact:
-        """The artifact of a program whose outputs already have the logical layout."""
+        """Export a program, and keep its files in memory.
+
+        Args:
+            program: The program, whose outputs already have the logical layout.
+            target: The canonical target.
+        """
         with tempfile.TemporaryDirectory(prefix="chameleon-artifact-") as name:
             folder = Path(name)
             export_program(program, target, folder, task=None)
@@ -44,7 +49,11 @@ class KeptArtifact:
 
 @functools.cache
 def smoke_test_for(target: str) -> KeptArtifact:
-    """The test function's artifact for a canonical target, kept for later connections."""
+    """The compiled test function for a target, which is compiled once per process.
+
+    Args:
+        target: The canonical target.
+    """
     program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
     return KeptArtifact.of(program, target)
 

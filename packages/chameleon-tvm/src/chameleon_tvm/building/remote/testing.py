@@ -43,7 +43,7 @@ BEHAVIOURS = tuple(Behaviour)
 
 @attrs.frozen(kw_only=True)
 class BehaviourOptions:
-    """Options of the test space whose kernels misbehave.
+    """Options of the test space whose kernels crash, hang, sleep or compute wrong numbers.
 
     Attributes:
         behaviours: The behaviours that the space offers, in the order of the first knob's indices.
@@ -57,7 +57,9 @@ class BehaviourOptions:
 
 
 class BehaviourSpace(SpaceProvider):
-    """A test space of two knobs: the kernel's behaviour, and a number that makes it distinct.
+    """A test space of two knobs: the misbehaviour of the kernel, and a number.
+
+    The number only makes several configurations of one behaviour different.
 
     Args:
         options: Options of the space.

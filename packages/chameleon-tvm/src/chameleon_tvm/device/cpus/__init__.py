@@ -1,1 +1,1 @@
-"""CPUs: the instructions they have, their names in LLVM, and how fast their parts are."""
+"""CPUs: the instructions that they have, their names in LLVM, and the speed of their parts."""

@@ -26,7 +26,7 @@ class Core:
         fma_units: Vector multiply-adds that the core starts per cycle, of vectors as wide as a
             unit.
         fma_bytes: Bytes of vectors that all units together multiply and add per cycle.
-        fma_latency: Cycles until the result of a multiply-add can be added to again.
+        fma_latency: Cycles until a sum can be used by the next multiply-add.
         load_units: Loads that the core starts per cycle, of vectors as wide as a unit, or of single
             elements broadcast to such a vector.
         load_bytes: Bytes that all load units together load from L1 per cycle.
@@ -120,7 +120,9 @@ _KNOWN = {
 
 
 def core_of(mcpu: str, architecture: str) -> Core:
-    """The kind of core that has one of LLVM's names; a typical modern core if the name is unknown.
+    """The description of the core of a CPU, by LLVM's name of the CPU.
+
+    If the name is unknown, the description is that of a typical modern core.
 
     Args:
         mcpu: LLVM's name of the CPU.
@@ -144,7 +146,7 @@ class TargetInfo:
         fma_units: Number of units that multiply and add vectors.
         fma_per_cycle: Multiply-adds of whole vectors that the core starts per cycle. On Zen 4, an
             AVX-512 vector takes both units.
-        fma_latency: Cycles until the result of a multiply-add can be added to again.
+        fma_latency: Cycles until a sum can be used by the next multiply-add.
         loads_per_cycle: Whole vectors that the core loads from L1 per cycle.
         broadcasts_per_cycle: Single elements that the core loads into all lanes per cycle.
         l2_bytes_per_cycle: Sustained bytes per cycle from the second-level cache.
@@ -180,20 +182,24 @@ class TargetInfo:
 
     @property
     def sums_in_flight(self) -> int:
-        """Number of independent vectors of sums that keep all multiply-add units busy.
+        """The number of vectors of sums that a kernel needs to keep all multiply-add units busy.
 
         Each sum waits for ``fma_latency`` cycles until the next product can be added.
         """
         return round(self.fma_per_cycle * self.fma_latency)
 
     def flop_per_byte(self, bytes_per_cycle: float) -> float:
-        """Float32 operations at full rate in the time that a byte takes to arrive."""
+        """Number of float32 operations that the core could do while one byte arrives.
+
+        Args:
+            bytes_per_cycle: The rate at which a cache or the memory delivers bytes.
+        """
         lanes = self.vector_bytes // np.dtype("float32").itemsize
         return 2.0 * lanes * self.fma_per_cycle / bytes_per_cycle
 
     @property
     def l2_vector_fmas(self) -> float:
-        """Vector multiply-adds at full rate in the time that L2 takes to deliver a vector."""
+        """Number of vector multiply-adds that the core could do while L2 delivers one vector."""
         return self.vector_bytes * self.fma_per_cycle / self.l2_bytes_per_cycle
 
 

@@ -60,31 +60,43 @@ amx-fp16 and avxifma."""
 
 
 def flag_of(feature: str) -> str:
-    """Linux's flag of one of LLVM's features, reduced to letters and digits."""
+    """Linux's name of one of LLVM's CPU features, without characters such as ``_``.
+
+    Args:
+        feature: LLVM's name of the feature, such as ``sse4.2``.
+    """
     flags = {**_X86, **_ARM}
     return "".join(letter for letter in flags.get(feature, feature) if letter not in "._-")
 
 
 def told_features(processor: Processor) -> frozenset[str]:
-    """LLVM's names of the features that the operating system reports for a processor."""
+    """The CPU features that the operating system reports for a processor, by LLVM's names."""
     names = LINUX_NAMES.get(processor.architecture, {})
     return frozenset(feature for feature, flag in names.items() if flag in processor.flags)
 
 
 def used_features(target: Target) -> frozenset[str]:
-    """The features that code for a target may use, among those that Linux reports."""
+    """The CPU features that code for a target may use, without those Linux never reports.
+
+    Args:
+        target: TVM's target object of a CPU.
+    """
     return target_features(target) & _shown(architecture_of(target))
 
 
 def hidden_features(target: Target) -> frozenset[str]:
-    """Vector instructions that code for a target may use and that Linux does not report."""
+    """Vector features that code for a target may use, although Linux never reports them.
+
+    Args:
+        target: TVM's target object of a CPU.
+    """
     shown = _shown(architecture_of(target))
     return frozenset(name for name in target_features(target) - shown if name.startswith(_HIDDEN))
 
 
 @cache
 def host_features() -> frozenset[str]:
-    """The features of this machine's CPU, from its flags, or else from LLVM's guess of its name."""
+    """The features of this machine's CPU: those that Linux reports, or LLVM's guess."""
     processor = this_processor()
     if processor is None:
         return used_features(llvm_target(str(codegen.llvm_get_system_cpu())))
@@ -102,7 +114,7 @@ def llvm_target(mcpu: str, *, triple: str = "", mattr: frozenset[str] = frozense
 
 
 def architecture_of(target: Target) -> str:
-    """The architecture of a CPU target by Linux's name, such as ``x86_64``."""
+    """The architecture of a CPU by Linux's name, such as ``x86_64``, for TVM's target object."""
     return architecture(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
 
 
@@ -122,11 +134,15 @@ def _features_named(target: str) -> list[str]:
 
 
 def architecture_named(target: str) -> str:
-    """The architecture of a canonical target of a CPU, by the name that Linux gives it."""
+    """The architecture of a CPU by Linux's name, for a target as canonical JSON."""
     triple = json.loads(target).get("mtriple", "")
     return architecture(triple) if triple else own_architecture()
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """All features that code for a target may use, by LLVM's names."""
+    """All features that code for a target may use, by LLVM's names.
+
+    Args:
+        target: TVM's target object of a CPU.
+    """
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

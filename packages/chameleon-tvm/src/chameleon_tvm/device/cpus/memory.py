@@ -16,7 +16,7 @@ from chameleon_system.processor import this_processor
 
 
 def kept_file() -> Path:
-    """Path of the file of measured rates, in the user's cache folder."""
+    """The file that keeps measured memory bandwidths, in the user's cache folder."""
     return user_cache_folder() / "cpu.json"
 
 
@@ -25,7 +25,7 @@ def kept_memory_rate(mcpu: str, cores: int) -> float | None:
 
     Args:
         mcpu: LLVM's name of the processor.
-        cores: Number of cores that were reading.
+        cores: Number of cores that read memory at the same time in the measurement.
 
     Returns:
         Bytes per cycle and core, or None if it was not measured.
@@ -39,7 +39,7 @@ def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
 
     Args:
         mcpu: LLVM's name of the processor.
-        cores: Number of cores that were reading.
+        cores: Number of cores that read memory at the same time in the measurement.
         rate: Bytes per cycle and core.
 
     Returns:

@@ -77,12 +77,12 @@ class CpuName:
 
 
 def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
-    """LLVM's name that fits a processor's flags best, with the features that differ.
+    """The CPU name that LLVM should compile with for a processor, and features that differ.
 
     Args:
         processor: The processor as the operating system reports it.
-        guess: LLVM's own guess of the name, used if no other name fits better. Only this name may
-            bring instructions that Linux does not report.
+        guess: LLVM's own guess of the name, used if no other name fits better. Only the guess may
+            contain instructions that Linux does not report.
         triple: LLVM's triple.
     """
     seen = told_features(processor)

@@ -1,4 +1,4 @@
-"""The base classes of CUDA templates. Their schedules pass TVM's own check of GPU limits."""
+"""The base classes of CUDA templates. TVM checks their schedules against the GPU's limits."""
 
 from __future__ import annotations
 
@@ -45,10 +45,13 @@ class CudaTemplate(Template):
 
     @abstractmethod
     def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The scheduled function of a legal configuration, before TVM's check of GPU limits."""
+        """Schedule the operator's function for a legal configuration, whatever the GPU's limits."""
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The scheduled function of a legal configuration.
+        """Schedule the operator's function for a legal configuration, and check the GPU's limits.
+
+        Args:
+            values: The value of each knob by its name.
 
         Raises:
             InvalidConfigurationError: The function exceeds a limit of the GPU.
@@ -86,7 +89,7 @@ class NestTemplate(CudaTemplate):
 
 
 def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
-    """Raise an error if a scheduled function exceeds a limit of its target.
+    """Raise an error if a scheduled function needs more than the GPU has, such as registers.
 
     Args:
         function: The scheduled function.

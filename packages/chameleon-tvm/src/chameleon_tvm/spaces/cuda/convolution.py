@@ -148,7 +148,12 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def convolution_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of a convolution; in half precision, the template for tensor cores."""
+    """Choose the template of a convolution on a GPU; half precision uses tensor cores.
+
+    Args:
+        task: The task.
+        options: Options of the space ``template``.
+    """
     if Conv2dSpec.of(task).dtype in HALVES:
         return ImplicitGemmTemplate(task, options)
     return ConvolutionTemplate(task, options)
@@ -193,7 +198,10 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
 
     @cached_property
     def unscheduled(self) -> tirx.PrimFunc:
-        """The convolution as a product of input values and weights; the output is an image."""
+        """The convolution as a TensorIR function that multiplies a matrix of inputs by weights.
+
+        The function writes an image.
+        """
         spec, sizes = self.spec, self.sizes
         kh, kw = spec.kernel_size
         data = te.placeholder(physical_shape(spec.input, "NHWC"), spec.dtype, name="data")

@@ -37,14 +37,19 @@ Numbers = NDArray[np.float64]
 
 
 def registers(nest: Nest, values: Values) -> NDArray[np.int64]:
-    """Estimated registers that a thread needs for sums, operands and addresses; shape (n,)."""
+    """Estimate how many registers a thread needs for sums, operands and addresses, shape (n,).
+
+    Args:
+        nest: The loop nest of the operator.
+        values: Knob values of n configurations.
+    """
     needed = nest.sums(values) + nest.operands_of_a_thread(values) + ADDRESS_REGISTERS
     return np.asarray(needed)
 
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """Estimates for n configurations; every field has shape (n,).
+    """Estimates of kernels for n configurations without building them; each has shape (n,).
 
     Attributes:
         threads: Number of threads of a block.
@@ -168,6 +173,11 @@ def guessed_cost(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     The cost follows the roofline model. The longer of two times counts: that of multiply-adds with
     their reads of shared memory, or that of transfers from memory. This time is divided by the
     share of the GPU that is busy.
+
+    Args:
+        nest: The loop nest of the operator.
+        info: The limits of the GPU.
+        values: Knob values of n configurations.
     """
     e = estimate(nest, info, values)
     looped = 1.0 + 0.3 * (1.0 - e.unrolled)

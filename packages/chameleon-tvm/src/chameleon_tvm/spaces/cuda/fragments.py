@@ -30,7 +30,8 @@ class Product:
     Attributes:
         anchor: Name of the block that computes the sums.
         reductions: Names of the axes that are summed over, as in ``tile_<name>``. Fragments lie
-            along the last axis. In each step, a tile has several values of the other axes.
+            along the last of these axes. In each step, a tile has several indices of the other
+            axes.
         transposed: Whether the right side is stored as (n, k).
         names: Names of the left and the right side, as in ``vector_<name>``.
         dtype: Dtype of both sides.

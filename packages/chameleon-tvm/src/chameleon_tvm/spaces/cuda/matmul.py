@@ -32,14 +32,24 @@ def _nest(sizes: tuple[int, int, int, int], operands: tuple[Operand, Operand], f
 
 
 def dense_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of a dense operator: for tensor cores in half precision, else for CUDA cores."""
+    """Choose the template of a dense operator on a GPU; half precision uses tensor cores.
+
+    Args:
+        task: The task.
+        options: Options of the space ``template``.
+    """
     if DenseSpec.of(task).dtype in HALVES:
         return ProductTemplate(task, options)
     return DenseTemplate(task, options)
 
 
 def batch_matmul_template(task: Task, options: TemplateOptions) -> Template:
-    """The template of batched products; in half precision, the template for tensor cores."""
+    """Choose the template of batched products on a GPU; half precision uses tensor cores.
+
+    Args:
+        task: The task.
+        options: Options of the space ``template``.
+    """
     if BatchMatmulSpec.of(task).dtype in HALVES:
         return ProductTemplate(task, options)
     return BatchMatmulTemplate(task, options)

@@ -50,13 +50,12 @@ class Operand:
 
     Attributes:
         name: Name of the operand, as in ``vector_<name>``.
-        dimensions: For each dimension of the array: by axis name, how far the index moves per
-            iteration of the axis.
+        dimensions: For each dimension of the array, how far its index moves per iteration of an
+            axis, by the axis's name.
         vector_axis: The axis along which a thread can load neighbours in memory as a vector,
             whatever the tile; None if no axis allows this.
-        turned: Whether the last two dimensions change places in shared memory. Then threads with
-            neighbouring indices of the dimension before the last read neighbours, from different
-            banks.
+        turned: Whether the last two dimensions change places in shared memory. Then threads that
+            differ in the dimension before the last read from different banks.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Operand:
         return frozenset(axis for dimension in self.dimensions for axis in dimension)
 
     def elements(self, tile: dict[str, Any]) -> Any:
-        """Number of elements in the smallest box that holds all elements that a tile reads.
+        """Number of elements in the smallest box that contains all elements a tile reads.
 
         Args:
             tile: Extent of the tile by axis name; arrays or numbers.
@@ -84,7 +83,11 @@ class Operand:
         return prod(boxes, start=1)
 
     def run(self, tile: dict[str, Any]) -> Any:
-        """Number of elements of the tile's smallest box that are neighbours in memory."""
+        """Number of elements in a tile's smallest box that are neighbours in memory.
+
+        Args:
+            tile: Extent of the tile by axis name; arrays or numbers.
+        """
         return self._box(self.dimensions[-1], tile)
 
     @staticmethod
@@ -117,7 +120,12 @@ class Nest:
         return prod(axis.extent for axis in self.outputs)
 
     def parts(self, values: Values, *parts: int) -> dict[str, Numbers]:
-        """Product of the given parts of each output axis's tile, by axis; arrays of shape (n,)."""
+        """Product of some parts of each output axis's tile, by axis name; arrays of shape (n,).
+
+        Args:
+            values: Knob values of n configurations.
+            parts: Positions in the tile: blocks, virtual threads, threads and the inner part.
+        """
         return {
             axis.name: np.prod(values[axis.knob][:, list(parts)], axis=1) for axis in self.outputs
         }
@@ -130,7 +138,13 @@ class Nest:
         }
 
     def block(self, values: Values) -> dict[str, Any]:
-        """Iterations of each axis that a block of threads runs in one step, by axis."""
+        """Number of iterations of each axis that a block of threads runs in one step.
+
+        The result maps the name of each axis to numbers of shape (n,).
+
+        Args:
+            values: Knob values of n configurations.
+        """
         return self.parts(values, VIRTUAL, THREAD, INNER) | self.inner(values)
 
     def threads(self, values: Values) -> Numbers:
@@ -146,7 +160,13 @@ class Nest:
         return _product(self.parts(values, VIRTUAL, INNER))
 
     def fetched(self, values: Values) -> dict[str, Numbers]:
-        """Number of elements that a step stages of each operand, by operand."""
+        """Number of elements of each operand that a step copies to shared memory.
+
+        The result maps the name of each operand to numbers of shape (n,).
+
+        Args:
+            values: Knob values of n configurations.
+        """
         block = self.block(values)
         return {operand.name: operand.elements(block) for operand in self.operands}
 
@@ -161,18 +181,18 @@ class Nest:
         return self.copies * _product(self.parts(values, BLOCK))
 
     def steps(self, values: Values) -> Numbers:
-        """Number of times that a block stages its operands in shared memory."""
+        """Number of times that a block copies its operands to shared memory, shape (n,)."""
         chosen = [values[axis.knob][:, 0] for axis in self.reductions if not axis.whole]
         steps: Numbers = np.prod(chosen, axis=0) if chosen else np.ones(1, np.int64)
         return steps
 
     def per_step(self, values: Values) -> Numbers:
-        """Number of products that are added to each sum in one step."""
+        """Number of products that are added to each sum in one step, shape (n,)."""
         total: Numbers = np.asarray(prod(self.inner(values).values(), start=1))
         return total
 
     def operands_of_a_thread(self, values: Values) -> Numbers:
-        """Elements that a thread reads from shared memory to add a product to each of its sums."""
+        """Number of elements that a thread reads from shared memory per product of each sum."""
         own = self.parts(values, VIRTUAL, INNER)
         return np.asarray(
             sum(
@@ -182,7 +202,12 @@ class Nest:
         )
 
     def vector(self, values: Values, operand: Operand) -> Any:
-        """Number of elements of an operand that a thread loads at once."""
+        """The number of elements of an operand that a thread loads at once, shape (n,).
+
+        Args:
+            values: Knob values of n configurations.
+            operand: The operand.
+        """
         return values.get(operand.knob, 1)
 
 

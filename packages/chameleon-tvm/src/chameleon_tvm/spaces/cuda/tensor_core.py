@@ -93,7 +93,7 @@ class TensorCoreTemplate(CudaTemplate):
 
     @abstractmethod
     def matrices(self) -> tuple[Sizes, Product]:
-        """The task as a product of matrices.
+        """Describe the task as a product of matrices: the sizes, and the function's blocks.
 
         Raises:
             ConfigError: The template does not support the task.
@@ -194,7 +194,10 @@ class ProductTemplate(TensorCoreTemplate):
 
 
 def shared_bytes(product: Product, values: Values) -> Numbers:
-    """Bytes of shared memory of a block: a step of both sides, and all sums; shape (n,)."""
+    """Bytes of shared memory that a block of threads needs, shape (n,).
+
+    They hold the tiles of both sides for one step, and all sums.
+    """
     rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
     columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE
     depth = values[product.knobs[-1]][:, 1] * SIDE

@@ -38,7 +38,7 @@ _TILE_PARTS = 4
 
 
 def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
-    """The design space of a nest on a GPU, with its first guesses."""
+    """The design space of a loop nest on a GPU, with its first guesses."""
     knobs, constraints = _knobs(nest), _constraints(nest, info)
     block = FeatureBlock(
         names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS
@@ -133,11 +133,13 @@ def _whole_vectors(nest: Nest, values: Values) -> NDArray[np.bool_]:
 def first_guesses(
     space: DesignSpace, cost: Callable[[Values], NDArray[np.float64]], tiles: Sequence[str]
 ) -> NDArray[np.int32]:
-    """The configurations of lowest guessed cost in a fixed sample, no two with the same tiles.
+    """The configurations of a fixed sample with the lowest estimated cost.
+
+    No two of them have the same tiles.
 
     Args:
         space: The design space, without first guesses.
-        cost: Returns the guessed costs of n configurations, shape (n,).
+        cost: A function that returns the estimated costs of n configurations, shape (n,).
         tiles: Names of the knobs that make a tile.
     """
     # The seed depends only on the space, so that all processes draw the same sample.

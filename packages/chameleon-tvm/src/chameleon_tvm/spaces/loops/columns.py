@@ -1,4 +1,4 @@
-"""Adds up sums that are neighbours in memory side by side, in vector registers."""
+"""Computes sums that are neighbours in memory at the same time, in lanes of vectors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ MOST_COLUMNS = 8
 
 
 def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
-    """Yield statements in order; combine initial stores and their sums if the sums fit registers.
+    """Compute sums that are neighbours in memory in vectors, if they fit registers.
+
+    A statement that sets the initial values and the loop that adds are then combined. Other
+    statements are yielded unchanged, in order.
 
     Args:
         statements: Statements that run one after another.
@@ -170,7 +173,12 @@ class _Columns:
         )
 
     def written(self, count: int, lanes: int) -> Any:
-        """The statement that computes ``count`` sums: in vectors, except at the borders."""
+        """The statement that computes some neighbouring sums, in vectors except at the borders.
+
+        Args:
+            count: Number of sums.
+            lanes: Number of elements of a vector.
+        """
         low, high = self._within(count)
         width = width_of(high - low, lanes)
         if not width:
@@ -223,7 +231,12 @@ class _Columns:
         ]
 
         def vectors(body: Callable[[Any, Any], list[Any]]) -> Any:
-            """Statements for each vector; ``body`` gets the slots and the numbers of the sums."""
+            """The statements for all vectors of sums.
+
+            Args:
+                body: A function that returns the statements of a vector. Its arguments are the
+                    vector's places in the registers and the numbers of its sums.
+            """
 
             def vector(number: int, place: int, lane: Any) -> Any:
                 return in_turn(body(lane + number * lanes, lane + place))

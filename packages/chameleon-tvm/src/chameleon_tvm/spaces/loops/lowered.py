@@ -34,7 +34,7 @@ from chameleon_tvm.types import UINT8
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """Vectorize the innermost serial loops that access neighbours in memory.
+    """Vectorize the innermost serial loops of a statement if they access neighbours in memory.
 
     Args:
         statement: Loops and stores without blocks, over arrays of any rank.
@@ -283,10 +283,11 @@ PASSES = (
 
 
 def loops_of(function: Any) -> Any:
-    """A scheduled function as loops over arrays, for the pipeline ``lowering.PLAIN_LOOPS``.
+    """Lower a scheduled function to loops over arrays, which compile fast.
 
     Args:
-        function: The scheduled function, with the attribute ``LANES``.
+        function: The scheduled function. Its attribute ``LANES`` has the number of elements of a
+            vector.
     """
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
@@ -300,10 +301,13 @@ def loops_of(function: Any) -> Any:
 
 
 def with_bytes(statement: Any) -> Any:
-    """Replace bool by bytes in the arrays that a statement allocates.
+    """Replace bool by bytes in arrays that a statement allocates, to avoid a fault of TVM.
 
     ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays, but leaves stores
     of the values read from these arrays as bool.
+
+    Args:
+        statement: Any statement of TensorIR.
     """
     truths: list[Any] = []
     walk(statement, tirx.AllocBuffer, lambda allocation: truths.append(allocation.buffer))
@@ -337,7 +341,13 @@ def with_bytes(statement: Any) -> Any:
 
 
 def without_library_calls(statement: Any) -> Any:
-    """Replace calls of float32 elementary functions by arithmetic, which can be vectorized."""
+    """Replace calls of elementary functions such as ``exp`` by float32 arithmetic.
+
+    Unlike the calls, the arithmetic can be vectorized.
+
+    Args:
+        statement: Any statement of TensorIR.
+    """
 
     def mapped(call: Any) -> Any:
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")

@@ -1,4 +1,4 @@
-"""Reductions along memory (sums, products, extrema): partial results in vectors, then a total."""
+"""Reductions along memory, such as sums: partial results in vectors, then their total."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ class _Reduction:
 
     @classmethod
     def of(cls, store: Any, width: int) -> _Reduction | None:
-        """The reduction of a store, with ``width`` partial results; None if it is no reduction."""
+        """Recognize a reduction in a statement that stores; None if it is no reduction.
+
+        Args:
+            store: The statement.
+            width: Number of partial results to compute side by side.
+        """
         value, dtype = store.value, str(store.buffer.dtype)
         kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
         if kind is None or not dtype.startswith(("float", "int")):
@@ -78,7 +83,11 @@ class _Reduction:
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
-        """Statement that combines the element with the total of the partial results."""
+        """The statement that adds the total of the partial results to the stored element.
+
+        Args:
+            zero: The constant 0 in the dtype of indices.
+        """
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))
@@ -94,7 +103,7 @@ def _identity(kind: Any, dtype: str) -> Any:
 
 
 def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
-    """A loop whose stores each reduce to one element, in vectors; None if they do not.
+    """Vectorize a loop in which each statement reduces numbers to one element, or return None.
 
     Args:
         loop: A loop of constant extent.
@@ -111,7 +120,13 @@ def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
         return in_turn([lane_loop(dtype, count, partial(body, one)) for one in reductions])
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
-        """Add a vector of terms, of which the first ``known`` have been added already."""
+        """The statements that add one vector of terms to the partial results.
+
+        Args:
+            count: Number of terms in the vector.
+            start: Index of the first term.
+            known: Number of terms at the front of the vector that were added already.
+        """
 
         def body(one: _Reduction, lane: Any) -> Any:
             term = substituted(one.term, loop.loop_var, start + lane)

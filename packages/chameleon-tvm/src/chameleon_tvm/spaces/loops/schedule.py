@@ -55,10 +55,10 @@ def plan_parts(extents: Sequence[int]) -> int:
 
 
 def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
-    """The number of equal parts of a tensor that cut at most one axis, for dtypes below 32 bits.
+    """The number of equal parts of a tensor for threads, for dtypes below 32 bits.
 
-    Vectors of narrow dtypes have many lanes. In whole rows, fewer elements remain after the last
-    whole vector than in other parts.
+    At most one axis is cut into parts. Vectors of narrow dtypes have many lanes. In whole rows,
+    fewer elements remain after the last whole vector than in other parts.
 
     Args:
         extents: Extents of the tensor's axes.
@@ -77,8 +77,8 @@ def in_one_piece(extents: Sequence[int], parts: int) -> bool:
 
     TVM computes an element's index on each axis from the number of its part and its position in the
     part. The address follows from these indices. If divisions or remainders are left in the loop
-    over a part, LLVM does not vectorize the loop. Several passes decide which are left, so this
-    function runs these passes.
+    over a part, LLVM does not vectorize the loop. Several passes decide whether divisions are left,
+    so this function runs these passes.
 
     Args:
         extents: Extents of the tensor's axes.
@@ -124,7 +124,7 @@ class LoopPlan:
 
     Attributes:
         rows: Whether blocks that share their leading axes become one pass over these axes.
-        threads: Whether all threads share the outer loops.
+        threads: Whether the iterations of the outer loops are divided among all threads.
         block: Edge of the square tiles in which a transposition copies elements; 1 for no tiles.
         columns: Number of vectors of neighbouring sums that are added up together, if the terms of
             a sum are not neighbours in memory.
@@ -164,7 +164,13 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
 
 
 def default_plan(function: Any) -> LoopPlan:
-    """The plan that is expected to be best; it uses all threads if the function has enough work."""
+    """The schedule that is expected to be best for a function, without measurements.
+
+    It uses all threads if the function has enough work.
+
+    Args:
+        function: A ``PrimFunc`` of TVM's blocks.
+    """
     schedule = Schedule(tvm.IRModule({"main": function}))
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     work = sum(
@@ -181,7 +187,7 @@ _COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "si
 
 
 def is_costly(block: Any) -> bool:
-    """Whether a block computes operations that take many times as long as reading a number."""
+    """Whether a block's operations take much longer than reading its numbers."""
     nodes: list[Any] = []
     walk(block.body, (tvm.ir.Call, tirx.Div), nodes.append)
     return any(
@@ -212,7 +218,7 @@ def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
 
 
 def same_places(block: Any) -> bool:
-    """Whether a block computes each element only from elements of equal index and scalars.
+    """Whether a block computes each element only from scalars and elements of equal index.
 
     Arrays of one element count as scalars.
     """
@@ -235,7 +241,10 @@ def same_places(block: Any) -> bool:
 
 
 def interleaved(block: Any) -> int:
-    """Number of sources whose elements alternate in the output, as in a channel shuffle; else 1."""
+    """Number of sources whose elements alternate in a block's output, or 1.
+
+    A channel shuffle, for example, has several.
+    """
     last = block.iter_vars[-1]
     extent = int(last.dom.extent)
     counts: list[int] = []
@@ -251,12 +260,12 @@ def interleaved(block: Any) -> int:
 
 
 def has_gaps(block: Any) -> bool:
-    """Whether a block reads or writes an array that is a part of a larger array."""
+    """Whether a block reads or writes an array with gaps, as a part of a larger array has."""
     return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
 
 
 def computes_with_places(block: Any) -> bool:
-    """Whether a block's iterators occur in its values, and not only in the indices it reads."""
+    """Whether a block computes with its loop indices, and does not only read elements at them."""
     values: list[Any] = []
     walk(block.body, tirx.BufferStore, lambda node: values.append(node.value))
     placeless = [
@@ -269,9 +278,9 @@ def computes_with_places(block: Any) -> bool:
 
 
 def other_axis(block: Any) -> int | None:
-    """The axis along which a block reads neighbours, while it writes them along the last axis.
+    """The axis of which a block reads neighbours in memory, as in a transposition, or None.
 
-    None if the block has no such axis.
+    The block writes neighbours of the last axis, so such reads are slow without tiles.
     """
     variables = [axis.var for axis in block.iter_vars]
     for read in block.reads:
@@ -286,11 +295,15 @@ def other_axis(block: Any) -> int | None:
 
 
 def contiguous(block: Any, reduced: Sequence[int]) -> bool:
-    """Whether the terms of a reduction are neighbours in memory.
+    """Whether the numbers that a block adds up are neighbours in memory.
 
     This holds if every input that changes along the reduced axes has neighbours along one of these
-    axes. In a matrix product, one factor does not. It also does not hold for windows that move
-    along memory, because their sums are neighbours, too.
+    axes. It does not hold for a matrix product, because one factor has none. It does not hold for
+    windows that move along memory either, because their sums are neighbours too.
+
+    Args:
+        block: A block of TVM.
+        reduced: The numbers of the axes that are summed over.
     """
 
     def occur(index: Any) -> bool:

@@ -33,12 +33,17 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
-    """Decode a configuration of a task of kind ``loops`` to a schedule."""
+    """Convert a configuration of a task of kind ``loops`` to the schedule that it stands for.
+
+    Args:
+        task: The task.
+        config: The knob indices of the configuration.
+    """
     return _plan(LoopTemplate(task, TemplateOptions()).space().decode(config))
 
 
 class LoopTemplate(Template):
-    """Template of a function of TVM's blocks, which is scheduled as a whole."""
+    """The template of a fused function of loops, such as a softmax or a pooling."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm

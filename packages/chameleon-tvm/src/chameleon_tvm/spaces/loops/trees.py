@@ -46,9 +46,14 @@ def is_element(value: Any, store: Any) -> bool:
 
 
 def walk(tree: Any, kinds: type | tuple[type, ...], visit: Callable[[Any], None]) -> None:
-    """Call ``visit`` with every node of the given classes in an expression or statement.
+    """Visit every node of some classes in an expression or statement of TensorIR.
 
-    C++ code passes over all other nodes, because calls of Python take most of a walk's time.
+    Other nodes are skipped in C++, because calls of Python take most of the time.
+
+    Args:
+        tree: The expression or statement.
+        kinds: The classes.
+        visit: The function to call with each node.
     """
 
     def visited(node: Any) -> None:

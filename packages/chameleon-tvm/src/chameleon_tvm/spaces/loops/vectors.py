@@ -1,4 +1,4 @@
-"""Loops whose iterations become lanes of vectors: when this is possible, and how to write them."""
+"""Decides which loops can become lanes of vectors, and writes such loops."""
 
 from __future__ import annotations
 
@@ -38,9 +38,13 @@ def width_of(extent: int, lanes: int) -> int:
 def computes(value: Any, variable: Any) -> bool:
     """Whether a value can be computed in vectors along a variable.
 
-    Each array element that it reads must be the same for all lanes, or at most ``MOST_STEP``
-    elements after the element of the lane before. No condition on the lane may decide which
-    elements are read.
+    Each array element that the value reads must be the same for all lanes, or move by at most
+    ``MOST_STEP`` elements from lane to lane. No condition on the lane may decide which elements are
+    read.
+
+    Args:
+        value: An expression of TensorIR.
+        variable: The loop variable whose values become lanes.
     """
 
     def fits(node: Any) -> bool:
@@ -57,9 +61,15 @@ def computes(value: Any, variable: Any) -> bool:
 
 
 def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
-    """Elements by which an access moves if a variable grows by one; None if this varies.
+    """Number of elements by which an access moves if a loop variable grows by one.
 
-    Only the last index may move, because vectors lie along the last axis.
+    The result is None if this number varies, or if another index than the last one moves. Vectors
+    lie along the last axis.
+
+    Args:
+        buffer: The array.
+        indices: The indices of the access.
+        variable: The loop variable.
     """
     steps = [step_of(index, variable) for index in indices]
     if any(step != 0 for step in steps[:-1]) or not steps:
@@ -72,7 +82,12 @@ def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
-    """The position of an element in memory, counted in elements from the first."""
+    """The position of an array's element in memory, in elements from the array's start.
+
+    Args:
+        buffer: The array.
+        indices: The indices of the element.
+    """
     strides = list(buffer.ty.strides)
     if not strides:
         extents = itertools.accumulate(reversed(buffer.shape[1:]), operator.mul, initial=1)
@@ -81,7 +96,10 @@ def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
 
 
 def step_of(index: Any, variable: Any) -> int | None:
-    """How much an index grows if a variable grows by one; None if this is not constant."""
+    """The number by which an index grows if a loop variable grows by one, or None.
+
+    None means that the number is not constant.
+    """
     if not uses(index, variable):
         return 0
     unit = tirx.IntImm(str(variable.ty), 1)
@@ -109,7 +127,7 @@ def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
     Args:
         dtype: Dtype of the loop's variable.
         width: Number of lanes.
-        body: Returns the statement of a lane.
+        body: A function of the lane's number, which returns the statement of that lane.
     """
     lane = tirx.Var("lane", dtype)
     kind = tirx.ForKind.VECTORIZED if width > 1 else tirx.ForKind.SERIAL
@@ -122,7 +140,7 @@ def in_turn(statements: Sequence[Any]) -> Any:
 
 
 def decided(node: Any) -> Any:
-    """The branch that a conditional expression takes, if its condition is constant; else itself."""
+    """The branch of a conditional expression whose condition is constant, else the expression."""
     if isinstance(node, tirx.Select):
         condition, yes, no = node.condition, node.true_value, node.false_value
     elif "if_then_else" in str(node.op):
@@ -137,7 +155,7 @@ def decided(node: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Guarded:
-    """The body of a loop over a part of an axis, if the last part may be shorter.
+    """The body of a loop over one part of an axis, of which the last part may be shorter.
 
     Attributes:
         body: The loop's body without its condition.
@@ -151,7 +169,13 @@ class Guarded:
 
     @classmethod
     def of(cls, loop: Any) -> Guarded | None:
-        """The guarded body of a loop; None if the loop's body is not one condition."""
+        """Recognize a loop whose body is under one condition, as for a shorter last part.
+
+        The result is None for other loops.
+
+        Args:
+            loop: The loop.
+        """
         body, width, variable = loop.body, int(loop.extent), loop.loop_var
         if not isinstance(body, tirx.IfThenElse) or body.else_case is not None:
             return None
@@ -170,6 +194,7 @@ class Guarded:
 
         Args:
             width: Number of iterations of a whole part.
-            part: Returns the statement for a given number of iterations.
+            part: A function of a number of iterations, which returns the statement for a part of
+                that length.
         """
         return tirx.IfThenElse(self.whole, part(width), part(self.rest) if self.rest else None)

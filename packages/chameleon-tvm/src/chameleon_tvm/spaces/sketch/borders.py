@@ -1,4 +1,4 @@
-"""Skips products of padding: moves the condition of an inlined padding out of the inner loops.
+"""Skips products with padding: moves conditions on the padding out of the inner loops.
 
 An inlined padding leaves ``(inside ? x : 0) * w`` in a sum of products. If the condition is false,
 the product is zero, so the whole addition is left out. This assumes finite operands. A condition on
@@ -37,13 +37,13 @@ _MOST_PATTERNS = 3
 
 @attrs.frozen(kw_only=True)
 class Version:
-    """The part of the tile that is inside the input, for some positions of the outer loops.
+    """The part of a tile that lies inside the input, for some positions of the outer loops.
 
     Attributes:
         condition: Condition on outer loops under which this version holds; None for all remaining
             positions.
-        runs: For each run: start and length in the reduction loop, and start and length of the
-            range of the tile's loop that is inside.
+        runs: Four numbers for each run of the reduction loop: its start and its length, and start
+            and length of the tile's part inside the input.
     """
 
     condition: Any
@@ -52,7 +52,7 @@ class Version:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Border:
-    """The border of the padded input along one axis of the register tile.
+    """The border of the padded input along one axis of a register tile.
 
     Attributes:
         tile: Name of the tile's loop.
@@ -71,7 +71,7 @@ class Border:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Guards:
-    """How the conditions of a sum are dealt with.
+    """The conditions on padding in a sum of products, by the way in which they are handled.
 
     Attributes:
         hoisted: Conditions that become guards directly inside the loop of their innermost variable.
@@ -92,7 +92,7 @@ def guards_of(
     tile: Sequence[str],
     available: Mapping[str, frozenset[str]],
 ) -> Guards:
-    """Decide for each condition of a sum how it is dealt with.
+    """Decide for each condition on padding whether it can leave the inner loops, and how.
 
     Args:
         conjuncts: Comparisons of integer expressions.

@@ -41,7 +41,13 @@ class Rows(Mapping[str, NDArray[Any]]):
 
 
 def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
-    """Combine one predicate per sketch into one for all; a predicate of None is always true."""
+    """Combine one predicate per sketch into one predicate on configurations of all sketches.
+
+    A predicate of None is always true.
+
+    Args:
+        predicates: For each sketch, a function of knob values that returns a bool array.
+    """
 
     def holds(values: Values) -> NDArray[np.bool_]:
         sketch = values[SKETCH]
@@ -56,7 +62,14 @@ def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
 
 
 def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
-    """Exclude compute locations at loops of one iteration, which TVM would silently replace."""
+    """Exclude compute locations that TVM would silently replace by others.
+
+    These are loops of a single iteration. Without the constraint, several configurations would be
+    the same program.
+
+    Args:
+        nests: The loop nest of each sketch; None if it is unknown.
+    """
 
     def of(nest: Nest | None) -> Predicate | None:
         if nest is None or not nest.locations:
@@ -92,7 +105,11 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
 
 
 def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
-    """Exclude configurations that cannot be fast on a CPU, whatever the other choices are."""
+    """Exclude configurations that cannot be fast on a CPU, whatever the other choices are.
+
+    Args:
+        models: The cost model of each sketch's loop nest; None if there is none.
+    """
     alike = merged_model(models)
 
     def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
@@ -127,7 +144,7 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
 
 
 def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
-    """The knobs without choices that leave vector registers partly empty in every sketch.
+    """The knobs without the choices that leave vector registers partly empty in every sketch.
 
     A constraint excludes the same choices, but nine of ten random configurations would violate it.
     """
@@ -202,7 +219,12 @@ MAX_VIRTUAL_THREADS = 8
 
 
 def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> list[Constraint]:
-    """Keep threads, virtual threads and shared memory of a block within the target's limits."""
+    """Constraints that keep a block's threads and shared memory within a GPU's limits.
+
+    Args:
+        nests: The loop nest of each sketch; None if it is unknown.
+        target: The GPU.
+    """
     attributes = target.attrs
     most = int(attributes.get("max_threads_per_block", 1024))
     warp = int(attributes.get("thread_warp_size", 1))

@@ -32,7 +32,7 @@ well."""
 def cycles_of(
     facts: Mapping[str, Any], *, iterations: int, lanes: int, info: TargetInfo, rewritten: bool
 ) -> NDArray[np.float64]:
-    """Estimated cycles per core.
+    """Estimate the cycles that each core needs for n configurations, shape (n,).
 
     Args:
         facts: The quantities of ``NestModel``, by name.

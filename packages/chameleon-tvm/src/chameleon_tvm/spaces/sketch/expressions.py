@@ -74,6 +74,9 @@ def variables_of(expression: Any) -> frozenset[str]:
     """Names of the variables of an expression of arithmetic and comparisons.
 
     If the expression contains anything else, the result includes the name ``?``.
+
+    Args:
+        expression: A TensorIR expression.
     """
     if isinstance(expression, tvm.tirx.Var):
         return frozenset({str(expression.name)})

@@ -30,7 +30,7 @@ from chameleon_tvm.spaces.sketch.tiles import (
 
 
 def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
-    """A lowered statement in which every tiled reduction is rewritten.
+    """Rewrite every tiled reduction in a lowered statement, so that its sums stay in registers.
 
     Args:
         statement: Loops, sequences and stores.
@@ -280,7 +280,7 @@ def lowered(
 
     Args:
         function: The scheduled function, with a global symbol.
-        change: Function that changes the body after blocks have become loops.
+        change: A function that changes the body of the function after blocks have become loops.
         loops: Passes that run after ``change``.
     """
     module = tvm.IRModule({"main": function})

@@ -35,8 +35,8 @@ class NestModel:
         nest: The loops of the anchor block, which computes the sums.
         info: The description of the CPU.
         rewritten: Whether sums are kept in registers and products of padding are skipped.
-        stages: If several sketches share this model, the ``Nest.staged_at`` of each sketch; else
-            None.
+        stages: If several sketches share this model, the position at which each copies its outputs
+            (``Nest.staged_at``). Otherwise None.
     """
 
     nest: Nest
@@ -45,14 +45,14 @@ class NestModel:
     stages: tuple[int, ...] | None = None
 
     def at(self, values: Values) -> NestModel:
-        """The model in which each configuration has the ``staged_at`` of its sketch."""
+        """The model with the position at which each configuration's sketch copies its outputs."""
         if self.stages is None:
             return self
         staged = np.array(self.stages)[values[SKETCH]]
         return attrs.evolve(self, nest=attrs.evolve(self.nest, staged_at=staged), stages=None)
 
     def quantities(self, values: Values, count: int) -> Quantities:
-        """All quantities by name, each of shape (count,).
+        """All quantities that the model estimates, by name, each of shape (count,).
 
         Args:
             values: Knob values of configurations of this sketch.
@@ -101,7 +101,11 @@ class NestModel:
         return self.nest.levels[-1]
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
-        """Quantities of the register tile: the innermost spatial loops, the last one vectorized."""
+        """Estimates of the register tile: the innermost spatial loops, the last one vectorized.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+        """
         facts: dict[str, Any] = {}
         nest = self.nest
         start = self._innermost_level()
@@ -140,7 +144,11 @@ class NestModel:
         return facts
 
     def accumulators(self, extents: list[Extents]) -> Any:
-        """Number of vector registers that the sums of the register tile take."""
+        """The number of vector registers that the sums of the register tile need.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+        """
         copies = _product(extents[self._innermost_level() : -1])
         return copies * np.ceil(extents[-1] / float(self.lanes))
 
@@ -163,7 +171,12 @@ class NestModel:
     # -- code size --------------------------------------------------------------------------
 
     def unrolling(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """The number of copies of the vectorized statement that TVM's unrolling makes."""
+        """The number of copies of the innermost statement that TVM makes by unrolling loops.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+            values: Knob values of n configurations.
+        """
         limit = (
             values[self.nest.unroll].astype(np.float64)
             if self.nest.unroll is not None
@@ -192,7 +205,7 @@ class NestModel:
         }
 
     def inlined(self, values: Values) -> Any:
-        """Whether a block whose output the anchor reads is computed inside the anchor."""
+        """Whether a block whose output the anchor block reads is computed inside it."""
         inlined: Any = np.zeros(1, bool)
         for knob in self.nest.locations:
             inlined = inlined | (values[knob] == INLINE)
@@ -201,9 +214,13 @@ class NestModel:
     # -- threads ----------------------------------------------------------------------------
 
     def parallel(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """Iterations of the fused parallel loop, and the share of the cores' time in use.
+        """Estimates of the parallel loop: its iterations, and how well it keeps the cores busy.
 
         TVM fuses spatial loops from outside as long as the loop has few enough iterations.
+
+        Args:
+            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+            values: Knob values of n configurations.
         """
         depth = self.nest.position_of_first_reduction()
         depth_limit: Any = np.full(1, float(depth))
@@ -274,7 +291,10 @@ class NestModel:
 
 
 def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
-    """One model for all sketches if they differ only in ``staged_at``; else None."""
+    """One model for all sketches, or None if they differ too much.
+
+    They may differ only in the position at which they copy their outputs.
+    """
     bare = [
         None
         if model is None

@@ -45,8 +45,8 @@ class Access:
         name: Name of the buffer.
         shape: Shape of the buffer.
         itemsize: Bytes of an element.
-        strides: For every dimension: by axis name, how far the index moves if the axis moves by
-            one.
+        strides: For every dimension, how far its index moves if an axis moves by one, by the axis's
+            name.
         written: Whether the buffer is the output.
     """
 
@@ -61,7 +61,11 @@ class Access:
         return any(dimension.get(axis) for dimension in self.strides)
 
     def footprint(self, tile: Mapping[str, Extents]) -> Extents:
-        """Bytes that a tile touches, shape (n,); ``tile`` has extents of shape (n,) by axis."""
+        """Number of bytes of the buffer that a tile touches, shape (n,).
+
+        Args:
+            tile: The extents of the tile in n configurations, by axis name.
+        """
         size: Any = _ONE * self.itemsize
         for extent, dimension in zip(self.shape, self.strides, strict=True):
             if extent == 1 or not dimension:
@@ -76,7 +80,10 @@ class Access:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """A loop of the nest: factor ``index`` of a tile knob, or a constant extent."""
+    """A loop of the nest, or a part of a fused loop.
+
+    Its extent is the factor ``index`` of a tile knob, or a constant.
+    """
 
     axis: Axis
     knob: str | None
@@ -92,7 +99,7 @@ class Nest:
         block: Name of the anchor block.
         axes: The unscheduled loops.
         loops: The scheduled loops, outermost first. A fused loop has several parts.
-        threads: The name of the thread axis of each loop that is bound to one. A key is the loop's
+        threads: The GPU's thread axes that loops are bound to: the name of the axis, by the loop's
             position in ``loops``.
         accesses: The buffers that the block reads or writes.
         staged_at: Position of the loop in which outputs are copied from their local buffer; None
@@ -121,11 +128,17 @@ class Nest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of all loops, outermost first, with fused loops taken apart."""
+        """The parts of all loops of the nest, outermost first; a fused loop has several parts."""
         return tuple(part for loop in self.loops for part in loop)
 
     def extents(self, values: Values) -> list[Extents]:
-        """Extents of every part for n configurations: shape (n,), or (1,) if constant."""
+        """The number of iterations of every part of the nest in n configurations.
+
+        Each has shape (n,), or (1,) if it is the same for all configurations.
+
+        Args:
+            values: Knob values of n configurations.
+        """
         columns = {
             knob: np.ascontiguousarray(values[knob].T, np.float64)
             for knob in {part.knob for part in self.parts if part.knob is not None}
@@ -139,7 +152,7 @@ class Nest:
 
     @cached_property
     def levels(self) -> list[int]:
-        """The first position of each tile level in ``parts``.
+        """The position in ``parts`` at which each level of tiles begins.
 
         A level is a run of spatial loops or of reduction loops with the same factor index.
         """
@@ -191,8 +204,9 @@ class Nest:
             extents: Extents of all parts.
 
         Returns:
-            By axis, the extents of the parts inside of the loop. And the product of the iterations
-            of the loop and of all loops around it. Each has shape (n,).
+            The extents of the tile by axis name, and the number of times that the tile is run, each
+            of shape (n,). This number is the product of the iterations of the loop and of all loops
+            around it.
         """
         tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
         trips: Extents = np.ones(1)
@@ -251,7 +265,12 @@ def _realize(schedule: Schedule, block: Any) -> Any:
 
 
 def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
-    """Every buffer that a block reads or writes, with strides by the loops' names."""
+    """Describe every buffer that a block reads or writes, with its strides.
+
+    Args:
+        schedule: The schedule that has the block.
+        block: The block.
+    """
     bindings = _bindings(schedule, block)
     names = {binding.variable: binding.binding_name for binding in bindings}
     origin = dict.fromkeys(names, 0)

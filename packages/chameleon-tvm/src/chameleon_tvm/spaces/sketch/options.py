@@ -13,7 +13,7 @@ class SketchOptions:
 
     Attributes:
         rules: The set of TVM's schedule rules that derive the sketches.
-        prune: Whether to leave configurations that cannot be fast out of the space.
+        prune: Whether the space leaves out configurations that cannot be fast.
         rewrite_layout: Whether to pack constant inputs into the layout that the schedule reads.
         rewrite_sums: Whether, on CPUs, to keep tiles of sums in registers and to skip products of
             padded zeros. MetaSchedule's own programs do neither.

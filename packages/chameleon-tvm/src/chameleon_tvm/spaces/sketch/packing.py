@@ -1,4 +1,4 @@
-"""Packs constant inputs into the layout that a schedule reads; timings exclude this."""
+"""Packs constant inputs into the layout that a schedule reads, before anything is timed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FREE = "layout_free_buffers"
 
 
 def layout_maps(schedule: Schedule) -> dict[str, Any]:
-    """By buffer name, the index map of every input whose layout the post-processor rewrote.
+    """The index maps of inputs whose layout MetaSchedule's post-processor changed, by name.
 
     The post-processor copies such an input in an annotated block, and changes the layout of the
     copy. The indices that this block writes say where each element of the input goes.
@@ -35,7 +35,7 @@ def layout_maps(schedule: Schedule) -> dict[str, Any]:
 
 
 def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
-    """An input in its rewritten layout.
+    """Convert an input to the layout that the schedule reads.
 
     Args:
         array: The input in its original layout.

@@ -1,4 +1,4 @@
-"""Estimates how much code it takes to skip products of padding (see ``borders``).
+"""Estimates how much code it takes to skip products with padding (see ``borders``).
 
 The estimates are arrays over many configurations.
 """

@@ -44,7 +44,7 @@ class ThinnedFactorization(Factorization):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Decision:
-    """The source of a sampling instruction's decision.
+    """The choice at a sampling instruction of a sketch, and the knob that makes it.
 
     Attributes:
         sample: The sampling instruction.
@@ -56,11 +56,15 @@ class Decision:
 
     @property
     def name(self) -> str:
-        """The name of the knob, or without a knob the instruction's subject."""
+        """The name of the knob that decides, or else of the choice that the instruction makes."""
         return self.knob or self.sample.subject
 
     def of(self, config: Mapping[str, Any]) -> Any:
-        """The decision for a decoded configuration, in the form that TVM needs."""
+        """The choice that a configuration makes at this instruction, in the form that TVM needs.
+
+        Args:
+            config: Knob values by name.
+        """
         if self.knob is None:
             return self.sample.decision
         chosen = config[self.knob]
@@ -81,8 +85,8 @@ def merge(
         max_choices: Largest number of factorizations of one tile knob.
 
     Returns:
-        The knobs, of which ``sketch`` is the first; a knob that not all sketches have has a
-        condition. And for every sketch, its decisions in trace order.
+        The knobs, and for every sketch its decisions in trace order. The first knob is ``sketch``.
+        A knob that not all sketches have applies only for the sketches that have it.
     """
     entries: dict[str, tuple[Knob, list[int]]] = {}
     decisions: list[list[Decision]] = []

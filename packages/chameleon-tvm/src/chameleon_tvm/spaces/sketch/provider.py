@@ -45,7 +45,10 @@ _ASKED = 8
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
-    """Features that are logarithms of the nest models' quantities; None without any model."""
+    """The features that cost models get from the models of the loop nests, as logarithms.
+
+    The result is None if no sketch has a model.
+    """
     names = _names(models)
     if not names:
         return None
@@ -121,7 +124,7 @@ def first_guesses(
 def estimated_cycles(
     space: DesignSpace, models: Sequence[NestModel | None], configs: Configs
 ) -> NDArray[np.float64]:
-    """The model's cycles of every configuration; infinity for sketches without a model."""
+    """The estimated cycles of each configuration; infinity for sketches without a model."""
     cycles = np.full(len(configs), np.inf)
     for rows, quantities in _quantities(models, None, space.values(configs)):
         cycles[rows] = quantities[CYCLES]
@@ -151,7 +154,7 @@ class SketchSpace(SpaceProvider):
 
 
 class SketchPlan:
-    """The sketches of a task, their design space, and the functions of configurations.
+    """The sketches of a task, their design space, and the function of each configuration.
 
     Args:
         task: The task.
@@ -230,7 +233,10 @@ class SketchPlan:
             )
 
     def scheduled(self, config: Sequence[int]) -> Scheduled:
-        """The scheduled function of a configuration.
+        """Make the scheduled function of a configuration.
+
+        Args:
+            config: The knob indices of the configuration.
 
         Raises:
             InvalidConfigurationError: The configuration has no program.
@@ -238,7 +244,7 @@ class SketchPlan:
         return schedule(self.generated, self.decisions, self.plain.decode(config))
 
     def resolved(self, config: tuple[int, ...]) -> Config | None:
-        """The configuration that TVM makes of this configuration; None if it makes no program.
+        """The configuration that TVM really compiles for another one; None without a program.
 
         The loops at which a block can be computed depend on other choices, such as tiles and the
         locations of the block's readers. If a chosen loop does not exist, TVM takes the next outer

@@ -1,4 +1,4 @@
-"""Replays traces with symbols: finds their samples, and each loop's knob and factor."""
+"""Replays traces of MetaSchedule with knobs in place of numbers, to find each loop's knob."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class SamplingInstruction:
         instruction: TVM's object, which is the key of its decision.
         kind: TVM's name of the kind of instruction: ``SamplePerfectTile``, ``SampleCategorical``,
             ``SampleComputeLocation`` or another.
-        subject: The choice that it makes, in the field's terms, such as ``tile_h`` or ``unroll``.
+        subject: A name for the choice that the instruction makes, such as ``tile_h`` or ``unroll``.
         block: Name of the block that the choice is for.
         extent: Extent of the loop that is tiled; 0 for other kinds.
-        loops: For compute locations, the number of outer loops of the consumer that are offered.
+        loops: For a compute location, the number of outer loops of the block's reader that can be
+            chosen.
         decision: The decision that TVM's generator sampled.
     """
 
@@ -40,7 +41,7 @@ class SamplingInstruction:
 
 @attrs.define(eq=False)
 class TraceReplay:
-    """The state of a replay, which instructions that change loops update.
+    """The state of the replay of a trace: the loops of each block so far.
 
     Random variables have their ``hash`` as keys, which is TVM's object identity.
     """
@@ -67,7 +68,13 @@ class TraceReplay:
         return self.blocks.get(hash(variable), "block")
 
     def get_loops(self, instruction: Any) -> None:
-        """Record the loops of a block; those of an unscheduled block become parts of its nest."""
+        """Handle the instruction ``GetLoops``: record which loops a block has.
+
+        The loops of an unscheduled block become parts of the block's nest.
+
+        Args:
+            instruction: The instruction of the trace.
+        """
         name = self.block_name(instruction.inputs[0])
         outputs = [hash(output) for output in instruction.outputs]
         for output in outputs:
@@ -109,7 +116,13 @@ class TraceReplay:
             self._replace(name, inputs, [output])
 
     def reorder(self, instruction: Any) -> None:
-        """Reorder some loops of a block; all other loops keep their positions."""
+        """Handle the instruction ``Reorder``: change the order of some loops of a block.
+
+        All other loops keep their positions.
+
+        Args:
+            instruction: The instruction of the trace.
+        """
         inputs = [hash(loop) for loop in instruction.inputs]
         name = self.loop_block.get(inputs[0], "")
         order = self.order.get(name)
@@ -129,7 +142,11 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block of a loop and the loop's position in the nest; None if unknown."""
+        """The block that a loop belongs to, and the loop's position in the block's nest, or None.
+
+        Args:
+            loop: The random variable of the loop in the trace.
+        """
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None
@@ -204,11 +221,11 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """The sampling instructions of a sketch, and the nest of its anchor block.
+    """Read a sketch: its sampling instructions, and the loop nest of its anchor block.
 
     Args:
         base: Schedule of the unscheduled module.
-        sketch: A schedule of the generator.
+        sketch: A schedule that MetaSchedule's generator made, with its trace.
 
     Returns:
         The sampling instructions in trace order, and a nest. The nest is that of the block with

@@ -31,7 +31,7 @@ class Scheduled:
 def schedule(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> Scheduled:
-    """Apply a sketch's trace with a configuration's decisions, then the post-processors.
+    """Make the scheduled function of a configuration, from its sketch and its decisions.
 
     Args:
         generated: The sketches.
@@ -54,7 +54,7 @@ def schedule(
 def replaced_choices(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> dict[str, Any]:
-    """The choices that TVM makes instead of a configuration's impossible choices, by knob name.
+    """The choices that TVM makes in place of impossible ones, by knob name.
 
     Args:
         generated: The sketches.
@@ -115,7 +115,7 @@ def _post_process(postprocessor: Any, schedule: Schedule) -> None:
 
 
 def finished(schedule: Schedule) -> Scheduled:
-    """The function of a post-processed schedule, with packed constants as its parameters.
+    """The function of a post-processed schedule, which takes packed constants as parameters.
 
     The blocks that copy constants into rewritten layouts are removed from the function.
     """

@@ -1,4 +1,4 @@
-"""A tiled reduction in the form of loops, and functions that change the bodies of loops."""
+"""A description of a tiled reduction's loops, and functions that change bodies of loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reduction:
 
     @property
     def spatial(self) -> frozenset[str]:
-        """Names of the variables on which the index of the sum depends."""
+        """Names of the loop variables that decide which sum an iteration adds to."""
         return frozenset().union(*(variables_of(index) for index in self.store.indices))
 
     @property
@@ -44,7 +44,7 @@ class Reduction:
 
     @property
     def tile(self) -> Loops:
-        """The loops inside of all reduction loops, which form the register tile."""
+        """The loops inside of all reduction loops, which run over the sums kept in registers."""
         return self.loops[self.first_tile_loop :]
 
 

@@ -1,4 +1,4 @@
-"""Joins the design spaces of several algorithms into one, with the algorithm as a knob."""
+"""Joins the design spaces of a convolution's algorithms, with the algorithm as a knob."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ shape (n,)."""
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
-    """The Winograd algorithms that a layer may use: those whose expected error is small enough.
+    """The algorithms that a convolution may use: those with a small enough expected error.
 
     Args:
         options: The requested algorithms, and the largest error.
@@ -113,8 +113,8 @@ def joined(direct: DesignSpace, winograd: DesignSpace, *, usually_wins: bool = T
     Args:
         direct: The space of the direct convolution.
         winograd: The space of another algorithm, whose first knob is ``algorithm`` already.
-        usually_wins: Whether the other algorithm provides the very first guess even if its estimate
-            is worse.
+        usually_wins: Whether the first of the first guesses uses the other algorithm, even if its
+            estimate is worse.
     """
     others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
     algorithm = Choice(name=KNOB, options=(DIRECT, *others))

@@ -1,4 +1,4 @@
-"""The products of register-tiled templates, and the conversion of data to their operands."""
+"""The instructions with which templates multiply, and the conversion of data for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXACT_FLOAT = 2**24
 
 @attrs.frozen(kw_only=True)
 class Arithmetic:
-    """The dtypes of a template's inner loop.
+    """The instruction of a template's inner loop, and the dtype of its input.
 
     Attributes:
         dot: The instruction that multiplies.
@@ -60,7 +60,7 @@ class Arithmetic:
 
     @property
     def as_they_are(self) -> bool:
-        """Whether the inner loop may read the input without a converted copy."""
+        """Whether the inner loop can read the input itself, without a converted copy."""
         return self.data.storage_dtype == self.read
 
     @property
@@ -74,7 +74,7 @@ class Arithmetic:
         return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
-        """Weights as numbers of their tensor's dtype, before they are packed.
+        """Convert logical weights to the dtype in which they are stored, before they are packed.
 
         Raises:
             ChameleonError: The instruction does not multiply some of the weights exactly.
@@ -141,9 +141,10 @@ class Arithmetic:
         return tirx.const(0, self.read)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
-        """The bias in the dtype of the sums, corrected for a zero point left in the copied data.
+        """The bias in the dtype of the sums, with a correction for the data's zero point.
 
-        In float32, a bias of more than 24 bits is rounded, as its sum would be.
+        The correction is needed if the copied data still contain the zero point. In float32, a bias
+        of more than 24 bits is rounded, as its sum would be.
 
         Args:
             bias: Bias of int32, shape (O,).
@@ -160,7 +161,7 @@ class Arithmetic:
 
 @attrs.frozen(kw_only=True)
 class TileArithmetic(Arithmetic):
-    """The dtypes of a template whose inner loop multiplies small matrices (tiles) in registers.
+    """The instruction of a template that multiplies tiles (small matrices), and its dtypes.
 
     Attributes:
         product: The instruction that multiplies two tiles.
@@ -184,7 +185,7 @@ FLOAT32 = Arithmetic()
 def finishing_constants(
     weights: NDArray[Any], rest: Arrays, groups: int, channels: int, arithmetic: Arithmetic
 ) -> Arrays:
-    """An operator's constants other than its weights, with each group's channels padded.
+    """The constants of an operator except its weights, with padded channels.
 
     Args:
         weights: The weights (O, ...) before they are packed.
@@ -201,7 +202,7 @@ def finishing_constants(
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
-    """The arithmetic of an operator whose sums run over input channels.
+    """The instruction and dtypes of an operator whose sums run over input channels.
 
     Args:
         spec: The operator's arguments.
@@ -224,7 +225,7 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
-    """The arithmetic of matrix products of two variable sides.
+    """The instruction and dtypes for products of two matrices, neither of which is constant.
 
     Both zero points of quantized sides are subtracted before the multiplication, so that the sums
     need no correction.
@@ -258,7 +259,9 @@ def scores_dot(spec: AttentionSpec, target: str) -> Dot:
 
 
 def lanewise(spec: FusedSpec) -> Arithmetic:
-    """The arithmetic of an operator in which each lane reads its own input, such as depthwise.
+    """The instruction and dtypes of an operator in which each lane has its own input.
+
+    A depthwise convolution is such an operator.
 
     Args:
         spec: The operator's arguments.
@@ -274,7 +277,9 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
 
 
 def stored_weights(dtype: str, target: str) -> Dot | None:
-    """A float32 multiply-add with weights stored in a 16-bit dtype; None if the target has none.
+    """The multiply-add of float32 data with weights stored in 16 bits, or None.
+
+    None means that the target has no such instruction.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.

@@ -40,7 +40,7 @@ TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_b
 
 @attrs.frozen(kw_only=True)
 class AttentionEstimates:
-    """Estimates for n configurations without building kernels; every field has shape (n,).
+    """Estimates of attention kernels for n configurations; every field has shape (n,).
 
     Attributes:
         score_sums: Vector registers that hold sums of products of queries and keys.
@@ -197,7 +197,7 @@ class AttentionTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed cycles per vector of scores, to order first guesses; shape (n,)."""
+        """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
         vectors, rows, outputs, _, block = (values[name].astype(np.float64) for name in TILE_KNOBS)
@@ -257,8 +257,8 @@ class AttentionTemplate(Template):
 
     It reads its arrays without changing their layouts. The kernel multiplies 16-bit queries and
     keys directly, if the CPU has an instruction for that. If not, it widens both to float32. The
-    exponentials of the scores stay float32. The array V is widened to float32 before the product
-    with these exponentials.
+    exponentials of the scores are float32, and values are widened to float32 before they are
+    multiplied by these.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

@@ -2,8 +2,8 @@
 
 Loops, from the outermost: heads and tiles of queries (parallel); blocks of keys; scores,
 exponentials, sums of values. Queries are in the lanes while scores are computed. So each lane holds
-the maximum and sum of a row, keys are read where they are, and the product with values needs no
-transposition.
+the maximum and the sum of one query's scores. Keys are read in place, and the product with values
+needs no transposition.
 
 Between blocks of keys, the sums are scaled to the new maximum (Dao et al. 2022, section 3.1). This
 step is left out if one block has all keys.

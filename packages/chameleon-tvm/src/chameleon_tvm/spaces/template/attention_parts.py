@@ -1,4 +1,4 @@
-"""Parts of attention's loops: its tile, arrays and scratch, pieces of axes, exponentials."""
+"""Parts of attention's loops: tiles, arrays of queries, keys and values, exponentials."""
 
 from __future__ import annotations
 
@@ -70,11 +70,19 @@ class Part:
     kind: StorageType = STORAGE[FLOAT32]
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token in float32, or ``lanes`` features if they are the last axis."""
+        """Read features of a token in float32, as a TensorIR expression.
+
+        Args:
+            b: Index of the sample in the batch.
+            h: Index of the head.
+            s: Index of the token.
+            d: Index of the first feature.
+            lanes: Number of features, which must be along the last axis if there are several.
+        """
         return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token, or ``lanes`` features, in the dtype of the array."""
+        """Read features of a token in the array's own dtype; arguments as for ``load``."""
         indices = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
         return emit.load(self.data, [indices[axis] for axis in self.layout], lanes)
 
@@ -139,7 +147,7 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
 
 
 def pieces_of(extent: int, lanes: int) -> list[int]:
-    """Lanes of the vectors that cover an axis: whole vectors, then shorter ones, no overlap."""
+    """The lengths of the vectors that cover an axis without overlap: whole ones, then shorter."""
     pieces = []
     while extent:
         while lanes > extent:
@@ -150,7 +158,11 @@ def pieces_of(extent: int, lanes: int) -> list[int]:
 
 
 def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...], int]]:
-    """Group pieces of an axis by ``count``, and merge equal consecutive groups.
+    """Group the vectors along an axis, so that equal groups can share one loop.
+
+    Args:
+        pieces: Number of lanes of each vector, as ``pieces_of`` returns them.
+        count: Number of vectors in a group.
 
     Returns:
         For each run of equal groups: its start, the lanes of a group's pieces, and the number of
@@ -170,7 +182,15 @@ def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...
 
 
 def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
-    """Start, size and number of the whole parts of an axis, then of the shorter rest."""
+    """Divide an axis into parts of equal size, and a shorter last part if needed.
+
+    Args:
+        extent: Number of indices of the axis.
+        size: Size of a part.
+
+    Returns:
+        For whole parts and for the rest: the start, the size and the number of parts.
+    """
     whole, rest = divmod(extent, size)
     runs = [(0, size, whole)] if whole else []
     return [*runs, (whole * size, rest, 1)] if rest else runs

@@ -41,22 +41,32 @@ class Template(ABC):
 
     @abstractmethod
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration; ``values`` holds the knobs' values by name.
+        """The function of a legal configuration, in TensorIR.
 
         Its parameters are the operator's inputs, then the output, in the operator's physical
         shapes. Only constant inputs have packed shapes.
+
+        Args:
+            values: The value of each knob by its name.
         """
 
     @abstractmethod
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Convert logical constants (weights, [bias]) to the form that ``function`` takes.
 
-        Both methods get the same ``values``. For a delivered network, this packs the weights once.
+        A delivered network packs its weights once, with this method.
+
+        Args:
+            values: The value of each knob by its name, as for ``function``.
+            constants: The logical constants.
         """
 
     @property
     def tolerance(self) -> float:
-        """Error that the template's algorithms may have beyond the operator's; usually 0."""
+        """The error that the template's algorithms may have beyond the operator's tolerance.
+
+        It is usually 0. An error is the largest |difference| over the largest |expected|.
+        """
         return 0.0
 
     def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:

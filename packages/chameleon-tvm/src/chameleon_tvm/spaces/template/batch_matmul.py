@@ -1,4 +1,4 @@
-"""Templates of matrix products, which are computed as convolutions: one group per product."""
+"""Templates of matrix products, which are computed as convolutions, a group per product."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST = 4.0
 def tiling_of(
     task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32
 ) -> ConvolutionTiling:
-    """The tiling of a matrix product.
+    """The design space of a matrix product, computed as a convolution.
 
     Args:
         task: The task of the operator.
@@ -109,7 +109,10 @@ class DenseTemplate(Template):
 
     @property
     def tolerance(self) -> float:
-        """A few times the expected error, because the largest of many errors is compared."""
+        """The error that weights stored in 16 bits may cause.
+
+        It is a few times the expected error, because the largest of many errors is compared.
+        """
         names = [name for name in self._algorithms if name != DIRECT]
         return MOST * max((rounding_error(WEIGHTS[name]) for name in names), default=0.0)
 
@@ -138,7 +141,7 @@ class DenseTemplate(Template):
 
 
 class PackingBatchMatmul(DirectConvolution):
-    """Writes the function of batched products, which packs the right side itself.
+    """Writes the function of batched products, which packs the right side when it runs.
 
     Args:
         geometry: The equivalent convolution: one group per product, input channels padded.

@@ -64,12 +64,17 @@ the next tap."""
 
 
 def filled(channels: int, depth: int) -> int:
-    """Number of input channels of a group, padded to a multiple of ``depth``."""
+    """Number of input channels of a group, with zeros up to a multiple of ``depth``.
+
+    Args:
+        channels: Number of input channels of a group.
+        depth: Number of channels that one instruction multiplies.
+    """
     return -(-channels // depth) * depth
 
 
 def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]:
-    """The options for the number of input channels of a block.
+    """The choices for the number of input channels of a block, as values of a knob.
 
     Args:
         filled_up: Number of channels of a group, padding included.

@@ -153,7 +153,7 @@ class DepthwiseTemplate(Template):
 
 
 class DepthwiseTiling(ConvolutionTiling):
-    """The design space of a depthwise convolution, in which every product loads its own input."""
+    """The design space of a depthwise convolution, in which each product has its own input."""
 
     @property
     def reduced(self) -> int:

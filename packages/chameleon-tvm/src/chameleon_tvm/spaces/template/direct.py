@@ -37,10 +37,10 @@ class DirectConvolution:
         spec: The operator's arguments, for its epilogue; None for an operator without one.
         arithmetic: The dtypes of the inner loop.
         channels: Number of input channels of all groups, if groups are padded with zeros.
-        staging: The convolution that the copied input has, if it differs from ``geometry``. In that
-            copy, the taps of a filter's row and their channels are neighbours. The loops treat them
-            as channels of one tap. These may be more than the copy has; then their weights are
-            zero.
+        staging: The convolution whose input the copy holds, if it differs from ``geometry``. In
+            such a copy, all taps of a filter's row are neighbours, and the loops treat them as
+            channels of one tap. If the loops read more channels than the copy has, the weights of
+            the surplus are zero.
     """
 
     def __init__(
@@ -158,7 +158,10 @@ class DirectConvolution:
             return emit.sequence([run(co, rz, ry, *columns) for columns in _runs(at.valid)])
 
         def run(co: Expr, rz: tuple[Expr, ...], ry: Expr, first: int, count: int) -> Stmt:
-            """Neighbouring taps of a filter's row that the same columns of the tile use."""
+            """The code for some neighbouring taps of a filter's row.
+
+            All these taps are inside the input for the same columns of the tile.
+            """
             used = at.valid[:, first]
             if self.one_loop:
                 return self._channels(at, (co, rz, ry, first), used, count * tile.channels)

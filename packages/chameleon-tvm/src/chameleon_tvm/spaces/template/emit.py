@@ -33,7 +33,15 @@ def loop(
     start: Expr = 0,
     kind: tirx.ForKind | None = None,
 ) -> Stmt:
-    """A serial loop over ``[start, start + extent)``, or of a kind; its body if the extent is 1."""
+    """Write a loop over ``[start, start + extent)``; only its body if the extent is 1.
+
+    Args:
+        name: Name of the loop variable.
+        extent: Number of iterations.
+        body: A function of the loop variable, which returns the body.
+        start: First value of the loop variable.
+        kind: Kind of the loop, such as vectorized; serial if None.
+    """
     kind = tirx.ForKind.SERIAL if kind is None else kind
     if isinstance(extent, int) and extent == 1 and kind != tirx.ForKind.PARALLEL:
         return body(start)
@@ -53,7 +61,7 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
-    """A loop whose iterations are divided among the threads in contiguous parts."""
+    """Write a loop whose iterations are divided among the threads in contiguous parts."""
     return loop(name, extent, body, kind=tirx.ForKind.PARALLEL)
 
 
@@ -96,11 +104,17 @@ def cast(dtype: str, value: Expr) -> Expr:
 def registers(
     count: int, lanes: int, *, name: str = "sum", dtype: str = "float32"
 ) -> tuple[Buffer, ...]:
-    """Vector registers, to be allocated with ``local``.
+    """Make vector registers for a kernel, to be allocated with ``local``.
 
     Each register is a buffer of its own. TVM puts small buffers of this scope on the stack, and
     LLVM turns them into registers. For larger buffers, TVM requests memory from its runtime for
     each tile.
+
+    Args:
+        count: Number of registers.
+        lanes: Number of elements of a register.
+        name: Beginning of the registers' names.
+        dtype: Dtype of the elements.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
@@ -122,7 +136,7 @@ def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
-    """A statement that runs the first case whose condition is true, else ``otherwise``."""
+    """Write a statement that runs the first case whose condition is true, else ``otherwise``."""
     chosen = otherwise
     for condition, statement in reversed(cases):
         chosen = tirx.IfThenElse(condition, statement, chosen)
@@ -130,7 +144,14 @@ def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
 
 
 def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
-    """Mixed-radix digits of an index, outermost first; an extent of 1 adds no code."""
+    """Split an index into one index per axis, outermost first.
+
+    An axis of extent 1 adds no code.
+
+    Args:
+        index: The index, counted over all axes.
+        extents: Extents of the axes, outermost first.
+    """
     digits: list[Expr] = []
     rest = index
     for position, extent in enumerate(reversed(extents)):
@@ -156,10 +177,15 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
 
 
 def within(tile: Expr, size: int, extent: int) -> Expr:
-    """The start of a tile; the last tile is moved back so that it ends with its axis.
+    """The start of a tile on its axis; the last tile is moved back to end with the axis.
 
     The last two tiles then overlap and compute the same numbers twice. So inner loops need no
     conditions, and outputs need no padding.
+
+    Args:
+        tile: Number of the tile.
+        size: Number of indices of a tile.
+        extent: Extent of the axis.
     """
     start = tile * size
     return start if extent % size == 0 else tirx.min(start, extent - size)

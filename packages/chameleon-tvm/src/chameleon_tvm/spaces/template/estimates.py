@@ -1,4 +1,4 @@
-"""The base class of design spaces of templates, which use estimates for first guesses."""
+"""The base class of templates' design spaces, in which estimates choose first guesses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def broadcast_is_operand(info: TargetInfo) -> bool:
 
 
 def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: float = 1.0) -> float:
-    """Guessed time of moving each element of images with channels first by itself.
+    """Estimate the time of transposing images with channels first, element by element.
 
     Args:
         geometry: The sizes of the convolution that moves the elements.
@@ -65,7 +65,7 @@ def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: flo
 
 
 class Tiling(ABC):
-    """The design space of a template whose configurations can be judged without building them.
+    """The design space of a template, with estimates that need no compiled kernel.
 
     Attributes:
         info: The description of the CPU.
@@ -77,7 +77,7 @@ class Tiling(ABC):
         magnitudes: Names of the fields whose feature is a logarithm.
         groups: For each loop or buffer, the features that describe it.
         prefix: Prefix of the names of features and groups, to tell templates apart.
-        least: Number that is added to magnitudes, so that they may be zero.
+        least: A number that is added to magnitudes before the logarithm, so that they may be zero.
     """
 
     info: TargetInfo
@@ -99,10 +99,14 @@ class Tiling(ABC):
 
     @abstractmethod
     def guessed_cost(self, values: Values) -> Numbers:
-        """A rough relative cost for ordering first guesses, lower is better; shape (n,)."""
+        """A rough relative cost of n configurations to order first guesses; lower is better."""
 
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
-        """The configurations to measure first, of a space that has no first guesses yet."""
+        """Choose the configurations of a space that are measured first, by their estimates.
+
+        Args:
+            space: The design space, which has no first guesses yet.
+        """
         return first_guesses(space, self.guessed_cost, self.tile_knobs)
 
     def space(self) -> DesignSpace:
@@ -165,16 +169,21 @@ class Tiling(ABC):
         )
 
     def imbalance(self, tasks: Numbers) -> Numbers:
-        """Time of the busiest core over the time of a fair share, for equal pieces of work."""
+        """Time of the busiest core over the time of a fair share, shape (n,).
+
+        Args:
+            tasks: Number of equal parallel pieces of work in each configuration.
+        """
         return np.ceil(tasks / self.info.cores) * self.info.cores / tasks
 
 
 def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
-    """About ``count`` index vectors spread over a space, legal or not; all of a smaller space.
+    """About ``count`` configurations, legal or not, spread evenly over a space.
 
-    The vectors have equal distances in lexicographic order. The distance shares no factor with the
-    number of choices of any knob. Otherwise some choices of a knob would never occur. For example,
-    with a distance of three, a last knob with three choices would always have the same value.
+    A space with fewer configurations is returned whole. The configurations have equal distances in
+    lexicographic order. The distance shares no factor with the number of choices of any knob.
+    Otherwise some choices of a knob would never occur. For example, with a distance of three, a
+    last knob with three choices would always have the same value.
     """
     step = max(1, space.size // count)
     while math.gcd(step, space.size) > 1:
@@ -188,10 +197,10 @@ def first_guesses(
     tile_knobs: Sequence[str],
     count: int = GUESSES,
 ) -> NDArray[np.int32]:
-    """The cheapest configurations by estimate, with different tiles first.
+    """The configurations with the lowest estimated cost, those with different tiles first.
 
-    A further variant of a tile that was already chosen comes later. Its cost is raised by about the
-    error of the estimates. Variants that differ only in unrolling are left out.
+    A second configuration with the same tile comes later: its cost is raised by about the error of
+    the estimates. Variants that differ only in unrolling are left out.
     """
     configs = spread(space, _RANKED)
     configs = configs[space.legal(configs)]

@@ -36,7 +36,7 @@ class OuterAxis:
 
     @property
     def independent(self) -> bool:
-        """Whether each output position reads only the same input position, as in a batch."""
+        """Whether each output position reads only the input at the same position, as in a batch."""
         return self.kernel == 1 and self.size == self.out and not self.padded
 
     @property
@@ -47,7 +47,7 @@ class OuterAxis:
 
     @property
     def inside(self) -> float:
-        """Fraction of all taps of all outputs that fall inside the input."""
+        """The fraction of all products along this axis whose input is not padding."""
         at = np.arange(self.out)[:, None] * self.stride - self.pad
         taps = at + np.arange(self.kernel) * self.dilation
         return float(((taps >= 0) & (taps < self.size)).mean())
@@ -99,17 +99,17 @@ class Geometry:
 
     @property
     def planes(self) -> int:
-        """Number of planes of height and width in one image of the input."""
+        """The number of planes (height x width) in one image of the input, without channels."""
         return math.prod(axis.size for axis in self.outer)
 
     @property
     def out_planes(self) -> int:
-        """Number of planes of height and width in one image of the output."""
+        """The number of planes (height x width) in one image of the output, without channels."""
         return math.prod(axis.out for axis in self.outer)
 
     @property
     def staged_size(self) -> tuple[int, int]:
-        """Height and width of the part of the padded input that outputs depend on."""
+        """Height and width of the padded input, without rows and columns that no output reads."""
         height, width = (
             (out - 1) * stride + (kernel - 1) * dilation + 1
             for out, stride, kernel, dilation in zip(
@@ -155,7 +155,7 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """For every tile of a row, the number of its border class.
+    """The number of the border class of each tile in a row.
 
     Tiles of a class have the same taps outside the input, left and right, so they share one piece
     of code. Classes are numbered from 0 in order of appearance.
@@ -168,7 +168,16 @@ def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
 
 
 def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> NDArray[np.bool_]:
-    """Whether taps are inside the input, shape (tiles, columns of a tile, kernel width)."""
+    """Whether each tap of a filter's row is inside the input.
+
+    Args:
+        geometry: The sizes of the convolution.
+        starts: First output column of each tile.
+        columns: Number of output columns of a tile.
+
+    Returns:
+        Array of shape (tiles, columns of a tile, kernel width).
+    """
     x = (starts[:, None] + np.arange(columns)) * geometry.stride[1] - geometry.pads[1]
     taps = x[:, :, None] + np.arange(geometry.kernel[1]) * geometry.dilation[1]
     inside: NDArray[np.bool_] = (taps >= 0) & (taps < geometry.size[1])
@@ -178,7 +187,7 @@ def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> N
 def pack_weights(
     weights: NDArray[Any], geometry: Geometry, tile: Tile, depth: int = 1
 ) -> NDArray[Any]:
-    """Weights (O, I, spatial axes) in the order in which the inner loops read them.
+    """Arrange weights (O, I, spatial axes) in the order in which the inner loops read them.
 
     Args:
         weights: The weights. If they have fewer input channels than the geometry, zeros are added.
@@ -213,18 +222,21 @@ def pack_weights(
 
 
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
-    """Return ``geometry`` if the kernel should treat the taps of a row as channels; else None.
+    """Decide whether a kernel should treat the taps of a filter's row as channels.
 
-    That is better if one instruction multiplies ``depth`` input channels, and ``depth`` does not
-    divide the number of channels. One group of ``depth`` channels may then begin in one tap and
-    end in the next, which is adjacent in memory.
+    The result is ``geometry`` if it should, else None. That is better if one instruction multiplies
+    ``depth`` input channels, and ``depth`` does not divide the number of channels. One group of
+    ``depth`` channels may then begin in one tap and end in the next, which is adjacent in memory.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
     return geometry if neighbours and geometry.ic % depth else None
 
 
 def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
-    """Weights (O, I, outer axes, rows, columns) with the columns as further input channels.
+    """Weights whose filter columns become further input channels.
+
+    Args:
+        weights: Weights (O, I, outer axes, rows, columns).
 
     Returns:
         Array of shape (O, columns * I, outer axes, rows, 1), or without rows if there are none.
@@ -235,7 +247,7 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
 
 
 def groups_per_vector(geometry: Geometry) -> int:
-    """Number of groups that a vector of output channels holds, if one group does not fill it.
+    """Number of channel groups to compute together, if one group does not fill a vector.
 
     The weights of these groups are then block-diagonal. This takes no more multiply-adds than a
     vector per group, of which most lanes would compute nothing.

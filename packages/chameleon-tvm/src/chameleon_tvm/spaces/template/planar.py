@@ -41,7 +41,7 @@ products of a row of taps are."""
 
 
 class PlanarConvolution:
-    """Writes the function of a planar convolution for one tile.
+    """Writes the function of a convolution on channels-first images for one tile.
 
     Args:
         geometry: The result of ``planar_geometry``.
@@ -240,7 +240,7 @@ class _Position:
 
 @attrs.frozen(kw_only=True, eq=False)
 class PlanarProducts:
-    """The planar algorithm for one convolution.
+    """The algorithm for convolutions of channels-first images, applied to one convolution.
 
     Attributes:
         geometry: The sizes of the convolution, as it is computed.
@@ -271,7 +271,7 @@ class PlanarProducts:
     def function(
         self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     ) -> tirx.PrimFunc:
-        """The function of a legal configuration.
+        """Make the TensorIR function of a legal configuration.
 
         Args:
             values: Values of the knobs, by name.
@@ -282,7 +282,12 @@ class PlanarProducts:
         return emit.with_shapes(written, shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Pack weights (O, I, spatial axes), and return them with the bias, if any."""
+        """Pack weights for the loops of a configuration, and return them with the bias, if any.
+
+        Args:
+            values: Values of the knobs, by name.
+            constants: Weights (O, I, spatial axes) and a bias, if any.
+        """
         weights, *bias = constants
         block = values["planar_channels"]
         return [_packed(weights, self.geometry, block), *bias]

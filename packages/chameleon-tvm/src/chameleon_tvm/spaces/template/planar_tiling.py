@@ -85,10 +85,10 @@ def _single_row(geometry: Geometry) -> bool:
 
 
 def planar_geometry(geometry: Geometry) -> Geometry | None:
-    """The convolution in the form that planar loops compute; None if they do not support it.
+    """The sizes in the form in which planar loops compute a convolution, or None.
 
-    They support only channels first, and only images without outer axes, except for 1x1
-    convolutions. Vectors are at most as long as a row.
+    Planar loops support only channels first. Images with more axes than height and width are
+    supported only for 1x1 convolutions. Vectors are at most as long as a row.
     """
     g = geometry
     if {g.layout, g.out_layout} != {"NCHW"}:
@@ -103,7 +103,11 @@ def planar_geometry(geometry: Geometry) -> Geometry | None:
 
 
 def in_place_applies(geometry: Geometry) -> bool:
-    """Whether planar loops may read the input in place, without a copy."""
+    """Whether loops over channels-first images can read the input without a padded copy.
+
+    Args:
+        geometry: The sizes of the convolution.
+    """
     return not any(geometry.padded) and geometry.stride[1] == 1
 
 
@@ -114,7 +118,12 @@ def staged_rows(geometry: Geometry, rows: int) -> int:
 
 
 def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
-    """Rows and columns of a band: ``band`` counts rows, or vectors if all pixels are one row."""
+    """Rows and columns of output that a band (a parallel piece of work) has.
+
+    Args:
+        geometry: The sizes of the convolution.
+        band: Number of rows, or number of vectors if all pixels are one row.
+    """
     g = geometry
     if _single_row(g):
         return 1, np.minimum(band * g.lanes, g.out[1])
@@ -240,7 +249,7 @@ class PlanarTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed time over the time of all products at full rate; shape (n,)."""
+        """Estimated time over the time of all products at full rate; shape (n,)."""
         g, info, e = self.geometry, self.info, self.estimate(values)
         places = (values["planar_rows"] * values["planar_vectors"]).astype(np.float64)
         channels = values["planar_channels"].astype(np.float64)

@@ -1,4 +1,4 @@
-"""The epilogues of int8 templates: integer sums become real numbers and are quantized again."""
+"""The last steps of int8 kernels: integer sums are scaled and quantized again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,13 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         return emit.load(self.numbers, [0])
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
-        """The sums of ``lanes`` channels with their bias, scaled to real numbers."""
+        """Add the bias to integer sums, and scale them to float32.
+
+        Args:
+            sums: A vector of integer sums.
+            channel: Output channel of the first lane.
+            lanes: Number of elements of the vector, each for one channel.
+        """
         total = sums + emit.load(self.offsets, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
@@ -61,8 +67,7 @@ class QuantizedProductEpilogue(VectorEpilogue):
 
     Args:
         spec: The arguments of an int8 product of two quantized tensors.
-        channels: Number of columns of all products of the batch. Columns have no numbers of their
-            own.
+        channels: Number of columns of all products of the batch. All columns have the same scale.
         shape: Shape of the output.
     """
 

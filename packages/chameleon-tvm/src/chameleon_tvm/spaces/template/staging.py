@@ -1,4 +1,4 @@
-"""Copies an input into the padded form with blocked channels that suits the inner loops."""
+"""Copies the input of a convolution into the padded and blocked form of the inner loops."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ class Input:
     def in_place(
         self, n: Expr, channel: Expr, outer: Sequence[Expr], row: Expr, column: Expr
     ) -> Expr:
-        """An element of the input, by its position in the padded input, which must not be padding.
+        """Read an element of the input itself, by its position in the padded input.
+
+        The position must not be in the padding.
 
         Args:
             n: Index of the image.
@@ -94,7 +96,15 @@ class Input:
     def copied(
         self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
-        """An element of the copy; ``last`` is a column and a channel of the padded input."""
+        """Read an element of the padded copy of the input.
+
+        Args:
+            n: Index of the image.
+            block: Index of the block of channels.
+            outer: Position along each outer axis.
+            row: Row of the padded plane.
+            last: Column of the padded plane, and channel within the block.
+        """
         y = self._row(outer, row, self.geometry.staged_size[0])
         column, c = last
         return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)

@@ -274,7 +274,7 @@ class TileProducts:
         return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
 
     def function(self, values: Mapping[str, Any], shapes: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration.
+        """Make the TensorIR function of a legal configuration.
 
         Args:
             values: Values of the knobs, by name.

@@ -1,9 +1,9 @@
 """Convolutions by tile products (such as AMX), and the design space of their loops.
 
 A tile of data holds the inputs of up to 16 neighbouring outputs of one image row, one tile row for
-each output. The instruction loads tile rows directly from the padded input, one stride apart.
-Nothing is rearranged (no im2col,
-Chellapilla et al., "High Performance Convolutional Neural Networks for Document Processing", 2006).
+each output. The instruction loads tile rows directly from the padded input, one stride apart. So
+the input is not rearranged into a matrix, as im2col would do (Chellapilla et al., "High Performance
+Convolutional Neural Networks for Document Processing", 2006).
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class TileBlock:
 
 @attrs.frozen(kw_only=True)
 class Runs:
-    """The inputs of one output, divided into pieces that a tile product takes at a time.
+    """The inputs that one output reads, divided into pieces for one tile product each.
 
-    A run consists of equal pieces, so that no element beyond it is read, which might be infinite or
+    A run consists of equal pieces. So no element beyond the run is read, which might be infinite or
     NaN.
 
     Attributes:
@@ -121,7 +121,7 @@ class Runs:
 
 
 def filled_channels(geometry: Geometry, product: TileProduct) -> int:
-    """Number of input channels, zeros included, that needs the fewest tile products.
+    """The number of input channels, with added zeros, for which the fewest tile products suffice.
 
     Args:
         geometry: The convolution, of one group.
@@ -140,12 +140,15 @@ def _depths(product: TileProduct) -> Sequence[int]:
 
 
 def applies(geometry: Geometry) -> bool:
-    """Whether tile products support a convolution: one group, at most two spatial axes."""
+    """Whether tile products can compute a convolution: one group, at most two spatial axes."""
     return geometry.groups == 1 and not geometry.outer
 
 
 def flattened(geometry: Geometry) -> Geometry:
-    """The convolution with its image as one row, if each output reads only its own pixel."""
+    """A convolution with its image as one row, if each output reads only its own pixel.
+
+    Other convolutions are returned unchanged.
+    """
     g = geometry
     own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
     if not own:
@@ -303,7 +306,7 @@ class TileTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed cycles of a core per needed product of whole tiles; shape (n,).
+        """Estimated cycles of a core per needed product of whole tiles; shape (n,).
 
         Products, loads, and weights that arrive from L3 overlap. The setup of a block is added.
         """

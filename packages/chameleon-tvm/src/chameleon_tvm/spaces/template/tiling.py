@@ -51,7 +51,7 @@ class Estimates:
         imbalance: Time of the busiest core over the time of a fair share.
         weight_bytes: Bytes of the weights that a tile reads.
         input_bytes: Bytes of the inputs that a tile reads.
-        versions: Number of versions of the code for borders.
+        versions: Number of copies of the tile's code, one for each kind of border.
         run: Iterations of the innermost loop.
         skipped: Fraction of multiplications that are left out because their tap is in the padding.
         copied: Bytes written while copying the input, per floating-point operation.
@@ -84,7 +84,14 @@ def divisors(extent: int) -> tuple[int, ...]:
 
 
 def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
-    """Sizes of tiles of an axis that waste little if the last tile overlaps its neighbour."""
+    """The sizes of tiles to choose from along an axis, as values of a knob.
+
+    With these sizes, little work is wasted if the last tile overlaps its neighbour.
+
+    Args:
+        extent: Extent of the axis.
+        most: Largest size.
+    """
     sizes = range(1, min(extent, most) + 1)
     return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
 
@@ -267,7 +274,7 @@ class ConvolutionTiling(Tiling):
         return math.prod(axis.inside for axis in self.geometry.outer)
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed time over that of all products at full rate, lower is better; shape (n,).
+        """Estimated time over the time of all products at full rate, shape (n,); lower is better.
 
         Needless work multiplies the time of the inner loop. Most data that L2 does not hold arrive
         during this time. The time of copies is added.

@@ -1,4 +1,4 @@
-"""Winograd's transforms: F(m x m, 3 x 3) as matrices and as straight-line vector code."""
+"""Winograd's transforms F(m x m, 3 x 3), as matrices and as code without loops."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Transforms:
 
     @property
     def points(self) -> int:
-        """Number of products per tile and pair of channels, (m + 2)^2."""
+        """The number of products that a tile needs for each pair of channels: (m + 2)^2."""
         return self.size**2
 
 
 @cache
 def transforms(out: int) -> Transforms:
-    """The matrices for tiles of ``out`` x ``out`` outputs, by Cook and Toom's construction."""
+    """Make Winograd's matrices for tiles of ``out`` x ``out`` outputs (Cook and Toom)."""
     points = np.array(POINTS[out], np.float64)
     size = out + TAPS - 1
     data, weights = np.zeros((size, size)), np.zeros((size, TAPS))
@@ -100,7 +100,7 @@ def expected_error(out: int, channels: int) -> float:
 
 
 class Registers:
-    """Straight-line code on named vectors. Each vector is assigned once.
+    """Collects statements that compute with named vectors, as code without loops.
 
     Args:
         lanes: Number of elements of a vector.
@@ -119,10 +119,14 @@ class Registers:
         return emit.read(register)
 
     def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
-        """The product of a matrix with as many vectors as it has columns.
+        """Emit the product of a matrix with as many vectors as it has columns.
 
         Winograd's points come in pairs p and -p, so pairs of columns or rows are equal up to signs.
         Sums and differences of such a pair are computed once.
+
+        Args:
+            matrix: The matrix, one of Winograd's.
+            vectors: The vectors.
         """
         coefficients, vectors = self._pair_columns(matrix, list(vectors))
         pairs = _pairs(coefficients)
@@ -142,7 +146,11 @@ class Registers:
         return [self.apply(matrix, row) for row in zip(*columns, strict=True)]
 
     def code(self, last: Sequence[Stmt]) -> Stmt:
-        """All statements so far, followed by the statements that use their results."""
+        """All statements so far, followed by some last statements.
+
+        Args:
+            last: The statements that use the results of the earlier ones.
+        """
         return emit.local(tuple(self.buffers), emit.sequence([*self.statements, *last]))
 
     def _pair_columns(self, matrix: Matrix, vectors: list[Expr]) -> tuple[Matrix, list[Expr]]:

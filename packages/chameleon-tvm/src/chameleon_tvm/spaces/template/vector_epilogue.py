@@ -51,7 +51,14 @@ class VectorEpilogue:
         return None
 
     def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
-        """The outputs of ``lanes`` channels from ``channel``, stored at ``index`` of the output."""
+        """The outputs of several neighbouring channels, as a vector.
+
+        Args:
+            sums: The sums of these channels, a vector.
+            channel: The first of these channels.
+            index: Index of the first of these outputs in the output.
+            lanes: Number of channels.
+        """
         return self.last(self.biased(sums, channel, lanes), index, lanes)
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
@@ -66,7 +73,13 @@ class VectorEpilogue:
 
 
 def pack_bias(bias: NDArray[Any], groups: int, channels: int) -> NDArray[Any]:
-    """A bias in which each group's channels are padded, shape (groups * channels,)."""
+    """Pad the channels of each group in a bias; the result has shape (groups * channels,).
+
+    Args:
+        bias: The bias of all groups.
+        groups: Number of groups.
+        channels: Number of channels of a group, padding included.
+    """
     grouped = bias.reshape(groups, -1)
     padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))
     return contiguous(padded).reshape(-1)

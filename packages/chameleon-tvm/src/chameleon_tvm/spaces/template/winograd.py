@@ -33,7 +33,8 @@ class WinogradTile:
         out: Rows and columns of a tile of outputs, 2 or 4.
         rows: Tiles whose sums are in registers at once.
         vectors: Vectors of output channels whose sums are in registers at once.
-        steps: Number of times that a block has ``rows`` tiles; a block of weights then stays in L1.
+        steps: Number of groups of ``rows`` tiles in a block of tiles. All of them use the same
+            weights while these are in L1.
         shared: Whether the inputs of all blocks are transformed first. Then blocks of output
             channels are the outermost loop, and weights are read once. Otherwise every block
             transforms its own inputs, which stay in L2.
@@ -54,7 +55,12 @@ class WinogradTile:
 
 
 def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
-    """Number of images, and of tiles of outputs down and across an image."""
+    """Number of images, of tiles of outputs down an image, and of tiles across it.
+
+    Args:
+        geometry: The sizes of the convolution.
+        out: Rows and columns of a tile of outputs.
+    """
     down, across = (math.ceil(extent / out) for extent in geometry.out)
     return geometry.batch, down, across
 
@@ -283,7 +289,11 @@ def _inside(index: Expr, extent: int) -> list[Expr]:
 
 
 def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
-    """Winograd's transform ``G g G^T`` of (O, I, 3, 3) weights, computed in float64.
+    """Apply Winograd's transform ``G g G^T`` to weights, in float64.
+
+    Args:
+        weights: Weights (O, I, 3, 3).
+        out: Rows of a tile of outputs.
 
     Returns:
         Array of shape (points, I, O).
@@ -298,7 +308,7 @@ def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.floa
 def pack_transformed(
     transformed: NDArray[np.float32], geometry: Geometry, tile: WinogradTile
 ) -> NDArray[np.float32]:
-    """Transformed weights in the order in which the inner loops read them.
+    """Arrange transformed weights in the order in which the inner loops read them.
 
     Returns:
         Array of shape (blocks of output channels, points, input channels, channels of a block).

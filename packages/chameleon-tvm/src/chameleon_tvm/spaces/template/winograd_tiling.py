@@ -217,7 +217,7 @@ class WinogradTiling(Tiling):
         return result
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Guessed time over the time of the direct convolution at full rate; shape (n,)."""
+        """Estimated time over the time of the direct convolution at full rate; shape (n,)."""
         e, info = self.estimate(values), self.info
         rows = values["winograd_rows"].astype(np.float64)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["winograd_vectors"])
@@ -244,7 +244,7 @@ class WinogradTiling(Tiling):
         return cost + transpose_cost(self.geometry, info, self.geometry.ic)
 
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
-        """The cheapest configurations by estimate, of different tiles and of every algorithm.
+        """The configurations with the lowest estimates, of different tiles and every algorithm.
 
         Which algorithm is fastest depends on whether caches hold the weights when the layer runs.
         The estimate cannot know this. So each algorithm gets at least a quarter of the guesses.

@@ -1,4 +1,4 @@
-"""Finishes a tile of sums and writes it to the output in its layout."""
+"""Writes the code that finishes a tile of sums and stores it in the output's layout."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def epilogue_of(
 
 @attrs.frozen(kw_only=True, eq=False)
 class TilePosition:
-    """The position of a tile of outputs: image, group, block of channels, first row and column.
+    """The position of a tile of outputs, and the registers of its sums, while code is written.
 
     Attributes:
         outer: Position along each outer axis.
@@ -136,7 +136,7 @@ class Output:
         self.spilled = emit.buffer("spilled", (elements,), dtype=dtype)
 
     def write(self, at: TilePosition) -> Stmt:
-        """Statement that applies the epilogue to a tile's sums and stores them."""
+        """Return the statement that applies the epilogue to a tile's sums and stores them."""
         written = self._written(at)
         return written if self.whole else emit.local(self.spilled, written)
 
@@ -146,7 +146,7 @@ class Output:
 
     @property
     def whole(self) -> bool:
-        """Whether vectors of channels have the same order in the output and are stored whole."""
+        """Whether vectors of channels can be stored whole, in their order."""
         g, size = self.geometry, channel_block(self.geometry.out_layout)
         aligned = size == g.oc or (size and size % g.lanes == 0 and g.oc % g.lanes == 0)
         return g.oc >= self.block and (g.out_layout == "NHWC" or bool(aligned))

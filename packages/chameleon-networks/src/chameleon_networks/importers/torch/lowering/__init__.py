@@ -1,1 +1,4 @@
-"""Additions to TVM's importer of torch programs. Each module imports torch and TVM."""
+"""Converters of torch operators that TVM's importer of torch programs does not support.
+
+Each module imports torch and TVM.
+"""

@@ -164,10 +164,10 @@ def is_complex(node: Any) -> bool:
 
 
 def by_parts(at: Proxy, arguments: Any, keywords: Any) -> Pair | list[Pair]:
-    """Apply a linear operator of ``BY_PARTS`` to the real and the imaginary part.
+    """Apply a linear operator to the real and the imaginary part of complex tensors.
 
     Args:
-        at: The operator's node.
+        at: The node of the operator, which is one of ``BY_PARTS``.
         arguments: The node's arguments, with a ``Pair`` for each complex one.
         keywords: The node's keyword arguments, with a ``Pair`` for each complex one.
     """
@@ -337,7 +337,7 @@ BY_PARTS = frozenset(
 
 
 def has_complex(program: Any) -> bool:
-    """Whether a node of a program has a complex result.
+    """Whether a torch program computes complex numbers anywhere.
 
     Args:
         program: A ``torch.export.ExportedProgram``.

@@ -43,7 +43,7 @@ _FIRST_ALONE = {
 
 
 def decomposed(program: Any, readable: Container[str]) -> Any:
-    """Decompose a program into torch's core operators, and further if no importer reads these.
+    """Rewrite a program in torch's core operators, or in simpler ones that an importer can read.
 
     Args:
         program: A ``torch.export.ExportedProgram``.
@@ -73,9 +73,9 @@ def decomposition_table() -> Any:
 def with_decompositions(program: Any, table: Any) -> Any:
     """The result of ``program.run_decompositions`` with a table, in less time.
 
-    That method overrides every composite operator of torch, which takes a third of a second. Only
-    those of the table, and those that torch preserves, need it. If torch lacks the private
-    functions for that, the method itself runs.
+    The method overrides every composite operator of torch, which takes a third of a second. Only
+    operators in the table, and operators that torch preserves, need to be overridden. If torch
+    lacks the private functions for that, ``run_decompositions`` itself runs.
 
     Args:
         program: A ``torch.export.ExportedProgram``.

@@ -1,4 +1,4 @@
-"""Handles torch tensors without elements, and scalars whose operator names an axis."""
+"""Handles torch tensors without elements, and operators along an axis of scalar tensors."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ _AXES = {"dim", "dims"}
 
 
 def is_along_number(node: Any) -> bool:
-    """Whether a node is an operator along an axis, applied to a scalar tensor without axes.
+    """Whether a node applies an operator along an axis to a scalar tensor, which has no axes.
+
+    torch allows this, but TVM does not.
 
     Args:
         node: A ``torch.fx`` node that calls an operator.

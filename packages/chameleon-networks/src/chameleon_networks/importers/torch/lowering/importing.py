@@ -222,7 +222,13 @@ class _Importer(ExportedProgramImporter):
         return noted
 
     def zeros(self, node: Any) -> Any:
-        """Zeros that replace the result of a refused node, so that the import can continue."""
+        """Zeros in place of the result of an operator that cannot be imported.
+
+        So the import goes on, and one error names all such operators.
+
+        Args:
+            node: The node of the operator.
+        """
         return pytree.tree_map_only(
             torch.Tensor,
             lambda tensor: self.block_builder.emit(

@@ -35,7 +35,11 @@ class Pair:
 
     @classmethod
     def of_last_axis(cls, both: Any) -> Pair:
-        """The pair of a tensor whose last axis holds the real and the imaginary part."""
+        """Read a complex tensor from a real tensor whose last axis holds both parts.
+
+        Args:
+            both: The real tensor, whose last axis has the real and the imaginary part.
+        """
         return cls(_ATEN.select.int(both, -1, 0), _ATEN.select.int(both, -1, 1))
 
     @classmethod
@@ -44,7 +48,10 @@ class Pair:
         return cls(times(size, _ATEN.cos.default(angle)), times(size, _ATEN.sin.default(angle)))
 
     def tensors(self) -> tuple[Any, Any]:
-        """Both parts as tensors of one shape. At least one part must be a tensor."""
+        """The real and the imaginary part as tensors of one shape.
+
+        At least one part must be a tensor; a part that is a number is then expanded.
+        """
         if is_number(self.imaginary):
             return self.real, _ATEN.full_like.default(self.real, self.imaginary)
         if is_number(self.real):
@@ -52,11 +59,17 @@ class Pair:
         return self.real, self.imaginary
 
     def last_axis(self) -> Any:
-        """A tensor whose last axis holds the real and the imaginary part."""
+        """Write the complex tensor as a real tensor whose last axis holds both parts."""
         return _ATEN.stack.default(list(self.tensors()), -1)
 
     def each(self, function: Callable[[Any], Any]) -> Pair:
-        """Apply a linear function to both parts. A part that is the number 0 stays 0."""
+        """Apply a linear function to the real and the imaginary part.
+
+        A part that is the number 0 stays 0, without a call.
+
+        Args:
+            function: The function of one real tensor.
+        """
         return Pair(
             *(one if is_zero(one) else function(one) for one in (self.real, self.imaginary))
         )
@@ -75,7 +88,12 @@ class Pair:
         return self.product(other, times)
 
     def product(self, other: Pair, multiply: Callable[[Any, Any], Any]) -> Pair:
-        """The product with another pair; ``multiply`` is any bilinear function of real parts."""
+        """The complex product with another pair.
+
+        Args:
+            other: The other pair.
+            multiply: The product of two real parts, or another bilinear function of them.
+        """
 
         def of(one: Part, two: Part) -> Part:
             return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
@@ -110,7 +128,12 @@ def is_zero(part: Part) -> bool:
 
 
 def plus(one: Part, two: Part) -> Part:
-    """The sum of two parts. No node is added to the graph if a part is the number 0."""
+    """The sum of two real parts of complex tensors, without a graph node if one part is 0.
+
+    Args:
+        one: A tensor or a number.
+        two: A tensor or a number.
+    """
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
     if is_number(one) and is_number(two):
@@ -119,7 +142,12 @@ def plus(one: Part, two: Part) -> Part:
 
 
 def times(one: Part, two: Part) -> Part:
-    """The product of two parts. No node is added to the graph if a part is the number 0 or 1."""
+    """The product of two real parts of complex tensors, without a node if one part is 0 or 1.
+
+    Args:
+        one: A tensor or a number.
+        two: A tensor or a number.
+    """
     if is_number(one):
         one, two = two, one
     if is_number(one):

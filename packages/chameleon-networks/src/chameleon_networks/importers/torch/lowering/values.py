@@ -24,7 +24,7 @@ class Call:
 
     @property
     def dtype(self) -> str:
-        """The dtype of the result. Only for calls with a single result."""
+        """The dtype of the torch operator's result, for operators with a single result."""
         return str(self.node.meta["val"].dtype).removeprefix("torch.")
 
     @property
@@ -46,7 +46,7 @@ class Call:
         return self.importer.env[self.node.args[place]]
 
     def tensor(self, argument: Any, dtype: str | None = None) -> Any:
-        """An argument as a Relax value, converted to a dtype if one is given.
+        """An argument as a Relax value, converted to a dtype if ``dtype`` is not None.
 
         Args:
             argument: A node, or a Python number. A number needs a dtype.
@@ -60,7 +60,12 @@ class Call:
         return value
 
     def operands(self, count: int, dtype: str | None = None) -> list[Any]:
-        """The first arguments as Relax values, in the result's dtype or in a given dtype."""
+        """The first arguments of the call as Relax values.
+
+        Args:
+            count: Number of arguments.
+            dtype: The dtype of the values. None means the dtype of the call's result.
+        """
         return [self.tensor(one, dtype or self.dtype) for one in self.node.args[:count]]
 
 
