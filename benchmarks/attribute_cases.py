@@ -16,7 +16,9 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import attribute_draws
+import attribute_arrays
+import attribute_layers
+import attribute_numbers
 import numpy as np
 import onnx
 from attribute_draws import Draw, Known
@@ -30,6 +32,12 @@ _VERSIONS = (26, 26, 26, 24, 23, 21, 18, 17, 13, 11, 9)
 """Of the standard, up to onnxruntime's; each has other operators, attributes and defaults."""
 _TRIES = 60
 
+_FAMILIES = {
+    **attribute_layers.FAMILIES,
+    **attribute_arrays.FAMILIES,
+    **attribute_numbers.FAMILIES,
+}
+
 
 class AttributeCases(Suite):
     """Operators, named by their kind and a number; both are the seed.
@@ -42,9 +50,9 @@ class AttributeCases(Suite):
         self._count = int(count)
 
     def cases(self) -> Mapping[str, str]:
-        names = [(family, kind) for family, one in attribute_draws.FAMILIES.items() for kind in one]
+        names = [(family, kind) for family, one in _FAMILIES.items() for kind in one]
         # All operators have as many cases, and families of few operators twice as many.
-        few = {family for family, one in attribute_draws.FAMILIES.items() if len(one) < 8}
+        few = {family for family, one in _FAMILIES.items() if len(one) < 8}
         turns = [*names, *(pair for pair in names if pair[0] in few)]
         drawn = [(*turns[number % len(turns)], number) for number in range(self._count)]
         return {f"{kind}/{number}": family for family, kind, number in drawn}
@@ -76,7 +84,7 @@ def drawn_model(case: str) -> tuple[Any, dict[str, Any], list[Any] | None]:
         NoNetworkError: no draw is one that the standard takes.
     """
     kind = case.partition("/")[0]
-    draws = next(one[kind] for one in attribute_draws.FAMILIES.values() if kind in one)
+    draws = next(one[kind] for one in _FAMILIES.values() if kind in one)
     draw = Draw(zlib.crc32(case.encode()))
     for _ in range(_TRIES):
         version = draw.one(*_VERSIONS)

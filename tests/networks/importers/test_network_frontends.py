@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
 import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.load import from_dict
@@ -56,6 +57,29 @@ NET = """
 
     def dynamic():
         return Dynamic(), (torch.ones(4),)
+
+    class Checked(nn.Module):
+        def __init__(self, factor=2):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            if torch.tensor([1.0]).sum() > 0 and (x < 0).any():
+                raise ValueError("negative")
+            assert torch.isfinite(x).all()
+            if torch.allclose(x, x + 1):
+                raise ValueError("it is large")
+            return (x * self.factor).reshape(-1, self.factor)
+
+    def checked():
+        return Checked(), (torch.ones(4),)
+
+    class Fails(Checked):
+        def forward(self, x):
+            return super().forward(x) if x.sum() > 0 else x
+
+    def failing():
+        return Fails(3), (torch.ones(4),)
 
     class Dull(nn.Module):
         def forward(self, x):
@@ -149,6 +173,7 @@ def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
         ("no_module", "returned a int instead of a torch module"),
         ("raises", "failed: RuntimeError: no weights today"),
         ("dynamic", "torch cannot export"),
+        ("failing", "torch cannot export"),
         ("drawing", r"operator randn_like in module 0 .* draws random numbers"),
         ("absent", "has no 'absent'"),
     ],
@@ -157,6 +182,14 @@ def test_what_torch_cannot_give(file: Path, function: str, words: str):
     with pytest.raises(ConfigError, match=words) as caught:
         _torch_tasks(f"{file}:{function}")
     assert caught.value.hint
+
+
+def test_checks_of_values_are_left_out(file: Path):
+    with structlog.testing.capture_logs() as logs:
+        program = torch_programs.exported(f"{file}:checked").program
+    assert [entry["checks"] for entry in logs if entry["event"] == "checks_left_out"] == [3]
+    x = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    assert program.module()(x).tolist() == [[0.0, 2.0], [4.0, 6.0]]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,32 @@ _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
     "middle of a number": lambda: of(lambda x: (x.nanmedian(), *x.nanmedian(0)), r()),
-    "place of a number in an order": lambda: of(torch.searchsorted, r(7).sort()[0], r()),
+    "place of a number in an order": lambda: of(
+        lambda x, y: (torch.searchsorted(x, y), torch.searchsorted(x, 0.25, right=True)),
+        r(7).sort()[0],
+        r(),
+    ),
+    "reflections": lambda: of(
+        lambda x, y: (
+            *torch.geqrf(x),
+            torch.linalg.householder_product(*torch.geqrf(x)),
+            torch.ormqr(*torch.geqrf(x), y),
+            torch.ormqr(*torch.geqrf(x), y.mT, left=False, transpose=True),
+        ),
+        torch.cat([r(2, 4, 3), torch.eye(4, 3).expand(1, 4, 3)]),
+        r(3, 4, 2),
+    ),
+    "loss of products in chunks": lambda: of(
+        lambda x, y: tuple(
+            F.linear_cross_entropy(
+                x, y, torch.tensor([0, 3, 2]), reduction=reduction, options=options
+            )
+            for options in [torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)]
+            for reduction in ("mean", "none")
+        ),
+        r(3, 8),
+        r(4, 8),
+    ),
     "places of numbers": lambda: of(
         lambda x: (
             torch.nonzero_static(x, size=7),

@@ -1,8 +1,11 @@
-"""Prepares torch networks for inference: random weights, evaluation mode, no random numbers."""
+"""Prepares torch networks for inference: weights, evaluation mode, no random numbers or checks."""
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -129,6 +132,96 @@ def without_chance(program: Any) -> Any:
                 hint="Make them an input of the network, or leave them out.",
             )
     return program
+
+
+class _UnansweredError(BaseException):
+    """A network asks whether a value that depends on its inputs is true; it must not catch this."""
+
+
+def without_checks(network: Any, export: Callable[[], Any]) -> Any:
+    """Export a network whose code raises errors for some values of tensors, without these checks.
+
+    Torch does not export an ``if`` that depends on values. If one of its branches ends with an
+    error, this function exports the other branch. It logs a warning.
+
+    Args:
+        network: A torch module.
+        export: A function that exports it.
+
+    Returns:
+        The program. None if more than one branch computes something.
+    """
+    answers: list[bool] = []
+    while True:
+        programs = {}
+        for answer in (False, True):
+            try:
+                programs[answer] = _answering(network, export, [*answers, answer])
+            except _UnansweredError:
+                programs[answer] = None
+            except Exception as error:  # noqa: BLE001 - of the network, or of torch
+                if not _is_raised(error):
+                    return None
+        if len(programs) != 1:
+            return None
+        [(answer, program)] = programs.items()
+        answers.append(answer)
+        if program is not None:
+            log.warning(
+                "checks_left_out",
+                checks=len(answers),
+                why="the network raises an error for some values of tensors; a delivered network "
+                "does not",
+            )
+            return program
+
+
+def _answering(network: Any, export: Callable[[], Any], answers: Sequence[bool]) -> Any:
+    """Export a network with given answers to its questions about values, in their order."""
+    torch = importlib.import_module("torch")
+    aten, dispatch = torch.ops.aten, importlib.import_module("torch.utils._python_dispatch")
+    fake = importlib.import_module("torch._subclasses.fake_tensor")
+    item = aten._local_scalar_dense.default  # noqa: SLF001 - it is called so
+    asking = {item, aten.equal.default, aten.allclose.default}
+
+    class Answers(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self._left = iter(answers)
+
+        def __torch_dispatch__(
+            self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if operator not in asking or not isinstance(args[0], fake.FakeTensor):
+                return operator(*args, **(kwargs or {}))
+            is_number = operator is item and args[0].dtype != torch.bool
+            if is_number or args[0].constant is not None:
+                return operator(*args, **(kwargs or {}))
+            answer = next(self._left, None)
+            if answer is None:
+                raise _UnansweredError
+            return answer
+
+    # If the network raises an error, torch does not call its hooks.
+    with contextlib.ExitStack() as inside, contextlib.ExitStack() as hooked:
+        hooks = (
+            network.register_forward_pre_hook(lambda *_: inside.enter_context(Answers()) and None),
+            network.register_forward_hook(lambda *_: inside.close()),
+        )
+        for hook in hooks:
+            hooked.callback(hook.remove)
+        return export()
+
+
+def _is_raised(error: Exception) -> bool:
+    """Whether a ``raise`` or ``assert`` raised an error, neither C++ nor torch's tracer."""
+    trace: Any = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    tracer = frame.f_globals["__name__"].startswith(("torch._", "torch.fx.", "torch.export."))
+    raised = frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    return raised and not tracer
 
 
 def _draws(node: Any) -> bool:

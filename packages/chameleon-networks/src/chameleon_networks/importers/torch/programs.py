@@ -198,10 +198,15 @@ def _exported(
     torch = _torch()
 
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
-        try:
+        def attempt() -> Any:
             with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(network, positional, keywords)
+
+        try:
+            return attempt()
         except Exception as error:  # whatever torch raises at a network of the user's
+            if _is_about_values(error) and (program := inference.without_checks(network, attempt)):
+                return program
             raise ConfigError(
                 f"torch cannot export the network of {owner}: {first_line(error)}",
                 hint=_unexportable(error),
@@ -226,6 +231,11 @@ _ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
 """Words in torch's errors about code that needs the values of tensors during export."""
 
 
+def _is_about_values(error: Exception) -> bool:
+    words = str(error).lower()
+    return any(one in words for one in _ABOUT_VALUES)
+
+
 def _unexportable(error: Exception) -> str:
     """A hint that shows the code that torch cannot export, and how to solve the problem."""
     lines = [line.strip() for line in str(error).splitlines()]
@@ -234,8 +244,7 @@ def _unexportable(error: Exception) -> str:
     if frames:
         last = lines[frames[-1] : frames[-1] + 2]
         written = f"It is about {', '.join(last)}. "
-    words = str(error).lower()
-    if not any(one in words for one in _ABOUT_VALUES):
+    if not _is_about_values(error):
         return (
             f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
         )

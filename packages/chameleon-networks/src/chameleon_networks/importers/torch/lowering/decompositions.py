@@ -31,6 +31,10 @@ try:
     from torch.export.exported_program import _decompose_exported_program
 except ImportError:  # other versions of torch have other private functions
     core_decompositions = None
+try:
+    from torch.nn.modules import linear_cross_entropy
+except ImportError:  # versions before 2.13 have no such loss
+    linear_cross_entropy = None
 
 _ATEN = torch.ops.aten
 
@@ -449,6 +453,29 @@ def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any: 
     return member.flatten(1).sum(1).to(x.dtype)
 
 
+def _loss_of_products(  # noqa: PLR0917 - the operator's signature
+    x: Any,
+    linear: Any,
+    target: Any,
+    bias: Any,
+    weight: Any,
+    reduction: str,
+    ignored: int,
+    smoothing: float = 0.0,
+    *_: Any,
+) -> Any:
+    """``linear_cross_entropy`` in chunks, and its gradients, which inference does not use."""
+    names = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+    logits = torch.nn.functional.linear(x, linear, bias)
+    loss = torch.nn.functional.cross_entropy(logits, target, ignore_index=ignored, **names)
+    return loss, *(torch.zeros(0) for _ in range(3))
+
+
+def _losses_of_products(*args: Any) -> Any:
+    *tensors, ignored, _size, _policy, _dtype = args
+    return _loss_of_products(*tensors, "none", ignored)[0]
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **linear_algebra.DECOMPOSITIONS,
     **orders.DECOMPOSITIONS,
@@ -487,3 +514,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
 }
 """Functions of torch that are traced instead of an operator, by operator."""
+
+if linear_cross_entropy is not None:
+    _CHUNKED = torch.ops.torch_nn
+    DECOMPOSITIONS |= {
+        _CHUNKED._linear_cross_entropy_batch_chunked.default: _loss_of_products,  # noqa: SLF001
+        _CHUNKED._linear_cross_entropy_batch_chunked_no_reduction.default: _losses_of_products,  # noqa: SLF001
+    }

@@ -209,23 +209,49 @@ def _three_factors(a: Any, *, pivot: bool = True) -> Any:
     return _unpacked(*_factors(a, pivot))
 
 
+def _reflections(a: Any) -> Any:
+    """``geqrf``: R above the vectors of Householder's reflections, and a factor of each."""
+    rows, columns = (torch.arange(extent) for extent in a.shape[-2:])
+    factors = []
+    for step in range(min(a.shape[-2:])):
+        column, head = torch.where(rows >= step, a[..., step], 0.0), a[..., step, step, None]
+        turns = torch.where(rows > step, column, 0.0).abs().amax(-1, keepdim=True) > 0
+        length = (column * column).sum(-1, keepdim=True).sqrt()
+        apart = head + torch.where(head < 0, -length, length)
+        factor = torch.where(turns, apart / torch.where(head < 0, -length, length), 0.0)
+        vector = torch.where(rows > step, column / torch.where(turns, apart, 1.0), 0.0)
+        vector = (vector + (rows == step)).unsqueeze(-1)
+        factors.append(torch.where(turns, factor, 0.0))
+        turned = a - vector * (factors[-1].unsqueeze(-1) * (vector.mT @ a))
+        a = torch.where(columns >= step, turned, a)
+        a = torch.where((rows > step)[:, None] & (columns == step), vector, a)
+    return a, torch.cat(factors, -1)
+
+
+def _product(a: Any, factors: Any) -> Any:
+    """The orthogonal matrix of reflections."""
+    rows = torch.arange(a.shape[-2])
+    product = torch.eye(len(rows)).expand(*a.shape[:-1], len(rows))
+    for step in range(factors.shape[-1]):
+        vector = torch.where(rows > step, a[..., step], 0.0) + (rows == step)
+        row = factors[..., step, None, None] * vector.unsqueeze(-2)
+        product = product - product @ vector.unsqueeze(-1) * row
+    return product
+
+
+def _multiplied(a: Any, factors: Any, b: Any, left: bool = True, transpose: bool = False) -> Any:
+    """``ormqr``."""
+    product = _product(a, factors)
+    product = product.mT if transpose else product
+    return product @ b if left else b @ product
+
+
 def _orthogonal(a: Any, mode: str = "reduced") -> Any:
     """``linalg_qr``, with the signs of LAPACK's result."""
-    rows, unit = a.shape[-2], torch.eye(a.shape[-2]).expand(*a.shape[:-2], a.shape[-2], a.shape[-2])
-    q, r = unit, a
-    for step in range(min(rows - 1, a.shape[-1])):
-        column = torch.where(torch.arange(rows) >= step, r[..., step], 0.0)
-        head = column[..., step, None]
-        rest = torch.where(torch.arange(rows) > step, column, 0.0).abs().amax(-1, keepdim=True)
-        length = (column * column).sum(-1, keepdim=True).sqrt()
-        apart = column + torch.where(head < 0, -length, length) * (torch.arange(rows) == step)
-        norm = (apart * apart).sum(-1, keepdim=True)
-        scaled = torch.where(rest > 0, 2.0 / torch.where(norm > 0, norm, 1.0), 0.0) * apart
-        turn = unit - scaled.unsqueeze(-1) * apart.unsqueeze(-2)
-        q, r = q @ turn, turn @ r
-    kept = rows if mode == "complete" else min(a.shape[-2:])
-    q = a.new_empty(0) if mode == "r" else q[..., :kept]
-    return q, r[..., :kept, :].triu()
+    reflections, factors = _reflections(a)
+    kept = a.shape[-2] if mode == "complete" else min(a.shape[-2:])
+    q = a.new_empty(0) if mode == "r" else _product(reflections, factors)[..., :kept]
+    return q, reflections[..., :kept, :].triu()
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
@@ -246,6 +272,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         (_ATEN.linalg_inv_ex.default, _inverse),
         (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
         (_ATEN.linalg_qr.default, _orthogonal),
+        (_ATEN.geqrf.default, _reflections),
+        (_ATEN.ormqr.default, _multiplied),
+        (_ATEN.linalg_householder_product.default, lambda a, x: _product(a, x)[..., : a.shape[-1]]),
     )
 }
 """Functions of torch that are traced instead of an operator, by operator."""

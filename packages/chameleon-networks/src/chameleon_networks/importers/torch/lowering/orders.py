@@ -172,6 +172,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.topk.default: _greatest,
     _ATEN.kthvalue.default: _of_rank,
     _ATEN.searchsorted.Tensor: _place,
+    _ATEN.searchsorted.Scalar: lambda order, number, **options: _place(
+        order, torch.full((), number, dtype=order.dtype), **options
+    ),
     _ATEN.histogram.bin_ct: _histogram,
     _ATEN.histogram.bins_tensor: lambda x, edges, **options: (
         _counted(x, [edges], **options),
