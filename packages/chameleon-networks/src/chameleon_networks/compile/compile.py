@@ -17,12 +17,12 @@ from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes, surroun
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.words import symbol_of
 from tvm_ffi.structural import structural_map
 
 from chameleon_networks.compile.defaults import (
     OURS,
     is_scheduled,
-    symbol_of,
     with_default_schedules,
 )
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
