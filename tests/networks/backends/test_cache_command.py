@@ -1,4 +1,4 @@
-"""``chameleon cache`` shows what kept networks take, and removes old ones."""
+"""``chameleon cache`` shows what kept networks and kernels take, and removes old ones."""
 
 import json
 import os
@@ -52,9 +52,20 @@ def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache: Path
     assert not read.exists()
 
 
+def test_kernels_of_networks_are_listed_and_removed_as_well(cache: Path):
+    kernels = cache.with_name("objects") / "dd"
+    kernels.parent.mkdir()
+    kernels.write_bytes(bytes(1 << 20))
+    lines = CliRunner().invoke(command).output.splitlines()
+    assert lines[2].split()[:2] == ["dd", "1.0"]
+    assert lines[2].endswith("kernels")
+    CliRunner().invoke(command, ["--older-than", "0s"])
+    assert not kernels.exists()
+
+
 def test_an_empty_cache_and_a_wrong_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert CliRunner().invoke(command).output.startswith("0 networks in ")
+    assert CliRunner().invoke(command).output.startswith("0 items in ")
     refused = CliRunner().invoke(command, ["--older-than", "long"])
     assert refused.exit_code == 2
     assert "--older-than" in refused.output

@@ -135,6 +135,11 @@ except ValueError as error:
 """
 
 
+def test_a_process_that_times_kernels_imports_tvm_only_for_its_virtual_machine(run_python: Any):
+    program = "import sys, chameleon_networks.running.profile; print('tvm' in sys.modules)"
+    assert run_python(program) == "False\n"
+
+
 def test_a_fresh_process_needs_numpy_alone(
     tiny: Any, delivery_of: Any, tmp_path: Path, run_python: Any
 ):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core.stages import Delivery
+from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
+from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.delivery import baselines, kept_networks, networks
 from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.delivery.kept_networks import KeptAnswers, KeptNetwork, kept_network
@@ -18,6 +20,7 @@ from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers import sources
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork, network_of
+from chameleon_system import kept as kept_files
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -128,7 +131,7 @@ def test_a_damaged_file_is_as_none():
 def test_those_used_least_recently_make_room(monkeypatch: pytest.MonkeyPatch):
     for name in ("first", "second"):
         KeptNetwork(name).keep_fact("value", name)
-    monkeypatch.setattr(kept_networks, "_MOST_BYTES", 1)
+    monkeypatch.setattr(kept_files, "_MOST_BYTES", 1)
     KeptNetwork("third").keep_fact("value", "third")
     known = [KeptNetwork(name).fact("value") for name in ("first", "second", "third")]
     assert [fact and fact[0] for fact in known] == [None, None, "third"]
@@ -194,3 +197,26 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch: pytest.MonkeyPatch,
     for _ in range(2):
         NetworkFrontend(unknown).check(target, 2, None)
     assert len(checked) == 4
+
+
+def test_the_same_functions_are_compiled_once_on_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    module = prepared(BuiltinNetwork(SMALL).imported, "NCHW")
+    chains, none = chains_of(module), no_kernels(target)
+
+    def objects() -> bytes:
+        return compile.compiled(module, chains, none, target).executable.kernels
+
+    first = objects()
+    monkeypatch.setattr(compile.tvm, "compile", None)  # calling it fails
+    assert objects() == first
+    [file] = (kept_files.user_cache_folder() / compile.KEPT_OBJECTS).iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(TypeError):
+        objects()
+    kept_files.keep_bytes(file, first)
+    monkeypatch.setattr(compile, "_surroundings", lambda: ["another version"])
+    with pytest.raises(TypeError):
+        objects()

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 from chameleon_cli.main import run as command_line
-from chameleon_networks.compile.defaults import symbol_of
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.options import OnnxOptions, TorchOptions
 from chameleon_networks.running.profile import AROUND, summed
 from chameleon_tvm.sources import named_object
-from chameleon_tvm.words import identifier
+from chameleon_tvm.words import identifier, symbol_of
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from chameleon_core.pipeline.assemble import DEFAULT, ENVIRONMENT, NONE
+from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
 
 from chameleon_records.databases.contract import PlacedRecords
 from chameleon_records.databases.folder import FolderRecords

@@ -55,6 +55,19 @@ def identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name, flags=re.ASCII)
 
 
+TUNED = "tuned_"
+"""The prefix of the names of tuned kernels' functions; see ``symbol_of``."""
+
+
+def symbol_of(task: str) -> str:
+    """The name of a tuned kernel's function.
+
+    Args:
+        task: The name of the kernel's task.
+    """
+    return TUNED + identifier(task)
+
+
 def chosen_types(kinds: Iterable[str]) -> tuple[str, ...]:
     """The dtypes other than float32 that a network's operators use; float32 if there are no others.
 

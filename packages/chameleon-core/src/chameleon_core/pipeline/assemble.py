@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Item,
@@ -34,12 +35,6 @@ from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
-
-ENVIRONMENT = "CHAMELEON_RECORDS"
-"""Environment variable for the meaning of ``default``: ``none``, or a place other than the user's
-own."""
-
-NONE, DEFAULT = "none", "default"
 
 _KIND = "record_databases"
 

@@ -16,7 +16,7 @@ import numpy as np
 import structlog
 import torch
 from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.assemble import DEFAULT, NONE
+from chameleon_core.pipeline import DEFAULT, NONE
 from chameleon_core.versions import versions
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words

@@ -1,4 +1,4 @@
-"""``chameleon cache``: the networks that Chameleon keeps in the user's cache folder."""
+"""``chameleon cache``: the networks and kernels that Chameleon keeps in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.words import counted
 from chameleon_system.files import user_cache_folder
 
+from chameleon_networks.compile.sequence.library import KEPT_OBJECTS
 from chameleon_networks.delivery.kept_networks import kept_networks
 
 _DAY = 86_400.0
@@ -22,21 +23,28 @@ _MIB = 1 << 20
 
 @click.command("cache", epilog="Example: chameleon cache --older-than 720h")
 @click.option(
-    "--older-than", metavar="DURATION", help="Remove networks unused for this long, as 720h."
+    "--older-than", metavar="DURATION", help="Remove what was not used for this long, as 720h."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(older_than: str | None, *, as_json: bool) -> None:
-    """Show the networks kept for torch.compile and for later runs, or remove old ones."""
+    """Show networks and kernels kept for torch.compile and for later runs, or remove old ones."""
     try:
         limit = None if older_than is None else parse_duration(older_than)
     except ValueError as error:
         raise click.UsageError(f"--older-than: {error}") from error
     folder = user_cache_folder()
-    compiled, read = sorted((folder / "torch").glob("*/*")), sorted(kept_networks().glob("*"))
-    networks = [_cached(network) for network in compiled] + [_read(network) for network in read]
+    networks = [
+        *(_cached(network) for network in sorted((folder / "torch").glob("*/*"))),
+        *(_kept(network, "read") for network in sorted(kept_networks().glob("*"))),
+        *(_kept(file, "kernels") for file in sorted((folder / KEPT_OBJECTS).glob("*"))),
+    ]
     removed = [network for network in networks if limit is not None and network.age > limit]
     for network in removed:
-        shutil.rmtree(folder / network.kind / network.name, ignore_errors=True)
+        path = folder / network.kind / network.name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
     left = [network for network in networks if network not in removed]
     if as_json:
         lists = {"networks": left, "removed": removed}
@@ -47,12 +55,12 @@ def command(older_than: str | None, *, as_json: bool) -> None:
         size, age = f"{network.bytes / _MIB:8.1f} MiB", f"{network.age / _DAY:6.1f} days ago"
         click.echo(f"{network.name}  {size}  {age}  {network.state}")
     gone = f", {len(removed)} removed" if removed else ""
-    click.echo(f"{counted(len(left), 'network')} in {folder}{gone}")
+    click.echo(f"{counted(len(left), 'item')} in {folder}{gone}")
 
 
 @attrs.frozen(kw_only=True)
 class _Cached:
-    """A network in the cache. Its ``age`` is in seconds since it was last used."""
+    """A network or its kernels in the cache, with the seconds since their last use as ``age``."""
 
     kind: str
     name: str
@@ -61,18 +69,19 @@ class _Cached:
     state: str
 
 
-def _read(network: Path) -> _Cached:
+def _kept(path: Path, state: str) -> _Cached:
     return _Cached(
-        kind=network.parent.name,
-        name=network.name,
-        bytes=sum(stat.st_size for stat in _stats(network)),
-        age=max(0.0, time.time() - network.stat().st_mtime),
-        state="read",
+        kind=path.parent.name,
+        name=path.name,
+        bytes=sum(stat.st_size for stat in _stats(path)),
+        age=max(0.0, time.time() - path.stat().st_mtime),
+        state=state,
     )
 
 
-def _stats(network: Path) -> list[os.stat_result]:
-    return [file.stat() for file in network.rglob("*") if file.is_file()]
+def _stats(path: Path) -> list[os.stat_result]:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return [file.stat() for file in files if file.is_file()]
 
 
 def _cached(network: Path) -> _Cached:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
+import chameleon_tvm
 import ml_dtypes
 import structlog
+from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes, surroundings
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.words import symbol_of
 from tvm_ffi.structural import structural_map
 
 from chameleon_networks.compile.defaults import (
     OURS,
     is_scheduled,
-    symbol_of,
     with_default_schedules,
 )
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
@@ -28,7 +32,12 @@ from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.compile.scans import with_scans
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
 from chameleon_networks.compile.sequence.changes import with_views
-from chameleon_networks.compile.sequence.library import SequenceExecutable, parallel_extents
+from chameleon_networks.compile.sequence.library import (
+    KEPT_OBJECTS,
+    SequenceExecutable,
+    object_files,
+    parallel_extents,
+)
 from chameleon_networks.compile.sequence.lookups import with_lookups
 from chameleon_networks.compile.sequence.marks import with_marks, with_useful_marks
 from chameleon_networks.compile.sequence.variants import with_variants
@@ -206,12 +215,11 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     kernels = with_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
-    library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
     compiled_functions = {
         str(variable.name_hint): function for variable, function in kernels.functions_items()
     }
     executable = SequenceExecutable(
-        kernels=library,
+        kernels=_object_files(kernels, target),
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in compiled_functions.items()},
     )
@@ -219,6 +227,25 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
         name for name, function in compiled_functions.items() if not is_scheduled(function)
     )
     return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
+
+
+def _object_files(kernels: Any, target: str) -> bytes:
+    """The object files of scheduled functions, which an earlier process may have compiled."""
+    functions = hashlib.blake2b(str(tvm.ir.save_json(kernels)).encode()).hexdigest()
+    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, functions])
+    known = recalled_bytes(file)
+    if known is None:
+        known = object_files(tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE))
+        keep_bytes(file, known)
+    return known
+
+
+def _surroundings() -> list[Any]:
+    """Versions, code and machine that object files depend on."""
+    own = Path(__file__).parents[1]
+    return surroundings(
+        ("apache-tvm", "apache-tvm-ffi"), (own, Path(chameleon_tvm.__file__).parent)
+    )
 
 
 def _named_after_tasks(

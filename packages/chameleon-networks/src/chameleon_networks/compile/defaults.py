@@ -11,12 +11,8 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import LANES
 from chameleon_tvm.spaces.loops.schedule import REFUSED, LoopPlan, default_plan, scheduled
-from chameleon_tvm.words import identifier
 
 log = structlog.get_logger()
-
-TUNED = "tuned_"
-"""The prefix of the names of tuned kernels' functions; see ``symbol_of``."""
 
 OURS = "chameleon.task"
 """An attribute of functions that are already scheduled: the task that they were tuned as."""
@@ -24,15 +20,6 @@ OURS = "chameleon.task"
 
 LOOPS = "chameleon.loops"
 """An attribute of functions that are already vectorized and parallel loops."""
-
-
-def symbol_of(task: str) -> str:
-    """The symbol (name in the library) of a tuned kernel's function.
-
-    Args:
-        task: The name of the kernel's task.
-    """
-    return TUNED + identifier(task)
 
 
 def is_scheduled(function: Any) -> bool:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from chameleon_tvm.spaces.template.emit import with_shapes
+from chameleon_tvm.words import symbol_of
 
-from chameleon_networks.compile.defaults import OURS, symbol_of
+from chameleon_networks.compile.defaults import OURS
 from chameleon_networks.compile.kernels import OperatorKernel
 from chameleon_networks.compile.network_pipeline import PLAIN
 from chameleon_networks.graph.constants import array_of, constant_of

@@ -10,37 +10,25 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-import os
-import shutil
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
+import chameleon_tvm
 import numpy as np
-import structlog
 from chameleon_core.arrays import Arrays
 from chameleon_system.files import replacing, user_cache_folder, write_whole
-from chameleon_system.processor import processor_name
+from chameleon_system.kept import keep, kept_path, recalled, surroundings
 from numpy.typing import NDArray
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
-log = structlog.get_logger()
-
+_KIND = "networks"
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnxruntime")
-_MOST_BYTES = 4 << 30
-"""Limit for all networks together. Above it, the least recently used networks are removed."""
-
 _GRAPH = "graph"
 """Name of the fact that holds the network's Relax module."""
-
-Known = TypeVar("Known")
 
 
 @attrs.frozen(kw_only=True)
@@ -69,9 +57,7 @@ class KeptNetwork:
     """
 
     def __init__(self, origin: Any) -> None:
-        facts = [_surroundings(), origin]
-        name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
-        self._folder = kept_networks() / name
+        self._folder = kept_path(_KIND, [_surroundings(), origin])
 
     def fact(self, name: str) -> tuple[Any, str] | None:
         """A JSON value that was kept, with the day on which it was kept; None if there is none.
@@ -80,26 +66,23 @@ class KeptNetwork:
             name: The name of the value.
         """
 
-        def read() -> tuple[Any, str]:
-            value = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
-            os.utime(self._folder)  # it was used now
+        def read(file: Path) -> tuple[Any, str]:
+            value = json.loads(file.read_text(encoding="utf-8"))
             return value["value"], str(value["day"])
 
-        return _readable(read)
+        return recalled(self._folder / f"{name}.json", read)
 
     def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ()) -> None:
         """Keep a value as JSON, and arrays beside it."""
         day = dt.datetime.now(tz=dt.UTC).date().isoformat()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+
+        def write(file: Path) -> None:
             if arrays:
-                with replacing(self._folder / f"{name}.npz") as stream:
+                with replacing(file.with_suffix(".npz")) as stream:
                     np.savez(stream, *arrays)
-            content = json.dumps({"day": day, "value": value})
-            write_whole(self._folder / f"{name}.json", content)
-            _remove_old(self._folder)
-        except OSError as error:
-            log.debug("network_not_kept", problem=str(error))
+            write_whole(file, json.dumps({"day": day, "value": value}))
+
+        keep(self._folder / f"{name}.json", write)
 
     def answers(self, samples: Sequence[Arrays], threads: int) -> KeptAnswers | None:
         """The framework's outputs that an earlier run kept for these inputs, or None.
@@ -153,16 +136,16 @@ class KeptNetwork:
         self.keep_fact(_GRAPH, facts, [*arrays, np.zeros(0)])
 
     def _arrays(self, name: str) -> Arrays | None:
-        def read() -> Arrays:
-            with np.load(self._folder / f"{name}.npz") as stored:
+        def read(file: Path) -> Arrays:
+            with np.load(file) as stored:
                 return [stored[f"arr_{number}"] for number in range(len(stored.files))]
 
-        return _readable(read)
+        return recalled(self._folder / f"{name}.npz", read)
 
 
 def kept_networks() -> Path:
     """The folder with a folder of each network."""
-    return user_cache_folder() / "networks"
+    return user_cache_folder() / _KIND
 
 
 def kept_network(network: ImportedNetwork) -> KeptNetwork | None:
@@ -184,31 +167,10 @@ def _relaxed() -> Any:
     return relaxed
 
 
-def _readable(read: Callable[[], Known]) -> Known | None:
-    try:
-        return read()
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
-        return None
-
-
-@cache
 def _surroundings() -> list[Any]:
     """Versions, code and machine that a network's reading and its answers depend on."""
-    code = [
-        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-        for package in ("chameleon_networks", "chameleon_tvm")
-        for folder in getattr(find_spec(package), "submodule_search_locations", ())
-        for file in sorted(Path(folder).rglob("*.py"))
-    ]
-    installed = [text for name in _DISTRIBUTIONS for text in _versions(name)]
-    return [installed, processor_name(), code]
-
-
-def _versions(distribution: str) -> list[str]:
-    try:
-        return [distribution, version(distribution)]
-    except PackageNotFoundError:
-        return []
+    own = Path(__file__).parents[1]
+    return surroundings(_DISTRIBUTIONS, (own, Path(chameleon_tvm.__file__).parent))
 
 
 def _answers_name(samples: Sequence[Arrays], threads: int) -> str:
@@ -217,18 +179,3 @@ def _answers_name(samples: Sequence[Arrays], threads: int) -> str:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data)
     return f"answers-{len(samples)}x{threads}-{digest.hexdigest()}"
-
-
-def _remove_old(latest: Path) -> None:
-    """Remove networks that were used least recently, if all together take too much room."""
-    folders = sorted(_used(kept_networks()), reverse=True)
-    total = 0
-    for _, folder in folders:
-        total += sum(file.stat().st_size for file in folder.iterdir())
-        if total > _MOST_BYTES and folder != latest:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _used(folder: Path) -> Iterator[tuple[float, Path]]:
-    for network in folder.iterdir():
-        yield network.stat().st_mtime, network

@@ -29,7 +29,11 @@ from chameleon_tvm.instructions.emission import permissions_of
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor, bytes_of
-from chameleon_networks.compile.sequence.library import SequenceExecutable, parallel_extents
+from chameleon_networks.compile.sequence.library import (
+    SequenceExecutable,
+    object_files,
+    parallel_extents,
+)
 from chameleon_networks.compile.sequence.variants import extents, with_variants
 from chameleon_networks.graph.strides import dense_strides
 from chameleon_networks.package.package import VERSIONED, check_compiler, cpu_of, write_package
@@ -318,7 +322,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     [function] = functions.values()
     kernels = lower_function(function, resolved, plain_loops=program.plain_loops)
     executable = SequenceExecutable(
-        kernels=kernels,
+        kernels=object_files(kernels),
         sequence=sequence,
         loops={MAIN: parallel_extents(function)},
         layout=0 if packing is None else packing.facts["layout"],

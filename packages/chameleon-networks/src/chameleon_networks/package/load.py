@@ -16,6 +16,9 @@ Arrays = list[np.ndarray[Any, Any]]
 Manifest = dict[str, Any]
 """The manifest of a folder, or a part of a manifest, as JSON values."""
 
+LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
+"""The two ways to run a network: functions of its own library, or TVM's virtual machine."""
+
 
 class Network:
     """A compiled network as a function of one array per input.
@@ -272,7 +275,7 @@ def _opened(
     """Load the network of a folder. Its weights may lie in the folder ``top`` above it."""
     _check_form(folder, manifest, NETWORK)
     file = _code(folder, manifest, manifest["module"])
-    if manifest["run_time"] == "virtual machine":
+    if manifest["run_time"] == VIRTUAL_MACHINE:
         machine = runpy.run_path(str(_code(folder, manifest, "machine.py")))["Machine"]
         return Network(manifest, machine(file, manifest, threads))
     shared = manifest.get("shared_weights")

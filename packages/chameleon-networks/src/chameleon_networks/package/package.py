@@ -22,14 +22,18 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.sequence.weights import WEIGHTS
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.operators import left_over
-from chameleon_networks.package.load import Manifest, checked_manifest, digest_of
+from chameleon_networks.package.load import (
+    LIBRARY,
+    VIRTUAL_MACHINE,
+    Manifest,
+    checked_manifest,
+    digest_of,
+)
 from chameleon_networks.runtime.linking import OBJECTS, link_library, needs_tvm
 from chameleon_networks.runtime.pack import PACKING_FILES
 
 MANIFEST = "manifest.json"
 MODULE = "network.so"
-LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
-"""The two ways to run a network: functions of its own library, or TVM's virtual machine."""
 
 _LOADERS = ("load.py", "library.py", "machine.py", "buckets.py")
 VERSIONED = (

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chameleon_core.arrays import Arrays
 from chameleon_core.network_result import KernelTime
-from chameleon_core.stages import Arrays
+from chameleon_tvm.late_tvm import tvm
+from chameleon_tvm.words import TUNED, symbol_of
 
-from chameleon_networks.compile.defaults import TUNED, symbol_of
-from chameleon_networks.graph.relaxed import tvm
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import VIRTUAL_MACHINE
+from chameleon_networks.package.load import VIRTUAL_MACHINE, load
 
 RUNS, WARM_UP = 25, 5
 MEDIAN = 0.5

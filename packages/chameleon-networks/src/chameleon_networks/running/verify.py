@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ChameleonError
-from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 TOLERANCE = 1e-3

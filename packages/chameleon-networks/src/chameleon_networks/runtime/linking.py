@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import json
 import math
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -17,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ChameleonError
-from chameleon_system.files import user_cache_folder, write_whole
+from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes
 from chameleon_tvm.device.cpus.features import flag_of
 from chameleon_tvm.quick_tvm import tvm
 
@@ -157,35 +154,30 @@ def _shared_objects() -> tuple[Path, ...]:
 
     Other processes copy them from the user's cache folder.
     """
-    kept = user_cache_folder() / "runtime" / _shared_digest()
+    kept = kept_path("runtime", _shared_facts())
     folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")
     _FOLDERS.append(folder)
     objects = []
     for source in _SHARED:
         objects.append(Path(folder.name, source).with_suffix(".o"))
-        known = kept / objects[-1].name
-        try:
-            shutil.copyfile(known, objects[-1])
-        except OSError:
+        known = recalled_bytes(kept / objects[-1].name)
+        if known is None:
             compile_c(SOURCES / source, objects[-1])
-            with contextlib.suppress(OSError):
-                kept.mkdir(parents=True, exist_ok=True)
-                write_whole(known, objects[-1].read_bytes())
+            keep_bytes(kept / objects[-1].name, objects[-1].read_bytes())
+        else:
+            objects[-1].write_bytes(known)
     return tuple(objects)
 
 
-def _shared_digest() -> str:
-    """A digest of the shared code, of all headers that it may include, and of the compiler."""
+def _shared_facts() -> list[Any]:
+    """The shared code, all headers that it may include, and the compiler."""
     from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
 
     command = [*(get_cc() or "cc").split(), "--version"]
-    compiler = subprocess.run(command, capture_output=True, check=False).stdout
-    digest = hashlib.blake2b(digest_size=16)
+    compiler = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     sources = [*(SOURCES / name for name in _SHARED), *sorted(SOURCES.glob("*.h"))]
-    parts = [repr([command, _FLAGS, version("apache-tvm-ffi")]).encode(), compiler]
-    for part in (*parts, *(source.read_bytes() for source in sources)):
-        digest.update(len(part).to_bytes(8) + part)
-    return digest.hexdigest()
+    code = [source.read_text(encoding="utf-8") for source in sources]
+    return [command, _FLAGS, version("apache-tvm-ffi"), compiler, code]
 
 
 _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []

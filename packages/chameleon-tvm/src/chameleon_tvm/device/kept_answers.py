@@ -5,19 +5,15 @@ The files are in the user's cache folder.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import json
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import attrs
 from chameleon_system.cores import usable_cores
-from chameleon_system.files import user_cache_folder, write_whole
-from chameleon_system.processor import this_processor
+from chameleon_system.files import write_whole
+from chameleon_system.kept import keep, kept_path, recalled, surroundings
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -39,17 +35,12 @@ def kept(
     def decorated(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
         @functools.wraps(function)
         def answer(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-            facts = json.dumps([function.__qualname__, arguments, named, _surroundings()])
-            digest = hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
-            file = user_cache_folder() / "targets" / f"{digest}.json"
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                known: Answer = json.loads(file.read_text(encoding="utf-8"))["answer"]
-                return known
-            value = function(*arguments, **named)
-            if keeps(value):
-                with contextlib.suppress(OSError):
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    write_whole(file, json.dumps({"answer": value}))
+            facts = [function.__qualname__, arguments, named, _surroundings()]
+            file = kept_path("targets", facts)
+            known = recalled(file, _content)
+            value: Answer = function(*arguments, **named) if known is None else known[0]
+            if known is None and keeps(value):
+                keep(file, lambda file: write_whole(file, json.dumps([value])))
             return value
 
         return answer
@@ -57,13 +48,11 @@ def kept(
     return decorated
 
 
-@functools.cache
+def _content(file: Path) -> list[Any]:
+    content: list[Any] = json.loads(file.read_text(encoding="utf-8"))
+    return content
+
+
 def _surroundings() -> list[Any]:
     """What LLVM's answers, and what this package makes of them, depend on."""
-    processor = this_processor()
-    facts = (
-        {} if processor is None else attrs.asdict(processor) | {"flags": sorted(processor.flags)}
-    )
-    files = sorted(Path(__file__).parent.rglob("*.py"))
-    code = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return [version("apache-tvm"), facts, len(usable_cores()), code]
+    return [*surroundings(("apache-tvm",), (Path(__file__).parent,)), len(usable_cores())]

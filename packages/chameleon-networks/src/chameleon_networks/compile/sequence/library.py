@@ -22,6 +22,9 @@ from chameleon_networks.graph.strides import Shape
 from chameleon_networks.runtime.linking import OBJECTS, SOURCES, compile_c
 from chameleon_networks.runtime.pack import ALIGNMENT, aligned
 
+KEPT_OBJECTS = "objects"
+"""Folder in the user's cache folder with the object files of networks."""
+
 
 def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
     """The numbers of iterations of a kernel's parallel loops, in the order of its code.
@@ -350,14 +353,14 @@ class SequenceExecutable:
     """A compiled call sequence, which replaces ``relax.Executable`` and its virtual machine.
 
     Attributes:
-        kernels: The module with the compiled functions, which the calls name by their symbols.
+        kernels: The archive of object files with the functions that the calls name.
         sequence: The calls.
         loops: The extents of each function's parallel loops, by the function's symbol.
         layout: A number that identifies the layout in which the caller packs an operator's weights
             before a call. It is 0 if all weights are constants of the library.
     """
 
-    kernels: Any
+    kernels: bytes
     sequence: CallSequence
     loops: Mapping[str, Sequence[int]]
     layout: int = 0
@@ -383,13 +386,22 @@ class SequenceExecutable:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")
             compile_c(SOURCES / "sequence.c", folder / "sequence.o", folder)
-            calls = [str(folder / "sequence.o")]
-            self.kernels.export_library(file_name, fcompile=_kept, addons=calls)
+            objects = Path(file_name).with_name(OBJECTS)
+            objects.write_bytes(self.kernels)
+            with tarfile.open(objects, "a") as archive:
+                archive.add(folder / "sequence.o", arcname="sequence.o")
         write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
 
 
-def _kept(file_name: str, objects: Sequence[str], **_: Any) -> None:
+def object_files(kernels: Any) -> bytes:
+    """An archive of the object files of a compiled ``tvm.runtime.Module``."""
+    with tempfile.TemporaryDirectory(prefix="chameleon-kernels-") as folder:
+        kernels.export_library(str(Path(folder, OBJECTS)), fcompile=_archived)
+        return Path(folder, OBJECTS).read_bytes()
+
+
+def _archived(file_name: str, objects: Sequence[str], **_: Any) -> None:
     """Put object files into an archive, in place of TVM's linker."""
-    with tarfile.open(Path(file_name).with_name(OBJECTS), "w") as archive:
+    with tarfile.open(file_name, "w") as archive:
         for number, file in enumerate(objects):
             archive.add(file, arcname=f"{number}{Path(file).suffix}")
