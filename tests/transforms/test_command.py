@@ -119,7 +119,9 @@ def test_a_pipeline_without_the_section_is_told(pipeline, registry):
         Session(from_dict(document, registry=registry))
 
 
-def test_a_point_is_delivered_whole_however_short_the_budget(tmp_path, capfd):
+@pytest.fixture
+def transform(tmp_path):
+    """Words of a command line that delivers a point of the front after ten milliseconds."""
     (tmp_path / "net.py").write_text(NETWORK)
     (tmp_path / "p.yaml").write_text(
         "model: {torch: {source: 'net.py:make', compare: false}}\n"
@@ -127,15 +129,24 @@ def test_a_point_is_delivered_whole_however_short_the_budget(tmp_path, capfd):
         "transform: {candidates: 4, rounds: 1, per_round: 0}\n"
         f"budget: {{wall_time: 10ms, scope: network}}\noutput: {tmp_path / 'run'}\n"
     )
-    words = ["transform", str(tmp_path / "p.yaml"), "--point", "0"]
-    assert command_line(words) == 0
+    return ["transform", str(tmp_path / "p.yaml"), "--point", "0"]
+
+
+def test_a_point_is_delivered_whole_however_short_the_budget(transform, tmp_path, capfd):
+    assert command_line(transform) == 0
     printed = capfd.readouterr().out
     folder = tmp_path / "run" / "transform" / "point_0" / "run" / "network"
     assert f"compiled, with weights from before training: {folder}" in printed
     assert (folder / "load.py").exists()
     assert "not measured, delivered with the first guess" in printed
     assert "larger `budget`" in printed
+
+
+@pytest.mark.long
+def test_a_larger_budget_measures_every_operator_of_a_point(transform, capfd):
+    assert command_line(transform) == 0
+    capfd.readouterr()
     larger = "budget={measurements: 4, scope: network}"
-    assert command_line([*words, "--set", larger, "--json"]) == 0
+    assert command_line([*transform, "--set", larger, "--json"]) == 0
     delivered = json.loads(capfd.readouterr().out)["delivered"]
     assert "unmeasured" not in delivered["network"], "a larger budget reaches all"

@@ -332,6 +332,7 @@ def test_torch_finds_the_backend_by_its_name():
     assert '[project.entry-points.torch_dynamo_backends]\nchameleon = "' in text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("eager_is_slow")
 def test_one_call_compiles_a_pipeline_of_hugging_face():
     pytest.importorskip("transformers")

@@ -123,7 +123,7 @@ def _programs(draw: st.DrawFn) -> Program:
 
 
 @settings(
-    max_examples=16,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
