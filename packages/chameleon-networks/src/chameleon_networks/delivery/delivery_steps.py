@@ -340,11 +340,11 @@ class DeliverySteps:
         return verdict
 
     def in_own_precision(self, folder: Path, kind: str) -> OwnPrecision:
-        """Compare the network of a folder with the framework's outputs in half precision.
+        """Compare a network that computes in half precision with torch in that same precision.
 
         Args:
-            folder: The folder of a network that agrees with the framework in float32.
-            kind: The precision: ``float16`` or ``bfloat16``.
+            folder: The folder of the network. Its outputs are near enough to torch's in float32.
+            kind: The dtype of the user's model, ``float16`` or ``bfloat16``, in which torch runs.
         """
         framework = self.baselines.opened(TORCH)
         if framework is None:

@@ -92,9 +92,10 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
 
     Returns:
         For each number of clients, the figures of each network by name: ``requests_per_second`` and
-        latencies such as ``p50_seconds``, each the median over the turns. If a network can run in
-        several ways, the figures are those of the best, which ``way`` names. A second mapping gives
-        the reason why each other network has no figures, by name.
+        latencies such as ``p50_seconds``, each the median over the turns. Some frameworks can
+        serve in several ways, such as OpenVINO with one of its performance hints. The figures are
+        then those of the fastest way, and ``way`` names it. A second mapping
+        gives the reason why each other network has no figures, by name.
 
     Raises:
         ChameleonError: The delivered network fails.

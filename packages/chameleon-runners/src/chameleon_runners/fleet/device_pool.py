@@ -66,7 +66,8 @@ class WaitingPolicy:
             The time at which to call this method again.
 
         Raises:
-            ChameleonError: No device can ever be used, or the wait is over.
+            ChameleonError: No device can ever be used, or no device worked for as long as
+                ``patience`` allows.
         """
         if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
             _refuse(devices)

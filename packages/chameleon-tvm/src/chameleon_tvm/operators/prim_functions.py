@@ -70,10 +70,12 @@ def read_function(source: str, reference: str, constants: Sequence[str], name: s
 
 
 def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]:
-    """The arguments of a task for a TensorIR function, without constants and without a reference.
+    """Make the keyword arguments of the operator ``prim_function`` from a TensorIR function.
+
+    The arguments contain neither values for constant inputs nor a reference function in Python.
 
     Args:
-        function: A function of blocks with static shapes, whose inputs come before its outputs.
+        function: A TensorIR function with static shapes, whose inputs come before its outputs.
         name: Name of the task, for error messages.
 
     Raises:
