@@ -283,7 +283,11 @@ class NetworkResult(InferenceResult):
         return self.folder is not None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values; a precision that is float32 without a choice is left out."""
+        """The result as JSON values, without keys that say nothing, such as an empty ``buckets``.
+
+        If the network is in float32 and no precision was chosen for it, the keys about precision
+        are left out.
+        """
         values = super().to_json() | {"buckets": [bucket.to_json() for bucket in self.buckets]}
         plain = self.precision == FLOAT32 and not self.precision_summary
         absent = {"precision": plain, "precisions": plain, "buckets": not self.buckets}

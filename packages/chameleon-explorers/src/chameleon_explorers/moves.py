@@ -21,7 +21,7 @@ def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generato
     Args:
         space: The design space.
         configs: The configurations whose neighbours are wanted, shape (n, knobs).
-        rng: Shuffles the neighbours of each configuration.
+        rng: The random generator that shuffles the neighbours of each configuration.
 
     Returns:
         Distinct legal configurations, shape (m, knobs).
@@ -60,7 +60,7 @@ def kicked(
         config: The configuration to change, shape (knobs,).
         knobs: The number of knobs that get a random value in each change.
         count: The number of changes to try.
-        rng: Draws the knobs and the values.
+        rng: The random generator that draws the knobs and the values.
 
     Returns:
         Distinct legal configurations, at most ``count``, shape (n, knobs).

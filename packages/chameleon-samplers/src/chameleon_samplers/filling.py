@@ -25,7 +25,7 @@ def fill(
             knobs). They are distinct, legal and unmeasured, and may be in ``batch`` too.
         visited: The configurations that were measured before.
         count: The wanted size of the batch.
-        rng: Draws the random configurations.
+        rng: The random generator that draws configurations.
 
     Returns:
         Distinct configurations, at most ``count``, those of ``batch`` first.

@@ -68,7 +68,7 @@ class KneeSearch:
     Args:
         counts: The numbers of clusters to try, ascending.
         threshold: The search ends if more clusters do not lower the loss by more than this factor.
-        rng: Draws the new centroids.
+        rng: The random generator that draws new centroids.
     """
 
     def __init__(self, counts: Sequence[int], threshold: float, rng: np.random.Generator) -> None:

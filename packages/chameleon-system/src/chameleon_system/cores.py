@@ -75,7 +75,9 @@ def _compute() -> float:
 
 
 class ThreadProbe:
-    """A probe with one sleeping thread per core, which is bound to that core.
+    """Times one computation on several cores at once, to see if they slow each other down.
+
+    It has one sleeping thread per core, which is bound to that core.
 
     Args:
         cores: ids of the cores.

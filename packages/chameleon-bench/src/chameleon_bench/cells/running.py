@@ -45,7 +45,7 @@ VERSIONS = "versions.json"
 
 @attrs.frozen(kw_only=True, eq=False)
 class CellResult:
-    """The result of a cell.
+    """The result of a cell of a suite: of one pipeline on one task with one seed.
 
     Attributes:
         identity: The identity of the cell.

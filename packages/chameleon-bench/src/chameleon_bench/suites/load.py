@@ -43,7 +43,7 @@ def load_suite(
     """Read a suite file.
 
     Args:
-        path: The suite file; error messages show it as given.
+        path: The suite file. Error messages name it as it is written in this argument.
         overrides: Assignments such as ``seeds=3``, which override the file.
         registry: The registry of plugins; None for the installed plugins.
 

@@ -16,7 +16,7 @@ CELLS = "cells"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Pairing:
-    """One pipeline on one task, without a seed.
+    """One pipeline on one task of a suite. A cell runs it with one seed.
 
     Attributes:
         pipeline: The pipeline's name in the suite.
@@ -44,7 +44,7 @@ class Pairing:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Cell(Pairing):
-    """A pairing with one seed, which is run in its own run folder.
+    """One run of a suite: a pairing of a pipeline and a task, with one seed and a run folder.
 
     Attributes:
         seed: The seed of the run, which is also in ``document``.

@@ -231,7 +231,7 @@ class Rounds:
 
     Args:
         run: the search of the task.
-        store: stores the rounds and the records of the task.
+        store: the object that stores the rounds and the records of the task.
 
     Attributes:
         other: for each configuration, quantities other than the time that the user reported, by

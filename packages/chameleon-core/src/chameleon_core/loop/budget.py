@@ -85,8 +85,9 @@ class Allowance:
         """Number of configurations that a task may still measure; None for no limit.
 
         Args:
-            task: what the task has used, an entry of ``everything``.
-            everything: what each task has used, the tasks with the most work first.
+            task: the measurements and seconds of the task, an entry of ``everything``.
+            everything: the measurements and seconds of each task, the tasks with the most work
+                first.
         """
         most = self.most(task, everything)
         if most is None:
@@ -97,7 +98,8 @@ class Allowance:
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
         """Whether the wall-clock time that the budget allows a task is used up.
 
-        If wall-clock time is the only limit, the time that records took in other runs counts too.
+        A task may take measurements from records of earlier runs. If wall-clock time is the only
+        limit, the seconds that those measurements took count too.
 
         Args:
             task: the measurements and seconds of the task, an entry of ``everything``.

@@ -16,13 +16,14 @@ class RunInterrupted(ChameleonError):  # noqa: N818 - it is an outcome more than
 
 
 class Interruption:
-    """A request to stop a run, and the functions to call on it.
+    """The user's requests to stop a run, and the functions that are called at such a request.
 
     Attributes:
         soft: the function that is called once, in a separate thread, at the first request. None if
             nothing needs to be called.
         hard: the function that is called at the second request, before the process exits, or None.
-        cut_short: whether the first signal should also interrupt the main thread's work.
+        cut_short: whether the user's first signal (Ctrl-C) should also interrupt the work of the
+            main thread.
     """
 
     def __init__(self) -> None:

@@ -136,7 +136,7 @@ class Assembler(StageReader):
     Args:
         root: the user's pipeline as a mapping, after overrides.
         registry: the registry in which names are looked up.
-        problems: the faults that were found before.
+        problems: the list of faults that were found before. The assembler adds faults to this list.
         sharing: whether a pipeline without the key ``records`` uses the user's own database.
     """
 

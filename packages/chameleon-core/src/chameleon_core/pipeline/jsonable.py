@@ -30,7 +30,6 @@ def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags
         field: the option. If it is tagged, its metadata has ``tagged``: classes by name, or a kind
             of plugin.
         classes: a function that returns the classes of a kind of plugin, by name.
-        field: the field of the option.
 
     Returns:
         The classes by name, or None if the option is not tagged.

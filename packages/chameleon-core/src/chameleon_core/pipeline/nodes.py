@@ -137,7 +137,9 @@ class PipelineError(ConfigError):
 
 
 class Collecting:
-    """A ``with`` block that collects a ``PipelineError``, so that the code after it runs too.
+    """A ``with`` block that catches a ``PipelineError`` and keeps its faults.
+
+    So code after the block runs, and can find more faults.
 
     Args:
         problems: the list to which the error's faults are added.

@@ -80,7 +80,8 @@ class StageReader:
     Attributes:
         registry: the registry in which names are looked up.
         problems: the list of faults.
-        structurer: makes options of stages, and other sections of a pipeline.
+        structurer: the object that makes options of stages, and other sections of a pipeline, from
+            values of the file.
         hints: the next steps for the user about unknown names.
     """
 

@@ -169,7 +169,8 @@ class PresetRecord:
         name: the name of the preset in a pipeline file. ``default`` applies if a file names no
             preset.
         summary: a line about the preset for ``chameleon plugins``.
-        pipeline: values by key of the pipeline. Keys in the pipeline file override them.
+        pipeline: values by key of the pipeline. Keys in the user's pipeline file override these
+            values.
         reasons: for each key, a sentence or two about the reason for its value, for ``chameleon
             init``.
     """

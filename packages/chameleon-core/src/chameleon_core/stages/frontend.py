@@ -222,7 +222,7 @@ class Frontend(ABC):
         result. If the run is continued, the result is passed to ``restore``.
 
         Args:
-            trials: lets the frontend measure a few tasks.
+            trials: an object with which the frontend can measure a few tasks.
 
         Returns:
             The choice as JSON values, or None if there is no choice.

@@ -80,8 +80,9 @@ class ComparisonPlan:
     Attributes:
         seconds: the wall-clock time in seconds that the comparison should take at most, with
             compiling. Infinity for no limit.
-        tell: a function of a step (``built``, ``checked`` or ``timed``), the number of items done,
-            and their total. It must not be called while a program is timed.
+        tell: the function that shows progress. Its arguments are a step (``built``, ``checked`` or
+            ``timed``), the number of items done, and the number of all items. It must not be called
+            while a program is timed.
     """
 
     seconds: float = math.inf

@@ -147,7 +147,7 @@ ScoreFunction = Callable[[Configs], Scores]
 
 @attrs.frozen(kw_only=True)
 class StageContext:
-    """The arguments of a search stage. Chameleon makes each stage once per task.
+    """The objects that Chameleon passes to a search stage when it makes the stage, once per task.
 
     Attributes:
         space: the task's design space.
@@ -190,7 +190,10 @@ class Candidates:
 
 
 class Visited:
-    """The configurations of one task that were measured, or are being measured."""
+    """A set of the configurations of one task that were measured, or are being measured.
+
+    Search stages use it in order to propose only new configurations.
+    """
 
     def __init__(self, space: DesignSpace) -> None:
         self._space = space

@@ -57,7 +57,7 @@ class EpisodeBatch:
         space: The design space.
         score: The cost model's function that scores configurations.
         starts: The legal configurations where the episodes begin, shape (episodes, knobs).
-        rng: Draws the indices that jumps lead to.
+        rng: The random generator that draws the indices that jumps lead to.
         reward: A key of ``REWARDS``.
         illegal_penalty: A number that is subtracted from the reward of an illegal move.
         keep_best: Whether an episode ignores steps to a lower score. Steps to an equal score are

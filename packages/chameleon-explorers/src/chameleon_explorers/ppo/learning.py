@@ -60,7 +60,7 @@ class Agent:
     Args:
         network: The actor-critic network.
         options: The hyper-parameters.
-        generator: Draws the actions and the minibatches.
+        generator: The random generator that draws the actions and the minibatches.
     """
 
     def __init__(

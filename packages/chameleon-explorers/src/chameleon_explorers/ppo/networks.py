@@ -88,7 +88,7 @@ class TokenActorCritic(ActorCritic):
         features: The width of a token.
         actions: The number of actions per knob.
         width: The number of units of a hidden layer.
-        generator: Draws the weights.
+        generator: The random generator that draws the initial weights.
     """
 
     def __init__(self, features: int, actions: int, width: int, generator: torch.Generator) -> None:

@@ -60,7 +60,7 @@ class Timing:
 
 @attrs.frozen(kw_only=True)
 class Timed:
-    """The times of a comparison.
+    """The times of a delivered network and its rivals, which a command reads or measures.
 
     Attributes:
         folder: The absolute path of the run folder.

@@ -20,11 +20,11 @@ Shapes = Sequence[Sequence[int]]
 
 @attrs.frozen(kw_only=True)
 class BucketShapes:
-    """The shapes of one bucket.
+    """The shapes of one bucket: of a combination of extents that a network is compiled for.
 
     Attributes:
         name: The name of the bucket.
-        extents: One extent for each dimension.
+        extents: One extent for each dimension of the network's inputs that may vary.
         dtypes: The dtype of each input.
         inputs: The shape of each input.
         outputs: The shape of each output.

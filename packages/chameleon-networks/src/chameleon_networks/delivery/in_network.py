@@ -48,7 +48,7 @@ class OpenNetwork:
 
 @attrs.frozen(kw_only=True, eq=False)
 class NetworkVariant(OpenNetwork):
-    """A compiled network with one choice of kernels.
+    """An open process with a network that is compiled with one choice of kernels.
 
     Attributes:
         kernels: The kernels that the network is compiled with.

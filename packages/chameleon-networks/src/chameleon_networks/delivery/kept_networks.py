@@ -48,12 +48,14 @@ class KeptAnswers:
 
 
 class KeptNetwork:
-    """The kept files of one network.
+    """Files about one network that later runs on this machine reuse, such as its imported graph.
 
-    If a file is missing or damaged, or cannot be written, the run computes its content again.
+    If a file is missing or damaged, or cannot be written, the run computes the content of the file
+    again.
 
     Args:
-        origin: The source of the network as JSON values. Versions and the machine are added.
+        origin: The source of the network as JSON values. The name of the folder of files is a
+            digest of these values, of installed versions and of the machine.
     """
 
     def __init__(self, origin: Any) -> None:

@@ -95,7 +95,7 @@ def choose(
 
     Args:
         specs: The network's distinct operators in the default layout, with their weights.
-        trials: Measures and estimates kernels.
+        trials: The object that measures kernels and estimates their times.
         moved: A function of a layout. It returns how many elements the network must move by
             permutations in this layout.
     """

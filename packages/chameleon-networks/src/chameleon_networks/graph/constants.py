@@ -276,7 +276,7 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
 
     Args:
         call: A call of a Relax operator.
-        known: The values of variables.
+        known: The values of variables that were evaluated before.
     """
     evaluated = _EVALUATED.get(operator_name(call))
     result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))

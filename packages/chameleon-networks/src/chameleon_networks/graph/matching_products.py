@@ -25,7 +25,7 @@ class Product:
 
     Attributes:
         spec: The operator in float32.
-        inputs: The expressions that it reads.
+        inputs: The expressions that the operator reads.
         weights: The weights, output channels first. None for a product of two tensors.
     """
 

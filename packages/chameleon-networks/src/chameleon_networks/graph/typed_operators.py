@@ -194,7 +194,7 @@ class TypedOperators:
     """Gives fused operators the dtypes that the network's quantization steps imply.
 
     Args:
-        steps: Recognizes the quantization steps of the module.
+        steps: The object that recognizes the quantization steps of the module.
         values: The expression that each variable is bound to.
         users: The bindings that read each variable. None among them stands for the function's
             result.

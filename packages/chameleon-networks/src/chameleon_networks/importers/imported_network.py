@@ -64,8 +64,8 @@ class ImportedNetwork(ABC):
 
     Attributes:
         layout: The layout of the whole graph in which the network is tuned and compiled.
-        bucket: Finds out which inputs belong to this network, if it is one of several buckets of
-            shapes. Otherwise None.
+        bucket: The object that finds out which inputs belong to this network, if the network is
+            compiled for one of several buckets of shapes. Otherwise None.
         sibling: The network of the same source in other shapes, or None. Data that do not depend on
             shapes are shared with it.
         programs: Files that another process wrote for this network, as ``kept_programs`` returned
@@ -173,7 +173,7 @@ class ImportedNetwork(ABC):
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
         """Read the parts of the source that need no compiler, before the compiler might crash.
 
-        If it crashes, the next process can then use these parts. By default, nothing is read.
+        If the compiler crashes, the next process can use these parts. By default, nothing is read.
         """
 
     @property

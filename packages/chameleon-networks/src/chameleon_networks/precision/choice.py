@@ -145,8 +145,9 @@ class TypeChoice:
             bound: The largest error of an assignment.
 
         Returns:
-            At least one assignment: float32 for all operators, which comes first. For each dtype,
-            the uniform assignment is in the front or dominated by it, if it is within the bound.
+            At least one assignment: float32 for all operators, which comes first. An assignment of
+            one dtype to all operators is missing if its error is above the bound, or if another
+            assignment dominates it.
         """
         types, exact = self._placed(bound)
         assignments = self._as_assignments(types)

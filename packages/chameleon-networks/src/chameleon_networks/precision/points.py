@@ -82,11 +82,11 @@ class Front:
     """The front of error against seconds, from which the dtypes of a network are chosen.
 
     Args:
-        networks: Makes the networks with reduced dtypes.
+        networks: The object that makes networks with reduced dtypes.
         kinds: The dtypes, float32 first.
         seconds: Array of shape (operators, dtypes): the seconds of each operator in each dtype
             (``OperatorSeconds.times``).
-        errors: Computes the error of dtypes.
+        errors: The object that computes the error of a choice of dtypes.
         rate: Bytes per second that converting a tensor reads or writes.
 
     Attributes:
@@ -176,7 +176,7 @@ class Front:
         return min(holding, key=lambda point: point.seconds, default=None)
 
     def timed(self, point: Point) -> Point:
-        """A copy of a point with the seconds that the present times of the operators give."""
+        """A copy of a point, with seconds computed again from the operators' present times."""
         seconds = self._choice.assignment(self._row(point.types)).seconds
         return attrs.evolve(point, seconds=seconds)
 
@@ -220,7 +220,7 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
     """The reasons that keep operators in float32, whatever their errors are.
 
     Args:
-        networks: Makes the networks with reduced dtypes.
+        networks: The object that makes networks with reduced dtypes.
         kinds: The dtypes other than float32.
         seconds: Array of shape (operators, dtypes), float32 first; infinite where no time was
             measured.

@@ -63,8 +63,8 @@ class Batches:
         source: A phrase for messages that says where the batches come from.
 
     Attributes:
-        samples: After the iteration, the batches that were kept. If there is a single batch, it is
-            used for both purposes.
+        samples: After the iteration, the batches that were kept. A single batch serves both for
+            calibration and for measuring errors.
         count: Number of all batches, after the iteration.
     """
 

@@ -239,9 +239,9 @@ class SimulatedNetwork:
             inputs: One array for each input.
             types: The dtypes of fused operators, by index. Other operators compute in float32.
             ranges: The range of each tensor that is read in int8, by tensor name.
-            observer: Called with each input of a fused operator before it is rounded. Its arguments
-                are the operator's index, the number of the input, and an array. The array is only
-                valid during the call.
+            observer: A function that is called with each input of a fused operator, before the
+                input is rounded. Its arguments are the operator's index, the number of the input,
+                and an array. The array is only valid during the call.
 
         Raises:
             ChameleonError: The observer raised it.

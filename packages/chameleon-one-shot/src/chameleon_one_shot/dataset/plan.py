@@ -93,7 +93,7 @@ def read_plan(
     """Read a plan.
 
     Args:
-        path: The plan's file; error messages show it as given.
+        path: The plan's file. Error messages name it as it is written in this argument.
         overrides: Assignments such as ``tasks=20``, which override the file.
         registry: The registry of plugins; None for the installed plugins.
 

@@ -73,10 +73,11 @@ class Observed:
 
 
 class OperatorDistribution:
-    """The distribution of the arguments of one kind of operator.
+    """Draws random arguments of one kind of operator that are like those in real networks.
 
     Args:
-        observed: Tasks of networks, whose list arguments have the same lengths.
+        observed: Tasks of networks, all of one kind of operator. Arguments that are lists have the
+            same lengths in all of them.
     """
 
     def __init__(self, observed: Sequence[Observed]) -> None:
@@ -161,10 +162,10 @@ def _before(path: Path) -> Path:
 
 
 class TaskDistribution:
-    """The distribution of all kinds of operators of some networks.
+    """Draws random operators that are like those in some networks, for data sets.
 
     Args:
-        observed: Tasks of networks.
+        observed: The tasks of these networks.
     """
 
     def __init__(self, observed: Sequence[Observed]) -> None:
@@ -344,7 +345,7 @@ NEAR = 0.1
 
 
 class HeldOut:
-    """Tasks that must not be drawn, because they belong to held-out networks.
+    """Tells whether an operator is like one of held-out networks, and so must not be in a data set.
 
     Args:
         tasks: The tasks of the held-out networks.

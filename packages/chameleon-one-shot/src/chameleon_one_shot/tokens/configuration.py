@@ -27,7 +27,7 @@ _NAMES = frozenset({"mcpu", "name"})
 
 @attrs.frozen(kw_only=True, eq=False)
 class FixedToken:
-    """A token that all configurations of a task share.
+    """A token (an input of a predictor) that all configurations of a task share.
 
     Attributes:
         name: ``task`` or ``device``.
@@ -42,7 +42,7 @@ class FixedToken:
 
 @attrs.frozen(kw_only=True, eq=False)
 class KnobToken:
-    """The tokens of a knob, one for each choice.
+    """The tokens (inputs of a predictor) that describe a knob, one for each choice.
 
     Attributes:
         name: The name of the knob.
@@ -58,7 +58,7 @@ class KnobToken:
 
 @attrs.frozen(kw_only=True, eq=False)
 class GroupToken:
-    """The token of a loop or a buffer.
+    """The token (an input of a predictor) that describes a loop or a buffer.
 
     Attributes:
         name: The name of the loop or buffer.
@@ -73,7 +73,7 @@ class GroupToken:
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskTokens:
-    """All tokens that configurations of a task on a device can have.
+    """All tokens (inputs of a predictor) that configurations of a task on a device can have.
 
     Attributes:
         fixed: The tokens that all configurations share.

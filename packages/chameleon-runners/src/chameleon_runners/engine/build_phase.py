@@ -29,8 +29,9 @@ class BuildPhase(Generic[C]):
         preparation: The preparation of the stage's builder.
         pending: The candidates to build.
         context: The workers, options and time limits to use.
-        built: Called with each candidate whose build succeeds.
-        failed: Called with each candidate whose build fails, and its measurement.
+        built: A function that is called with each candidate whose build succeeds.
+        failed: A function that is called with each candidate whose build fails, and with the failed
+            measurement.
         most: The largest number of workers to use; None for all.
         keep: Whether the worker that built a candidate keeps the kernel, and builds no other.
         postponed: A function that is called with the worker if a build ran out of memory. It

@@ -69,7 +69,7 @@ class ProcessPool(WorkerPool):
     """A pool of worker processes; one thread waits for all of them.
 
     Args:
-        starter: Starts the processes.
+        starter: The object that starts the processes.
     """
 
     def __init__(self, starter: Starter) -> None:

@@ -220,8 +220,8 @@ class WorkerPool(ABC):
         """Start a worker.
 
         Args:
-            heard: Called when the worker is ready for its first command, and when it ends while it
-                is idle.
+            heard: A function that is called when the worker is ready for its first command, and
+                when the worker ends while it is idle.
             preload: ``"module:Class"`` of the stage that the worker should import early, or None.
 
         Raises:
@@ -234,7 +234,8 @@ class WorkerPool(ABC):
 
         Args:
             worker: The worker.
-            then: Called with the worker's answer, or with its end.
+            then: A function that is called with the worker's answer, or with the news that the
+                worker ended.
             message: The command.
             timeout: The time limit in seconds.
         """

@@ -32,8 +32,8 @@ class FleetCandidateRun(CandidateRun):
         artifact: The folder that a builder exports the kernel to.
         tries: The number of further tries on devices.
         reports: The failures on devices so far.
-        passed: The measurement, if a device measured it successfully.
-        passed_on: The name of the device that measured it successfully.
+        passed: The measurement, if the candidate succeeded on a device; else None.
+        passed_on: The name of the device on which the candidate succeeded.
         passed_after: The number of failures that were reported before the success on ``passed_on``.
     """
 

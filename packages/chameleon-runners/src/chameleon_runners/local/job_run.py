@@ -322,7 +322,7 @@ class LocalJobRun:
 
     Attributes:
         job: The job.
-        timing_phase: Checks and times the built candidates.
+        timing_phase: The object that checks and times the built candidates.
     """
 
     def __init__(

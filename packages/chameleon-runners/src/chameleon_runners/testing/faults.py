@@ -262,7 +262,10 @@ class FaultBuilder(Builder):
 
 
 class FaultSpace(SpaceProvider):
-    """A design space with two knobs: the fault, and a number that makes configurations distinct."""
+    """A design space for tests of runners, whose configurations fail in different ways.
+
+    It has two knobs: the fault, and a number that makes configurations distinct.
+    """
 
     def __init__(self, options: FaultOptions) -> None:
         self._options = options

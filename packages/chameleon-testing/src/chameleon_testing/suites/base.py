@@ -180,7 +180,7 @@ class StageSuite(ConformanceSuite):
             )
 
     def test_light_import(self) -> None:
-        """The module of the options imports no library for learning, because commands import it."""
+        """The module of the options imports no library for learning, so commands start fast."""
         options = self.registered.options
         if options is NoOptions:
             return

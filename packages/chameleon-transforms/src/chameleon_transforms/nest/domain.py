@@ -109,7 +109,9 @@ class Nest:
         return self.outputs.length * (self.inputs.length // self.tied) * taps
 
     def tie(self, tiles: int) -> Nest | None:
-        """Group the nest's channels: divide each tile of co and ci into ``tiles`` tied tiles.
+        """Group the nest's channels: divide outputs and inputs into ``tiles`` times as many groups.
+
+        Each group of output channels reads only its own group of input channels.
 
         Returns:
             The nest, or None if the tiles do not divide both domains.

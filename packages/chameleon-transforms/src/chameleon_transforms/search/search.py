@@ -30,7 +30,7 @@ class TransformSearch:
 
     Args:
         space: The space of networks.
-        judge: Runs networks with initial weights.
+        judge: The object that runs networks with initial weights and scores them.
         scores: The scores by name. The first decides.
         times: The object that measures operators. It is not used if the options say that no
             operator is measured.

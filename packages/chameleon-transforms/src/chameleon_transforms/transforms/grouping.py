@@ -67,7 +67,7 @@ def _depthwise(nest: Nest) -> Nests:
 class SplitOutputs(NestTransform):
     """The transform ``split-outputs``: parts of the output channels have their own groups.
 
-    The domain of co is divided into parts, each with its own number of groups.
+    The output channels are divided into parts, each with its own number of groups.
     """
 
     name = "split-outputs"

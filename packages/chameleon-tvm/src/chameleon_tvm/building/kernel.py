@@ -38,7 +38,7 @@ class Program:
     Attributes:
         function: A ``tvm.tirx.PrimFunc`` whose parameters are the inputs, then the outputs.
         inputs: One array per input parameter, already packed into the function's layouts.
-        unpack: Converts the function's outputs to the operator's logical outputs.
+        unpack: A function that converts the function's outputs to the operator's logical outputs.
         plain_loops: Whether the function consists of loops over arrays without TVM's blocks. Such a
             function compiles faster.
     """
@@ -82,7 +82,7 @@ class ModuleKernel(Kernel):
         device: The device that runs the function, possibly of an RPC session.
         inputs: The input buffers on the device.
         outputs: The output buffers on the device.
-        unpack: Converts the function's outputs to the operator's logical outputs.
+        unpack: A function that converts the function's outputs to the operator's logical outputs.
         flush: How to empty caches between runs.
         cooldown: Pause between repeats, in seconds.
         guard: A function that returns a context. All calls of the device run in such a context,

@@ -115,7 +115,6 @@ def guessed(
         task: the task.
         guesses: configurations from ``guesses_of`` or from the task's result, best first.
         predicted: whether a cost model chose the first guess.
-        predicted: whether a cost model chose the first guess.
     """
     if not guesses:
         return None

@@ -30,8 +30,8 @@ class VariantResult:
         name: ``tuned`` or the baseline's name.
         variant: the variant of the baseline; empty for a tuned configuration.
         vendor: whether the contender is a vendor's kernel, which a user would otherwise call.
-        seconds: its median time in seconds, or None if it failed.
-        failure: the reason of its failure, or None if it succeeded.
+        seconds: the contender's median time in seconds, or None if the contender failed.
+        failure: the reason why the contender failed, or None if it succeeded.
     """
 
     name: str

@@ -27,7 +27,7 @@ class CheckedRunner:
 
     Args:
         runner: the runner, whose context the caller has entered.
-        contract: checks the runner's return values, and names the runner in errors.
+        contract: the object that checks the runner's return values, and names the runner in errors.
         interruption: the object that holds the user's request to stop the run, if any.
 
     Attributes:
@@ -169,7 +169,7 @@ class CheckedStream:
 
     Args:
         runner: the runner, whose context the caller has entered.
-        contract: checks the runner's return values, and names the runner in errors.
+        contract: the object that checks the runner's return values, and names the runner in errors.
         interruption: the object that holds the user's request to stop the run, if any.
         side_by_side: whether jobs may overlap (``CheckedRunner.stream``).
     """

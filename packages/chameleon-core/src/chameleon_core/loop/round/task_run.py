@@ -206,8 +206,8 @@ class TaskRun:
         tuner: a new tuner of the task.
         records: the measurements of the task in the store.
         publish: a function that sends an event to all listeners.
-        watch: counts how many of a stage's configurations fallbacks replaced. All tasks of a run
-            share one object.
+        watch: the object that counts how many of a stage's configurations fallbacks replaced. All
+            tasks of a run share one object.
 
     Attributes:
         records: the measurements of the task in the store.

@@ -63,8 +63,8 @@ class Interval:
 
     Attributes:
         size: The size in bytes.
-        first: The number of the first call that uses it.
-        last: The number of the last call that uses it.
+        first: The number of the first call that uses the memory.
+        last: The number of the last call that uses the memory.
     """
 
     size: int

@@ -40,7 +40,7 @@ class Placement:
 def with_variants(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Make a separate function for each combination of placements that a kernel is called with.
+    """Make a function of its own for each combination of memory placements of a kernel's tensors.
 
     Args:
         sequence: The calls.

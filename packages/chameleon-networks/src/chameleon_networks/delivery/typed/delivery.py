@@ -74,8 +74,9 @@ class Candidates:
 
     Args:
         steps: The delivery of the network in float32.
-        settled: The dtypes that may be chosen.
-        staged: The folder of the network in float32.
+        settled: The run's decisions about precision: permitted dtypes, the bound of the error, and
+            the batches for checks.
+        staged: The folder of the compiled network in float32.
 
     Attributes:
         samples: The inputs on which networks are checked.

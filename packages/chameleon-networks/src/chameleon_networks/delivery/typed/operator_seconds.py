@@ -79,9 +79,9 @@ class OperatorSeconds:
     networks.
 
     Args:
-        networks: Makes the networks with reduced dtypes.
+        networks: The object that makes networks with reduced dtypes.
         kinds: The dtypes other than float32.
-        kernels: The winners of all dtypes.
+        kernels: The fastest kernel of each tuned operator in each dtype.
 
     Attributes:
         kinds: All dtypes, float32 first.

@@ -59,8 +59,8 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
     A server that has only TVM's runtime cannot report the facts about LLVM.
 
     Args:
-        function: Returns a function of the server by its name, or raises an error if it does not
-            exist.
+        function: A function of a name that returns the server's function of this name, or raises an
+            error if the server has none.
         device: The device that kernels will run on.
         kind: TVM's name for the kind of device.
     """

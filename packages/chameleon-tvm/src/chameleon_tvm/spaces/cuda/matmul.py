@@ -44,7 +44,7 @@ def dense_template(task: Task, options: TemplateOptions) -> Template:
 
 
 def batch_matmul_template(task: Task, options: TemplateOptions) -> Template:
-    """Choose the template of batched products on a GPU; half precision uses tensor cores.
+    """Choose the template of batches of matrix products on a GPU: half precision uses tensor cores.
 
     Args:
         task: The task.

@@ -38,7 +38,12 @@ _TILE_PARTS = 4
 
 
 def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
-    """The design space of a loop nest on a GPU, with its first guesses."""
+    """The design space of a loop nest on a GPU, with the configurations to measure first.
+
+    Args:
+        nest: The loop nest of the operator.
+        info: The description of the GPU.
+    """
     knobs, constraints = _knobs(nest), _constraints(nest, info)
     block = FeatureBlock(
         names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS

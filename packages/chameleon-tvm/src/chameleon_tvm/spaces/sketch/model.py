@@ -45,7 +45,15 @@ class NestModel:
     stages: tuple[int, ...] | None = None
 
     def at(self, values: Values) -> NestModel:
-        """The model with the position at which each configuration's sketch copies its outputs."""
+        """The model for some configurations, with the position of the copied outputs of each.
+
+        Args:
+            values: Knob values of the configurations, by knob name. The knob ``SKETCH`` tells the
+                sketch of each.
+
+        Returns:
+            A model whose ``nest.staged_at`` has one position for each configuration.
+        """
         if self.stages is None:
             return self
         staged = np.array(self.stages)[values[SKETCH]]

@@ -141,7 +141,7 @@ class DenseTemplate(Template):
 
 
 class PackingBatchMatmul(DirectConvolution):
-    """Writes the function of batched products, which packs the right side when it runs.
+    """Writes the function of batches of matrix products; it packs the right side when it runs.
 
     Args:
         geometry: The equivalent convolution: one group per product, input channels padded.

@@ -155,10 +155,14 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """The number of the border class of each tile in a row.
+    """The border class of each tile in a row of outputs, as a number; shape (tiles,).
 
     Tiles of a class have the same taps outside the input, left and right, so they share one piece
     of code. Classes are numbered from 0 in order of appearance.
+
+    Args:
+        geometry: The sizes of the convolution.
+        columns: Number of output columns of a tile.
     """
     width = geometry.out[1]
     starts = np.minimum(np.arange(math.ceil(width / columns)) * columns, width - columns)
