@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 @attrs.frozen(kw_only=True)
 class BuiltIn:
-    """A command of this package.
+    """A command of this package, whose module is imported only when the command is needed.
 
     Attributes:
         summary: a line about the command for ``--help``.

@@ -20,6 +20,8 @@ ROUND_FIELDS = ("measured", "steps", "converged", "score", "search", "model", "b
 class Trajectory:
     """One search on one task, with n measurements.
 
+    The report of a suite is computed from such objects.
+
     Attributes:
         operator: The task's name in the run.
         flop: The number of floating-point operations of one evaluation.

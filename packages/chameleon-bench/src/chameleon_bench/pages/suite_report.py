@@ -382,7 +382,7 @@ WORDS = {
 
 @attrs.frozen(kw_only=True)
 class Ranking:
-    """A ranking of the pipelines by one metric.
+    """A ranking of a suite's pipelines by one metric.
 
     Attributes:
         metric: One of ``METRICS``.

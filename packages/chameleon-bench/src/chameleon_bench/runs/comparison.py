@@ -28,7 +28,7 @@ _DIGITS = 24
 
 @attrs.frozen(kw_only=True, eq=False)
 class ComparedOperator:
-    """One operator of a run.
+    """One operator of a run, with the numbers that are compared with other runs.
 
     Attributes:
         name: The operator's name in the run.
@@ -77,7 +77,7 @@ class ComparedOperator:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ComparedRun:
-    """One of the runs that are compared.
+    """One of the runs that ``chameleon compare`` compares.
 
     Attributes:
         folder: The run folder, absolute.

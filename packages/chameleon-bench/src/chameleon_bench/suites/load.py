@@ -240,7 +240,7 @@ _OURS = frozenset({"model", "seed", "output", "require"})
 
 @attrs.frozen(kw_only=True)
 class SuiteEntry:
-    """One pipeline or one task of a suite.
+    """One pipeline or one task, as a suite file lists it.
 
     Attributes:
         name: The name in reports, and of folders.

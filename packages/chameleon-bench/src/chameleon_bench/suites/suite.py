@@ -89,7 +89,7 @@ class Cell(Pairing):
 
 @attrs.frozen(kw_only=True)
 class Suite:
-    """A suite that can be run.
+    """A suite that can be run: pipelines to compare, the tasks, and the seeds.
 
     Attributes:
         title: The suite's title.

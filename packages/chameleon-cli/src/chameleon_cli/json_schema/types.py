@@ -74,7 +74,7 @@ _SCALARS: dict[type, str] = {
 
 
 class TypeSchemas:
-    """Makes the schemas of options classes, and of the types of their fields.
+    """Makes the JSON Schemas of options classes, and of the types of their fields.
 
     Args:
         classes: a function that returns the classes of a kind of plugin by name, for ``tagged``

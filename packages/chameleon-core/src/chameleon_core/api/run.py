@@ -24,7 +24,7 @@ from chameleon_core.words import in_seconds
 
 @attrs.frozen(kw_only=True)
 class Operator:
-    """One operator of a run.
+    """One operator of a run, with its result and its measurements.
 
     Attributes:
         result: the operator's entry in the run's result. If the run has not ended, this is the

@@ -121,7 +121,7 @@ class Problem:
 
 
 class PipelineError(ConfigError):
-    """All faults of a pipeline, one line each, in the order of the file.
+    """Raised with all faults of a pipeline: one line for each, in the order of the file.
 
     Attributes:
         problems: the faults as data.

@@ -30,7 +30,7 @@ _IS_CLASS: Any = attrs.validators.instance_of(type)
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """One kind of plugin.
+    """One kind of plugin, such as explorers or runners.
 
     Attributes:
         name: the name in the plural, as in ``chameleon plugins`` and ``chameleon_<name>``.

@@ -67,7 +67,7 @@ class RecordKey:
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """One measurement in a database.
+    """One measurement of a configuration in a record database.
 
     Attributes:
         measurement: the measurement, which may be a failure.

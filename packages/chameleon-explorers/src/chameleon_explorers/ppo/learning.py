@@ -57,6 +57,8 @@ def clipped_objective(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
 class Agent:
     """An actor-critic network with its optimizer and random generator.
 
+    It chooses the actions of all episodes, and learns from their rewards.
+
     Args:
         network: The actor-critic network.
         options: The hyper-parameters.
@@ -182,7 +184,9 @@ _LAST_PLACES = 8
 def advantages(
     rewards: Tensor, values: Tensor, goes_on: Tensor, *, discount: float, decay: float
 ) -> Tensor:
-    """Generalised advantage estimation (Schulman et al., 2016, equation 16).
+    """How much better each step was than the critic expected, counting later steps less.
+
+    This is generalised advantage estimation (Schulman et al., 2016, equation 16).
 
     Args:
         rewards: The reward of every step, shape (steps, episodes).

@@ -49,7 +49,7 @@ MARGIN = 0.05
 
 @attrs.frozen(kw_only=True)
 class LayoutChoice:
-    """The chosen layout, and the reason for it.
+    """The chosen layout of a network's images, and the reason for it.
 
     Attributes:
         layout: The layout of images through the whole graph.

@@ -25,7 +25,7 @@ assignments."""
 
 @attrs.frozen(kw_only=True)
 class Assignment:
-    """A dtype for each operator.
+    """A dtype for each operator of a network, with the error and the seconds that follow.
 
     Attributes:
         types: The index of each operator's dtype in the list of dtypes; 0 is float32.

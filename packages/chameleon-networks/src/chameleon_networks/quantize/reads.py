@@ -40,7 +40,7 @@ class Form:
 
 
 class Network:
-    """The readers of each tensor in a prepared network.
+    """Finds out which operators read each tensor of a prepared network.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -143,7 +143,7 @@ def _names(variables: Sequence[Any]) -> dict[Any, str]:
 
 
 class Reads:
-    """The forms in which a network's tensors are read.
+    """The forms in which tensors are read, if some operators of a network have reduced dtypes.
 
     Args:
         network: The network.

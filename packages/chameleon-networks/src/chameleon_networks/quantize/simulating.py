@@ -46,7 +46,7 @@ CORRECTED = "corrected biases"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Calibration:
-    """The result of a calibration.
+    """The result of a calibration: the ranges with which tensors are quantized to 8 bits.
 
     Attributes:
         ranges: The range of each tensor, by tensor name.

@@ -11,7 +11,7 @@ Cut = tuple[int, int, int]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Sample:
-    """The inputs of one inference.
+    """The inputs of one inference, with which a network is checked or calibrated.
 
     Attributes:
         inputs: One array for each input, with the shapes that the network is compiled for.

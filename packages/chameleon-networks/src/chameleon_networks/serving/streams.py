@@ -41,7 +41,7 @@ QUANTILES = (50, 90, 99)
 
 @attrs.frozen(kw_only=True)
 class Served:
-    """A comparison of networks that several clients call at the same time.
+    """A request to compare networks that several clients call at the same time.
 
     Attributes:
         network: The imported network.

@@ -56,7 +56,7 @@ _BROKEN = 3
 
 @attrs.frozen(kw_only=True)
 class Collected:
-    """The result of a collection.
+    """The result of collecting measurements for a data set.
 
     Attributes:
         folder: The folder of the data set.

@@ -58,7 +58,7 @@ KEYS = (*_SHARED, "networks", "hold_out", *_AMOUNTS, "searches", "output")
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """A plan of a collection.
+    """A plan that says which tasks are drawn and measured for a data set, and how.
 
     Attributes:
         networks: The networks whose operators the collected tasks resemble.

@@ -251,7 +251,7 @@ _TRIES = 500
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskSampler:
-    """Draws distinct tasks that resemble those of networks.
+    """Draws distinct tasks that resemble those of networks, to be measured for a data set.
 
     Attributes:
         observed: The tasks of the networks.

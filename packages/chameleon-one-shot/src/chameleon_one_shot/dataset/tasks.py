@@ -29,7 +29,7 @@ def canonical(value: Any) -> str:
 
 @attrs.frozen(kw_only=True, eq=False)
 class DatasetTask:
-    """The n candidates of one task on one device.
+    """The n measured candidates of one task on one device, as a part of a data set.
 
     Attributes:
         task: The task, whose name is made from its key.

@@ -1,7 +1,4 @@
-"""Training batches of several tasks, whose candidates are drawn by inverse density.
-
-Rare targets are thus drawn about as often as frequent ones.
-"""
+"""Training batches of several tasks, in which rare targets are as likely as frequent ones."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ class TrainingTask:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Batch:
-    """Candidates of several tasks, padded to the same numbers of tokens and of numbers per token.
+    """Candidates of several tasks for one training step, padded to the same shape.
 
     Attributes:
         values: The numbers of the tokens, shape (tasks, candidates, tokens, numbers).

@@ -22,7 +22,7 @@ FIXED, KNOB, GROUP = range(3)
 
 @attrs.frozen(kw_only=True, eq=False)
 class Layout:
-    """The ids of several tokens and of their numbers.
+    """The ids by which a network looks up several tokens (its inputs) and their numbers.
 
     Attributes:
         columns: The ids of the tokens' numbers, 0 for padding, shape (tokens, numbers).
@@ -37,7 +37,7 @@ class Layout:
 
 @attrs.frozen(kw_only=True, eq=False)
 class EncodedTask:
-    """The tokens of a task, encoded with a vocabulary.
+    """The tokens of a task, encoded with a vocabulary as the inputs of a network.
 
     Attributes:
         tokens: The tokens.

@@ -181,6 +181,8 @@ class _LastLayer(_Attention):
 class TokenTable:
     """The m distinct tokens of many configurations, whose first layer is computed only once.
 
+    A token is a part of a network's input, such as the description of a loop.
+
     Attributes:
         tokens: The tokens, shape (m, width).
         asked: Queries, keys and values of the first layer, shape (m * heads, 3 * width / heads).
@@ -203,7 +205,10 @@ class TokenTable:
 
 
 class TokenNetwork(nn.Module):
-    """Predicts mean and variance of a configuration's standardised log-throughput.
+    """Predicts mean and variance of a configuration's log-throughput from its tokens.
+
+    The log-throughput is standardised. Tokens are parts of the input, such as the description of a
+    loop.
 
     Args:
         columns: The number of names of numbers, the unknown name included.

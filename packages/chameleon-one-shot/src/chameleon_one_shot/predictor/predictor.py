@@ -29,7 +29,7 @@ _BLOCK = 4096
 
 @attrs.frozen(kw_only=True, eq=False)
 class Predictor:
-    """Networks that predict the logarithm of relative throughput.
+    """Networks that predict the logarithm of relative throughput of configurations.
 
     Attributes:
         networks: The networks, in evaluation mode, whose mean is the prediction.
@@ -244,6 +244,9 @@ class _Member:
 @attrs.frozen(kw_only=True, eq=False)
 class Distinct:
     """The m distinct tokens of loops and buffers of n configurations.
+
+    Many configurations share tokens (parts of a network's input), so each distinct token is
+    computed once.
 
     Attributes:
         values: The numbers of the distinct tokens, shape (m, numbers).

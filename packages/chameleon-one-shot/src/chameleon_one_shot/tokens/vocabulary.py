@@ -28,7 +28,9 @@ Larger values are clipped, since their effect was not learnt.
 
 @attrs.frozen(kw_only=True, eq=False)
 class Vocabulary:
-    """The names in the training data, and the scales of numbers.
+    """Gives ids to the names of a predictor's tokens and numbers, and scales the numbers.
+
+    It is learnt from the training data.
 
     Attributes:
         columns: The names of numbers; the first one has id 1.

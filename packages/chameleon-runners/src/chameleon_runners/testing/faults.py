@@ -65,7 +65,7 @@ FAULTS = tuple(Fault)
 
 @attrs.frozen(kw_only=True)
 class FaultOptions:
-    """Options of the fault space.
+    """Options of the design space ``FaultSpace``, whose kernels fail on purpose.
 
     Attributes:
         variants: The number of configurations per fault.

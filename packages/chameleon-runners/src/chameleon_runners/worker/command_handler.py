@@ -115,7 +115,10 @@ def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
 
 
 class CommandHandler:
-    """The state of a worker: a builder or a device, and its kernels by slot number."""
+    """Executes the runner's commands in a worker process.
+
+    It holds a builder or a device, and the kernels by slot number.
+    """
 
     def __init__(self) -> None:
         self._builder: Builder | None = None

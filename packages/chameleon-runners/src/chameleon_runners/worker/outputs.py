@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """The difference between outputs and their reference.
+    """The difference between a candidate's outputs and the reference outputs.
 
     Attributes:
         error: The largest |difference| divided by the largest |expected|. Infinity if the outputs

@@ -114,7 +114,7 @@ class Nest:
         Each group of output channels reads only its own group of input channels.
 
         Returns:
-            The nest, or None if the tiles do not divide both domains.
+            The nest, or None if the numbers of channels are not divisible into so many groups.
         """
         tied = self.tied * tiles
         if tiles < 2 or self.outputs.length % tied or self.inputs.length % tied:  # noqa: PLR2004
@@ -130,7 +130,8 @@ class Nest:
         """Make a bottleneck of the nest: keep only the first 1 / ``by`` of its output channels.
 
         Returns:
-            The nest, or None if ``by`` or the number of tied tiles does not divide the domain.
+            The nest, or None if ``by`` does not divide the number of output channels, or if the
+            groups do not divide the number that is kept.
         """
         length = self.outputs.length // by
         if by < 2 or self.outputs.length % by or length % self.tied:  # noqa: PLR2004
@@ -140,7 +141,8 @@ class Nest:
     def split_outputs(self, parts: int) -> tuple[Nest, ...] | None:
         """Split the nest into nests for equal parts of its output channels, or return None.
 
-        None means that the number of channels is not divisible, or that tiles are tied.
+        None means that the number of channels is not divisible by ``parts``, or that the channels
+        are in groups.
 
         Args:
             parts: The number of parts.
@@ -151,7 +153,9 @@ class Nest:
         return tuple(self._outputs(part * length, length) for part in range(parts))
 
     def split_outputs_at(self, first: int) -> tuple[Nest, Nest] | None:
-        """Split the nest in two: one for the first output channels, one for the others, or None.
+        """Split the nest in two: one for the first output channels, one for the others.
+
+        The result is None if the channels are in groups, or if a part would have no channel.
 
         Args:
             first: The number of output channels of the first nest.

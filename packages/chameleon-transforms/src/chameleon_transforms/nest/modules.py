@@ -15,7 +15,7 @@ from chameleon_transforms.nest.program import Program
 
 
 class TransformedConvolution(nn.Module):
-    """Stages of convolutions that replace one convolution.
+    """A torch module of stages of convolutions, which replaces one convolution of a network.
 
     Args:
         stages: For each stage, its parts, which compute disjoint outputs. A part is a mapping:

@@ -14,7 +14,7 @@ Shape = tuple[int, int, int]
 
 @attrs.frozen(kw_only=True)
 class Stage:
-    """Nests that read one tensor and write disjoint parts of another.
+    """Loop nests that read one tensor and write disjoint parts of another.
 
     Attributes:
         input: Shape of the tensor that the nests read, without the batch.
@@ -34,7 +34,7 @@ class Stage:
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """A convolution after any number of transformations.
+    """A convolution after any number of transformations, as stages of loop nests.
 
     Attributes:
         stages: The stages in order. Each stage reads the output of the stage before it. The first

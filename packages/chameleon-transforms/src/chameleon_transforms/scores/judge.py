@@ -30,7 +30,7 @@ _PIECE = 1 << 12
 
 
 class Judge:
-    """Scores candidates of one space.
+    """Computes scores of transformed networks with initial weights, on one minibatch.
 
     Args:
         space: The space of the candidates.

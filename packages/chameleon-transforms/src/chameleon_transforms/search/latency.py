@@ -39,7 +39,7 @@ def _key(operator: str, arguments: Mapping[str, Any]) -> str:
 
 
 class OperatorTimes:
-    """Seconds of operators, from earlier runs and from new runs.
+    """Measures operators, and keeps their seconds from earlier runs and from new runs.
 
     Args:
         pipeline: The pipeline whose target, stages and runner measure.

@@ -26,7 +26,7 @@ _GENERATION = 32
 
 
 class TransformSearch:
-    """Searches the networks of a space.
+    """Searches the transformed networks of a space for short times and high scores.
 
     Args:
         space: The space of networks.

@@ -16,7 +16,7 @@ from chameleon_tvm.words import identifier
 
 @attrs.frozen(kw_only=True)
 class Exported:
-    """The result of an export.
+    """The result of exporting operators or a network for use without Chameleon.
 
     Attributes:
         files: Paths of the written files, in the order of the tasks.

@@ -128,6 +128,8 @@ class TimeSlot:
 class Baselines:
     """The baselines of one task.
 
+    The final comparison times them beside the task's fastest configurations.
+
     Attributes:
         contenders: every variant of every baseline that can compute the task.
         vendors: names of the baselines that count as the vendor's.

@@ -24,7 +24,7 @@ _FLAGS = {"recorded", "predicted"}
 
 @attrs.frozen(kw_only=True)
 class VariantResult:
-    """One contender of a final comparison.
+    """One contender of a final comparison, with its time or its failure.
 
     Attributes:
         name: ``tuned`` or the baseline's name.

@@ -30,7 +30,7 @@ class _Known:
 
 
 class WarmStart:
-    """Suggests the best configurations of earlier runs.
+    """Suggests the best configurations of earlier runs, to be measured first in this run.
 
     Args:
         folders: run folders, which are only read.

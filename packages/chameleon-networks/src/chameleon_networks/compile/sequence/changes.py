@@ -95,6 +95,9 @@ def _at(start: int, axis: int, part: Tensor) -> list[int]:
 class Changes:
     """A call sequence that is being changed.
 
+    Passes use it to place tensors in parts of other tensors' memory, and to leave out calls that
+    only copy.
+
     Args:
         sequence: The calls.
         functions: The kernels, by name.

@@ -74,7 +74,7 @@ class Interval:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Plan:
-    """The places of all storages in memory.
+    """The places in memory of all storages of a call sequence.
 
     Attributes:
         arena: The offset in bytes of each storage that lies in the arena, the memory for tensors

@@ -34,7 +34,10 @@ are never fused."""
 
 
 def with_useful_marks(module: Any) -> Any:
-    """Drop the marks of functions whose replacement would gain nothing.
+    """Drop the marks of functions that need not be replaced by views or tables.
+
+    A mark says that a function only moves data. It is useful beside a kernel with much work, which
+    can then read or write the data in place.
 
     TVM then fuses these functions as usual. Functions that keep their marks are not fused.
 

@@ -19,7 +19,7 @@ _FORMAT = 1
 
 @attrs.frozen(kw_only=True)
 class Argument:
-    """One parameter of the exported function.
+    """One parameter of an exported kernel's function, as the recipe of its artifact has it.
 
     Attributes:
         shape: Shape of the physical array.

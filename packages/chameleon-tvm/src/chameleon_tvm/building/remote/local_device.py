@@ -26,7 +26,7 @@ _FAULT_STATUS = 86
 
 
 class LocalDevice:
-    """A device of this machine.
+    """A device of this machine that runs exported kernels.
 
     Args:
         kind: TVM's name of the kind of device.

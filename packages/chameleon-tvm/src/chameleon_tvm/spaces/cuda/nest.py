@@ -26,7 +26,7 @@ BLOCK, VIRTUAL, THREAD, INNER = range(4)
 
 @attrs.frozen(kw_only=True)
 class Axis:
-    """A loop that a knob tiles.
+    """A loop of an operator whose tiles on a GPU a knob decides.
 
     Attributes:
         name: Name of the axis, as in ``tile_<name>``.
@@ -97,7 +97,7 @@ class Operand:
 
 @attrs.frozen(kw_only=True)
 class Nest:
-    """The loop nest of an operator.
+    """The loop nest of an operator, as the GPU templates schedule it.
 
     Attributes:
         outputs: The output axes that are tiled. Threads are numbered in this order, so the last

@@ -48,7 +48,7 @@ Numbers = NDArray[np.int64]
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """Sizes of a product of matrices.
+    """Sizes of a product of matrices that tensor cores compute.
 
     Attributes:
         batch: Number of independent products.

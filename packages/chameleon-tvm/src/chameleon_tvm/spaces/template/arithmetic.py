@@ -130,7 +130,7 @@ class Arithmetic:
         return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
 
     def blank(self, zero_point: Expr | None) -> Expr:
-        """The value that the copy of the input has in the padding, which represents zero.
+        """The number that stands for zero in the padding of the input's copy.
 
         Args:
             zero_point: Zero point of the data in float32; None if the data have none.

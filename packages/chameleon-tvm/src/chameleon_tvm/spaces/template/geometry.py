@@ -172,7 +172,7 @@ def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
 
 
 def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> NDArray[np.bool_]:
-    """Whether each tap of a filter's row is inside the input.
+    """Whether each tap (position in a row of the filter) reads the input, not its padding.
 
     Args:
         geometry: The sizes of the convolution.

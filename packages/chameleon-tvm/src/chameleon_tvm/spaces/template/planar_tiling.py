@@ -132,7 +132,9 @@ def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
 
 @attrs.frozen(kw_only=True)
 class PlanarEstimates:
-    """Estimates for n configurations without building kernels; every field has shape (n,).
+    """Estimates for n configurations of a planar convolution, without building kernels.
+
+    Every field has shape (n,).
 
     Attributes:
         accumulators: Vector registers that hold sums.

@@ -15,7 +15,9 @@ from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class QuantizedVectorEpilogue(VectorEpilogue):
-    """The steps between integer sums and the output of an operator (see ``QuantizedEpilogue``).
+    """Writes the steps between integer sums and the output of an int8 operator, as TensorIR.
+
+    ``QuantizedEpilogue`` defines these steps.
 
     Args:
         spec: The arguments of an int8 operator.
@@ -63,7 +65,9 @@ class QuantizedVectorEpilogue(VectorEpilogue):
 
 
 class QuantizedProductEpilogue(VectorEpilogue):
-    """The steps between integer sums and the output of a product (see ``QuantizedProduct``).
+    """Writes the steps between integer sums and the output of an int8 product, as TensorIR.
+
+    ``QuantizedProduct`` defines these steps.
 
     Args:
         spec: The arguments of an int8 product of two quantized tensors.

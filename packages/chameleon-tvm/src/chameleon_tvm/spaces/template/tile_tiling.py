@@ -191,7 +191,9 @@ def pack_tiles(
 
 @attrs.frozen(kw_only=True)
 class TileEstimates:
-    """Estimates for n configurations without building kernels; every field has shape (n,).
+    """Estimates for n configurations of tile products, without building kernels.
+
+    Every field has shape (n,).
 
     Attributes:
         registers: Tiles that are held in registers.

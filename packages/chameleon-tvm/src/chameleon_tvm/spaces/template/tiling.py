@@ -40,7 +40,9 @@ time of compilation."""
 
 @attrs.frozen(kw_only=True)
 class Estimates:
-    """Estimates for n configurations without building kernels; every field has shape (n,).
+    """Estimates for n configurations of a direct convolution, without building kernels.
+
+    Every field has shape (n,).
 
     Attributes:
         accumulators: Vector registers that hold sums.

@@ -16,7 +16,9 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 class VectorEpilogue:
-    """The steps between sums and the output of an operator.
+    """Writes the steps between the sums and the output of an operator, as TensorIR.
+
+    The steps add bias and residual, and apply the activation.
 
     Args:
         spec: The operator's arguments; None for an operator without an epilogue.

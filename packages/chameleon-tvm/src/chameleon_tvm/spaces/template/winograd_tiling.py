@@ -76,7 +76,9 @@ def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
 
 @attrs.frozen(kw_only=True)
 class WinogradEstimates:
-    """Estimates for n configurations without building kernels; every field has shape (n,).
+    """Estimates for n configurations of Winograd's convolution, without building kernels.
+
+    Every field has shape (n,).
 
     Attributes:
         accumulators: Vector registers that hold sums.

@@ -26,7 +26,7 @@ from chameleon_tvm.types import HALVES, STORAGE
 
 
 class HalfVectorEpilogue(VectorEpilogue):
-    """The steps between float32 sums and an output of bfloat16, float16 or float32.
+    """Writes the steps between float32 sums and an output of bfloat16, float16 or float32.
 
     Args:
         spec: The operator's arguments, with or without an epilogue.

@@ -12,7 +12,7 @@ from chameleon_networks.graph.relaxed import relax
 
 @attrs.frozen(eq=False)
 class Call:
-    """A call of an operator in a torch program.
+    """A call of an operator in a torch program, as a converter to Relax reads it.
 
     Attributes:
         node: The ``torch.fx`` node.
