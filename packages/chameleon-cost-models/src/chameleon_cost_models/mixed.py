@@ -1,4 +1,4 @@
-"""A bagged ensemble on throughput and its logarithm, with a separate model of failures."""
+"""Bagged trees that learn throughput and its logarithm, and a classifier of failures."""
 
 from __future__ import annotations
 

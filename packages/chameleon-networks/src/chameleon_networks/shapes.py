@@ -54,7 +54,7 @@ Shape = Sequence[int | Buckets]
 
 @attrs.frozen(kw_only=True)
 class Axis:
-    """An axis of an input.
+    """An axis of one of a network's inputs.
 
     Attributes:
         input: The name of the input.

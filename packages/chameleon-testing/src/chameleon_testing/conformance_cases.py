@@ -123,6 +123,10 @@ def quality(space: DesignSpace, configs: Configs) -> Scores:
     """A smooth function of knob indices in (0, 1] that serves as throughput, shape (n,).
 
     The middle value of every knob is best.
+
+    Args:
+        space: The design space.
+        configs: The configurations, shape (n, knobs).
     """
     middle = (space.cardinalities - 1) / 2
     spread = np.maximum(space.cardinalities, 1)

@@ -112,6 +112,11 @@ class PluginContract:
         """An explorer's candidates, without rows that are illegal, repeated or measured before.
 
         A candidate's score that is not finite becomes the lowest finite score.
+
+        Args:
+            value: the object that the explorer returned.
+            space: the design space of the task.
+            visited: the configurations that were measured before.
         """
         if not isinstance(value, Candidates):
             raise self.broken(f"returned a {type(value).__name__} instead of Candidates")
@@ -124,6 +129,10 @@ class PluginContract:
         """Check the scores that a cost model returned for ``count`` configurations, shape (count,).
 
         A score that is not finite becomes the lowest finite score, and a warning is logged.
+
+        Args:
+            value: the array that the cost model returned.
+            count: the number of configurations.
         """
         array = self._array(value)
         if array.shape != (count,) or not np.issubdtype(array.dtype, np.number):
@@ -147,6 +156,10 @@ class PluginContract:
 
         Row numbers that are repeated, negative or not below ``count`` are dropped. The others keep
         their order.
+
+        Args:
+            value: the array that the plugin returned.
+            count: the number of rows to choose from.
         """
         array = self._array(value)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or not len(array)):

@@ -222,7 +222,12 @@ class StageReader:
         self.problems.append(Problem(mark=mark, message=message))
 
     def expect_keys(self, node: Node, keys: Collection[str]) -> None:
-        """Record a fault for every key of a mapping that is not in ``keys``."""
+        """Record a fault for every key of a mapping that is not in ``keys``.
+
+        Args:
+            node: the mapping.
+            keys: the keys that the mapping may have.
+        """
         for key, item in node.items():
             if key not in keys:
                 self.say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, keys)}")

@@ -532,6 +532,11 @@ class DesignSpace:
 
         The result has fewer than ``count`` rows if the space has fewer, or if ``tries`` rounds of
         rejection sampling find no more.
+
+        Args:
+            count: the number of configurations to draw.
+            rng: the random generator.
+            tries: the largest number of rounds of rejection sampling.
         """
         if self.everything is not None:
             return self.everything[rng.permutation(len(self.everything))[:count]]
@@ -558,6 +563,10 @@ class DesignSpace:
 
         This is the move of AutoTVM's simulated annealing. Only knobs that apply are changed. If the
         result is illegal, the row keeps its old configuration.
+
+        Args:
+            configs: knob indices of legal configurations, shape (n, knobs).
+            rng: the random generator.
         """
         configs = np.asarray(configs, dtype=np.int32)
         count = len(configs)

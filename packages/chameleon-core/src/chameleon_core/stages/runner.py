@@ -239,6 +239,10 @@ class Runner(ABC):
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
         """Time the contenders of a comparison in turns.
 
+        Args:
+            task: the task that all contenders compute.
+            contenders: the programs to compare.
+
         Returns:
             One measurement for each contender, in the order of ``contenders``.
 

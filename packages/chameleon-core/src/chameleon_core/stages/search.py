@@ -219,6 +219,10 @@ class Visited:
 
         The result has fewer rows only if the space has no more, or if rejection sampling finds no
         more.
+
+        Args:
+            count: the largest number of configurations.
+            rng: the random generator.
         """
         drawn = self._space.sample(count, rng)
         drawn = drawn[self.fresh(drawn)]

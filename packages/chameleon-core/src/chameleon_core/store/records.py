@@ -291,6 +291,11 @@ class RecordStore:
 
         If the row exists, the task's name and other values that are not part of its key are
         updated.
+
+        Args:
+            task: the task.
+            space: the name of the provider that made the design space.
+            fingerprint: the fingerprint of the design space.
         """
         self._database.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "

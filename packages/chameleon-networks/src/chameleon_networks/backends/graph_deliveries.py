@@ -165,6 +165,11 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     The digest covers the graph's code, weights and shapes, the versions of Chameleon, TVM and
     torch, the CPU, and the numbers of cores and threads.
 
+    Args:
+        graph: The graph, as torch traced it.
+        arguments: The arguments of one call of the graph.
+        weights: Indices of the arguments that become constants of the network.
+
     Raises:
         StaysError: The graph calls a module, reads an object that is no tensor, or has a sparse
             argument.

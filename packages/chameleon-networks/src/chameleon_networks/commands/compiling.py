@@ -47,7 +47,13 @@ def compile_run(
 
 
 def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
-    """Print the result of ``chameleon compile``; exit with an error if it has no network."""
+    """Print the result of ``chameleon compile``; exit with an error if it has no network.
+
+    Args:
+        folder: The run folder.
+        result: The result of compiling the network.
+        as_json: Whether to print JSON instead of text.
+    """
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:

@@ -70,6 +70,10 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
 def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
     """Read the network of a run, in the layout (order of axes) that the run chose.
 
+    Args:
+        pipeline: The pipeline of the run.
+        run: The run folder.
+
     Raises:
         ConfigError: The model of the run is no network.
     """

@@ -123,7 +123,13 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
 
 
 def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Print the results of ``chameleon verify``; exit with an error if an output is wrong."""
+    """Print the results of ``chameleon verify``; exit with an error if an output is wrong.
+
+    Args:
+        folder: The run folder, or the delivered folder in it.
+        buckets: The result for each bucket of shapes, by name.
+        as_json: Whether to print JSON instead of text.
+    """
     if as_json:
         results = {name: attrs.asdict(one) for name, one in buckets.items()}
         alone = results.get("")

@@ -62,6 +62,10 @@ def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
     """How many elements a network moves by permutations, outside of its fused operators.
 
     The choice of a layout uses this number.
+
+    Args:
+        module: The prepared network, a Relax ``IRModule``.
+        chains: The fused operators of the network.
     """
     return sum(
         math.prod(shape_of(binding.value))

@@ -86,7 +86,7 @@ class View:
         return attrs.evolve(self, axes=axes)
 
     def sliced(self, index: int, begin: int, extent: int) -> View | None:
-        """The view of a part of an axis.
+        """The view of a slice of this tensor: of some neighbouring indices on one axis.
 
         None if the axis consists of several parts with different strides.
 

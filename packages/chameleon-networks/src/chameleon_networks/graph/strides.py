@@ -14,7 +14,12 @@ def dense_strides(shape: Sequence[int]) -> Shape:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a tensor has no gaps in memory. The strides of axes of extent 1 do not matter."""
+    """Whether a tensor has no gaps in memory. The strides of axes of extent 1 do not matter.
+
+    Args:
+        shape: The extents of the tensor.
+        strides: The strides of the tensor's axes, in elements.
+    """
     axes = zip(shape, strides, dense_strides(shape), strict=True)
     return all(extent == 1 or stride == wanted for extent, stride, wanted in axes)
 

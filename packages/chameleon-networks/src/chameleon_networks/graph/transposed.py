@@ -247,7 +247,11 @@ class PhaseShuffle:
         self.phases = list(itertools.product(*(plan.phases for plan in plans)))
 
     def for_phases(self, constant: NDArray[Any], phases: Sequence[Phases]) -> NDArray[Any] | None:
-        """A constant that is combined with the whole output, as it is for one ordinary convolution.
+        """Repeat a constant per channel for all outputs that one ordinary convolution computes.
+
+        The constant is the operand of an element-wise operator that follows the transposed
+        convolution. With the repeated constant, the operator can follow the ordinary convolution
+        instead.
 
         The result is None if the constant differs between positions of the output.
 

@@ -29,6 +29,10 @@ def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
 
     The Python file is parsed, not run, and must import torch. Each of its functions that needs no
     arguments and returns a pair, as in ``return network, inputs``, is a model.
+
+    Args:
+        folder: The folder of the pipeline file.
+        file: The name of the file, relative to this folder.
     """
     if file.endswith(_PROGRAM):
         yield _network("torch", file)

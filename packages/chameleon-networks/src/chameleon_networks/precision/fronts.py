@@ -39,7 +39,12 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select up to ``most`` assignments of a front, evenly from the slowest to the fastest."""
+    """Select up to ``most`` assignments of a front, evenly from the slowest to the fastest.
+
+    Args:
+        front: The assignments of a front, slowest first.
+        most: The largest number of assignments to select.
+    """
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])

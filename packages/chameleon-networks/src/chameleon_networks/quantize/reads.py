@@ -182,6 +182,10 @@ class Reads:
         """The form in which a tensor is read in a dtype.
 
         The form is None if the dtype needs a range and the tensor has no range.
+
+        Args:
+            kind: The dtype in which the tensor is read.
+            variable: The tensor, a variable of the network.
         """
         if not kind.whole:
             return Form(kind=kind)

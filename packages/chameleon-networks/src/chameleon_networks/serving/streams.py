@@ -120,6 +120,12 @@ def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> di
     """The requests for all ways in which OpenVINO can serve several clients, by name.
 
     There is a way for each of OpenVINO's performance hints. The fastest way counts in the result.
+
+    Args:
+        path: The path of the network's file.
+        streams: The number of clients.
+        threads: Number of threads that OpenVINO computes with.
+        hint: The dtype that OpenVINO is told to compute in, or None.
     """
     request = {"by": "openvino", "path": path, "streams": streams, "threads": threads, "hint": hint}
     modes = ("THROUGHPUT", "LATENCY")
@@ -131,6 +137,11 @@ def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures
 
     The clients share one session with all threads, or each has a session with a part of the
     threads.
+
+    Args:
+        path: The path of the ONNX file.
+        streams: The number of clients.
+        threads: Number of threads that ONNX Runtime computes with.
     """
     request = {"by": "onnxruntime", "path": path, "streams": streams}
     ways: dict[str, Figures] = {"one session": {**request, "sessions": 1, "threads": threads}}
@@ -144,6 +155,11 @@ def network_request(folder: Path, streams: int, threads: int) -> Figures:
     """The request with which several clients call a delivered network at the same time.
 
     Each client has its own instance of the network.
+
+    Args:
+        folder: The folder of the delivered network.
+        streams: The number of clients.
+        threads: Number of threads that the network computes with.
     """
     request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
     return {**request, "instances": streams}

@@ -361,6 +361,10 @@ class HeldOut:
 
         It is if all its numbers differ by at most ``NEAR`` from those of the task. Layouts, dtypes
         and epilogues are ignored.
+
+        Args:
+            operator: The kind of operator.
+            arguments: The operator's arguments.
         """
         numbers = _numbers(arguments)
         return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))

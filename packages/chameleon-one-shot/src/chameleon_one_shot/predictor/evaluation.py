@@ -81,6 +81,10 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
 
     Examples that decided when the training ended are in neither list. Examples that are only
     similar to a task of the training are in neither list too.
+
+    Args:
+        model: The model.
+        examples: The examples of a data set.
     """
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}

@@ -25,8 +25,8 @@ class TokenEmbedding(nn.Module):
     The vector is a sum over the numbers: each number times a learnt vector for its name.
 
     Args:
-        columns: The number of names of numbers, the unknown name included.
-        tokens: The number of names of tokens, the unknown name included.
+        columns: How many names the numbers of tokens can have, with a name for unknown numbers.
+        tokens: How many names tokens can have, with a name for unknown tokens.
         architecture: The sizes of the network.
     """
 
@@ -211,8 +211,8 @@ class TokenNetwork(nn.Module):
     loop.
 
     Args:
-        columns: The number of names of numbers, the unknown name included.
-        tokens: The number of names of tokens, the unknown name included.
+        columns: How many names the numbers of tokens can have, with a name for unknown numbers.
+        tokens: How many names tokens can have, with a name for unknown tokens.
         architecture: The sizes of the network.
     """
 

@@ -180,7 +180,7 @@ class TaskTokens:
 def task_tokens(
     task: Task, device: Mapping[str, Any], threads: int, space: DesignSpace
 ) -> TaskTokens:
-    """The tokens of a task with a design space.
+    """Make the tokens (inputs of a predictor) of a task whose design space is known.
 
     Args:
         task: The task.
@@ -219,7 +219,7 @@ def _groups(space: DesignSpace) -> Iterator[GroupToken]:
 def recorded_tokens(
     task: Task, device: Mapping[str, Any], threads: int, choices: Sequence[Mapping[str, Any]]
 ) -> tuple[TaskTokens, Configs]:
-    """The tokens of configurations of which only the knob values are known.
+    """Make the tokens (inputs of a predictor) of configurations from their knob values alone.
 
     Args:
         task: The task.

@@ -15,6 +15,11 @@ def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
     """A string that identifies a builder: by its stage, options, task and variant.
 
     Workers with the same key need not make the builder again.
+
+    Args:
+        stage: A space provider or a baseline, as data.
+        task: The task.
+        variant: The variant of a baseline; empty for a space provider.
     """
     return json.dumps([stage.factory, stage.options, task.key, variant], sort_keys=True)
 

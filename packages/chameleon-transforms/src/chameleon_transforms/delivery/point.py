@@ -72,6 +72,12 @@ def write_candidate(
 ) -> list[str]:
     """Write the code and weights of a transformed network as files named ``network``.
 
+    Args:
+        space: The space of the candidate. Its network has the original weights.
+        candidate: The transformed network.
+        images: An example of the network's input.
+        folder: An existing folder.
+
     Returns:
         Names of the layers that keep initial weights.
     """
@@ -88,6 +94,10 @@ def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
 
     One sample in five goes to ``test.pt``, and all others go to ``train.pt``. Batches after the
     first GiB of images are left out, with a warning.
+
+    Args:
+        data: Batches of images and classes.
+        folder: An existing folder.
     """
     batches: list[tuple[Tensor, Tensor]] = []
     size = 0

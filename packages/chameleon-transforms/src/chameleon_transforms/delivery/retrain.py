@@ -27,7 +27,12 @@ HERE = Path(__file__).resolve().parent
 
 
 def read(folder: Path, name: str) -> tuple[Tensor, Tensor]:
-    """Read a file of images and classes for training, and check its shapes and numbers."""
+    """Read a file of images and classes for training, and check its shapes and numbers.
+
+    Args:
+        folder: The folder of the file.
+        name: The name of the file.
+    """
     path = Path(folder) / f"{name}.pt"
     if not path.is_file():
         sys.exit(f"There is no {path}; see `python {Path(__file__).name} --help`.")

@@ -130,8 +130,8 @@ class Nest:
         """Make a bottleneck of the nest: keep only the first 1 / ``by`` of its output channels.
 
         Returns:
-            The nest, or None if ``by`` does not divide the number of output channels, or if the
-            groups do not divide the number that is kept.
+            The nest. None if ``by`` does not divide the number of output channels, or if the groups
+            do not divide the number that is kept.
         """
         length = self.outputs.length // by
         if by < 2 or self.outputs.length % by or length % self.tied:  # noqa: PLR2004

@@ -79,7 +79,12 @@ def channel_block(layout: str) -> int:
 
 
 def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """The shape in memory of an image of logical shape (N, C, spatial axes) in a layout."""
+    """The shape in memory of an image of logical shape (N, C, spatial axes) in a layout.
+
+    Args:
+        shape: The logical shape of the image.
+        layout: The name of the layout.
+    """
     n, c, *spatial = shape
     if is_channels_last(layout):
         return (n, *spatial, c)

@@ -262,6 +262,10 @@ def tabulated(score: ScoreFunction, space: DesignSpace) -> ScoreFunction:
     """A table of a score function's values if the space is small, else the function itself.
 
     The table saves predictions, because an explorer asks for the same scores many times.
+
+    Args:
+        score: the cost model's prediction.
+        space: the design space.
     """
     everything = space.everything
     if everything is None or not 0 < len(everything) <= _TABULATED:

@@ -97,6 +97,10 @@ class SharedRecords:
 
         The list is empty if no record succeeded, so that the run tries configurations that failed
         in other runs.
+
+        Args:
+            task: the task.
+            space: the task's design space.
         """
         return []
 

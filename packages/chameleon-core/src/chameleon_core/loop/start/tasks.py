@@ -83,6 +83,11 @@ def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
 def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
     """The frontend's tasks for a resolved target, checked for unique names and keys.
 
+    Args:
+        subject: the pipeline, for error messages.
+        frontend: the pipeline's frontend.
+        target: the resolved target.
+
     Raises:
         ConfigError: the model has no operator, or two tasks have the same operator, arguments and
             target.

@@ -248,7 +248,12 @@ _NOT_FOLDED = frozenset(
 
 
 def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
-    """Whether a node can be computed at compile time: it is deterministic and reads constants."""
+    """Whether a node can be computed at compile time: it is deterministic and reads constants.
+
+    Args:
+        node: The node of the ONNX graph.
+        inputs: The values of the node's inputs.
+    """
     return node.op_type not in _NOT_FOLDED and all(
         value is None or is_constant(value) for value in inputs
     )

@@ -53,7 +53,14 @@ def _plain(value: Any) -> Any:
 
 
 def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The function by which the standard defines a node's operator, or None without one."""
+    """The function by which the standard defines a node's operator, or None without one.
+
+    Args:
+        node: The node.
+        schema: The definition of the node's operator (``schema_of``).
+        inputs: The values of the node's inputs, whose dtypes may decide the function.
+        opset: The version of the operator set.
+    """
     if schema is None:
         return None
     if schema.has_function:

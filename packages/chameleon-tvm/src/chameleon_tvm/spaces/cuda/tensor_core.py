@@ -197,6 +197,10 @@ def shared_bytes(product: Product, values: Values) -> Numbers:
     """Bytes of shared memory that a block of threads needs, shape (n,).
 
     They hold the tiles of both sides for one step, and all sums.
+
+    Args:
+        product: The description of the function that multiplies matrices.
+        values: Knob values of n configurations.
     """
     rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
     columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE

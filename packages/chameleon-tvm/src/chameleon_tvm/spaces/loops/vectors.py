@@ -99,6 +99,10 @@ def step_of(index: Any, variable: Any) -> int | None:
     """The number by which an index grows if a loop variable grows by one, or None.
 
     None means that the number is not constant.
+
+    Args:
+        index: The index, an expression of TensorIR.
+        variable: The loop variable.
     """
     if not uses(index, variable):
         return 0

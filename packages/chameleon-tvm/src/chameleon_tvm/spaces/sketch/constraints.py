@@ -147,6 +147,10 @@ def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]
     """The knobs without the choices that leave vector registers partly empty in every sketch.
 
     A constraint excludes the same choices, but nine of ten random configurations would violate it.
+
+    Args:
+        knobs: The knobs of the design space.
+        models: The model of each sketch's loop nest; None if there is none.
     """
     innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
     if len(innermost) != 1 or None in innermost:

@@ -124,7 +124,13 @@ def first_guesses(
 def estimated_cycles(
     space: DesignSpace, models: Sequence[NestModel | None], configs: Configs
 ) -> NDArray[np.float64]:
-    """The estimated cycles of each configuration; infinity for sketches without a model."""
+    """The estimated cycles of each configuration; infinity for sketches without a model.
+
+    Args:
+        space: The design space.
+        models: The model of each sketch's loop nest; None if there is none.
+        configs: The configurations, shape (n, knobs).
+    """
     cycles = np.full(len(configs), np.inf)
     for rows, quantities in _quantities(models, None, space.values(configs)):
         cycles[rows] = quantities[CYCLES]

@@ -51,7 +51,7 @@ class AttentionEstimates:
         value_loads: Vector and broadcast loads per multiply-add in the inner loop of the values.
         waste: Number of computed scores over the number of needed scores.
         tasks: Number of parallel pieces of work.
-        imbalance: Time of the busiest core over the time of a fair share.
+        imbalance: Time of the busiest core over its time if work were divided evenly.
         scratch_bytes: Bytes of the scores and queries that a piece of work keeps.
         block_bytes: Bytes of the keys and values of a block.
         blocks: Number of blocks of keys.

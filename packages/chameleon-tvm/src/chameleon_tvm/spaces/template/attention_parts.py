@@ -147,7 +147,12 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
 
 
 def pieces_of(extent: int, lanes: int) -> list[int]:
-    """The lengths of the vectors that cover an axis without overlap: whole ones, then shorter."""
+    """The lengths of the vectors that cover an axis without overlap: whole ones, then shorter.
+
+    Args:
+        extent: Extent of the axis.
+        lanes: Number of elements of a whole vector.
+    """
     pieces = []
     while extent:
         while lanes > extent:

@@ -61,7 +61,13 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
-    """Write a loop whose iterations are divided among the threads in contiguous parts."""
+    """Write a loop whose iterations are divided among the threads in contiguous parts.
+
+    Args:
+        name: Name of the loop variable.
+        extent: Number of iterations.
+        body: A function of the loop variable, which returns the body.
+    """
     return loop(name, extent, body, kind=tirx.ForKind.PARALLEL)
 
 
@@ -136,7 +142,12 @@ def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
-    """Write a statement that runs the first case whose condition is true, else ``otherwise``."""
+    """Write a statement that runs the first case whose condition is true, else ``otherwise``.
+
+    Args:
+        cases: Pairs of a condition and a statement.
+        otherwise: The statement to run if no condition is true.
+    """
     chosen = otherwise
     for condition, statement in reversed(cases):
         chosen = tirx.IfThenElse(condition, statement, chosen)

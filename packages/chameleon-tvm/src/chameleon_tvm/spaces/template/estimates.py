@@ -169,7 +169,7 @@ class Tiling(ABC):
         )
 
     def imbalance(self, tasks: Numbers) -> Numbers:
-        """Time of the busiest core over the time of a fair share, shape (n,).
+        """Time of the busiest core over its time if work were divided evenly, shape (n,).
 
         Args:
             tasks: Number of equal parallel pieces of work in each configuration.
@@ -184,6 +184,10 @@ def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
     lexicographic order. The distance shares no factor with the number of choices of any knob.
     Otherwise some choices of a knob would never occur. For example, with a distance of three, a
     last knob with three choices would always have the same value.
+
+    Args:
+        space: The design space.
+        count: About the number of configurations to return.
     """
     step = max(1, space.size // count)
     while math.gcd(step, space.size) > 1:
@@ -201,6 +205,12 @@ def first_guesses(
 
     A second configuration with the same tile comes later: its cost is raised by about the error of
     the estimates. Variants that differ only in unrolling are left out.
+
+    Args:
+        space: The design space, without first guesses.
+        guessed_cost: A function that returns the estimated costs of n configurations, shape (n,).
+        tile_knobs: Names of knobs. Configurations with equal values of these have the same tile.
+        count: The largest number of configurations to return.
     """
     configs = spread(space, _RANKED)
     configs = configs[space.legal(configs)]

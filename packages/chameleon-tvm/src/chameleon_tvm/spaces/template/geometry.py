@@ -231,6 +231,10 @@ def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
     The result is ``geometry`` if it should, else None. That is better if one instruction multiplies
     ``depth`` input channels, and ``depth`` does not divide the number of channels. One group of
     ``depth`` channels may then begin in one tap and end in the next, which is adjacent in memory.
+
+    Args:
+        geometry: The sizes of the convolution.
+        depth: Number of input channels that one instruction multiplies.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
     return geometry if neighbours and geometry.ic % depth else None

@@ -142,7 +142,7 @@ class PlanarEstimates:
         loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
         waste: Number of computed outputs over the number of needed outputs.
         tasks: Number of parallel pieces of work.
-        imbalance: Time of the busiest core over the time of a fair share.
+        imbalance: Time of the busiest core over its time if work were divided evenly.
         band_bytes: Bytes of the inputs that a band reads.
         weight_bytes: Bytes of the weights that a tile reads.
         copied: Bytes written while copying inputs, per floating-point operation.
@@ -251,7 +251,11 @@ class PlanarTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated time over the time of all products at full rate; shape (n,)."""
+        """A relative cost to order first guesses: estimated time over that of all products.
+
+        The products are timed at the CPU's full rate. The result has shape (n,), and lower is
+        better.
+        """
         g, info, e = self.geometry, self.info, self.estimate(values)
         places = (values["planar_rows"] * values["planar_vectors"]).astype(np.float64)
         channels = values["planar_channels"].astype(np.float64)

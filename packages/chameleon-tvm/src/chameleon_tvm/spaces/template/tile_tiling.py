@@ -201,7 +201,7 @@ class TileEstimates:
         rows_used: Share of a tile's rows that hold a pixel.
         waste: Number of computed outputs over the number of needed outputs.
         tasks: Number of blocks of outputs.
-        imbalance: Time of the busiest core over the time of a fair share.
+        imbalance: Time of the busiest core over its time if work were divided evenly.
         steps: Products that are added to each sum.
         input_bytes: Bytes of the inputs that a block reads.
         weight_bytes: Bytes of the weights that a block reads.

@@ -50,7 +50,7 @@ class Estimates:
         loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
         waste: Number of computed outputs over the number of needed outputs.
         tasks: Number of parallel pieces of work.
-        imbalance: Time of the busiest core over the time of a fair share.
+        imbalance: Time of the busiest core over its time if work were divided evenly.
         weight_bytes: Bytes of the weights that a tile reads.
         input_bytes: Bytes of the inputs that a tile reads.
         versions: Number of copies of the tile's code, one for each kind of border.
@@ -276,7 +276,10 @@ class ConvolutionTiling(Tiling):
         return math.prod(axis.inside for axis in self.geometry.outer)
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated time over the time of all products at full rate, shape (n,); lower is better.
+        """A relative cost to order first guesses: estimated time over that of all products.
+
+        The products are timed at the CPU's full rate. The result has shape (n,), and lower is
+        better.
 
         Needless work multiplies the time of the inner loop. Most data that L2 does not hold arrive
         during this time. The time of copies is added.

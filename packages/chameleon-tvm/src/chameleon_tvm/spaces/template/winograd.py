@@ -310,6 +310,11 @@ def pack_transformed(
 ) -> NDArray[np.float32]:
     """Arrange transformed weights in the order in which the inner loops read them.
 
+    Args:
+        transformed: The transformed weights, shape (points, input channels, output channels).
+        geometry: The sizes of the convolution.
+        tile: The decoded configuration.
+
     Returns:
         Array of shape (blocks of output channels, points, input channels, channels of a block).
     """

@@ -86,7 +86,7 @@ class WinogradEstimates:
         loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
         products: Number of multiplications over that of the direct convolution.
         waste: Number of computed tiles over the number of needed tiles.
-        imbalance: Time of the busiest core over the time of a fair share.
+        imbalance: Time of the busiest core over its time if work were divided evenly.
         weight_bytes: Bytes of all transformed weights.
         panel_bytes: Bytes of the transformed weights of a point and a block of channels (a panel).
         workspace_bytes: Bytes that a block of tiles holds between its steps.
@@ -219,7 +219,11 @@ class WinogradTiling(Tiling):
         return result
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated time over the time of the direct convolution at full rate; shape (n,)."""
+        """A relative cost to order first guesses: estimated time over the direct convolution's.
+
+        The direct convolution is timed at the CPU's full rate. The result has shape (n,), and lower
+        is better.
+        """
         e, info = self.estimate(values), self.info
         rows = values["winograd_rows"].astype(np.float64)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["winograd_vectors"])

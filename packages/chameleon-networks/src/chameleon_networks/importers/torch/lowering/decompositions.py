@@ -77,9 +77,9 @@ def decomposition_table() -> Any:
 def with_decompositions(program: Any, table: Any) -> Any:
     """The result of ``program.run_decompositions`` with a table, in less time.
 
-    The method overrides every composite operator of torch, which takes a third of a second. Only
-    operators in the table, and operators that torch preserves, need to be overridden. If torch
-    lacks the private functions for that, ``run_decompositions`` itself runs.
+    torch's own ``run_decompositions`` overrides every composite operator of torch, which takes a
+    third of a second. Only operators in the table, and operators that torch preserves, need to be
+    overridden. If torch lacks the private functions for that, ``run_decompositions`` itself runs.
 
     Args:
         program: A ``torch.export.ExportedProgram``.
