@@ -12,7 +12,9 @@ from chameleon_samplers.options import DiversityOptions
 
 
 class DiversitySampler(Sampler):
-    """Picks candidates one at a time, by score plus ``alpha`` per knob value new to the batch.
+    """Picks candidates one at a time, by score and by the number of new knob values.
+
+    Each knob value that the batch does not have yet adds ``alpha`` to a candidate's score.
 
     The method is that of Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The
     objective is submodular, so the greedy batch reaches at least 1 - 1/e of the best batch's

@@ -342,7 +342,7 @@ def trajectory_of(
     notes: _Notes | None,
     best_known: float | None,
 ) -> Trajectory:
-    """The trajectory of one task of a run.
+    """Make the trajectory of one task of a run: the costs and times of its measurements.
 
     Args:
         operator: The task's result.

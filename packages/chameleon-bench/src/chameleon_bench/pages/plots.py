@@ -93,7 +93,7 @@ DOWNWARDS = {"type": "category", "autorange": "reversed"}
 
 
 def points(x: str, y: str, hover: Sequence[str], **marker: Any) -> dict[str, Any]:
-    """A trace of points.
+    """The description of a trace of points, as plotly.js takes it.
 
     Args:
         x: The column of horizontal values.
@@ -106,7 +106,7 @@ def points(x: str, y: str, hover: Sequence[str], **marker: Any) -> dict[str, Any
 
 
 def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
-    """A trace of horizontal bars.
+    """The description of a trace of horizontal bars, as plotly.js takes it.
 
     Args:
         x: The column of lengths.

@@ -1,4 +1,4 @@
-"""Checks a network before tuning, in a child process, so that a compiler crash ends only it."""
+"""Checks a network before tuning, in a child process, which alone ends if a compiler crashes."""
 
 from __future__ import annotations
 

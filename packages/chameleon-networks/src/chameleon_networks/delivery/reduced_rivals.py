@@ -84,7 +84,8 @@ class ReducedRequest:
         calibration: The inputs of several inferences to calibrate with, the same for all
             frameworks. Empty if no framework needs calibration.
         samples: The inputs on which errors are measured.
-        expected: The reference's outputs in float32 for each sample, cut to its unpadded part.
+        expected: The reference's outputs in float32 for each sample, without the part that belongs
+            to padding.
     """
 
     precisions: Sequence[str]
@@ -256,7 +257,7 @@ def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[A
     Args:
         run: A function that runs the network.
         samples: The inputs on which the error is measured.
-        expected: The outputs in float32 for each sample, cut to its unpadded part.
+        expected: The outputs in float32 for each sample, without the part that belongs to padding.
 
     Raises:
         ChameleonError: The network fails, or its outputs are not finite or have wrong shapes.

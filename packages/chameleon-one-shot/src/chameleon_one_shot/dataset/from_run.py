@@ -15,7 +15,7 @@ from chameleon_one_shot.dataset.tasks import DatasetTask, named_by_key
 
 
 def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:
-    """All measurements of a run, which need not have ended.
+    """Read all measurements of a run as tasks of a data set. The run need not have ended.
 
     Args:
         folder: The run folder.

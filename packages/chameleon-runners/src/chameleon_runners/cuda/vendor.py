@@ -84,7 +84,7 @@ class VendorBuilder(Builder):
 
 
 def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
-    """A library's kernel on a device of this machine.
+    """Make a kernel of a vendor's library, such as cuDNN's, on a device of this machine.
 
     Args:
         recipe: The description of the kernel.

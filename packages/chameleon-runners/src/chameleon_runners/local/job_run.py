@@ -159,8 +159,8 @@ class Rounds:
 class TimingPhase:
     """Checks and times built candidates, then times the fastest ones again in turns.
 
-    If a worker dies, only the candidate that the worker was running may fail. Its other kernels are
-    built again in another worker.
+    If a worker dies, only the candidate that the worker was running may fail. The worker's other
+    kernels are built again in another worker.
 
     Args:
         context: The workers, options and time limits to use.

@@ -73,7 +73,9 @@ def files_of(folder: Path) -> tuple[Path, Path] | None:
 
 
 def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[DatasetTask]:
-    """All records of a database; each workload on each target is a task.
+    """Read all records of a MetaSchedule database as tasks of a data set.
+
+    Each workload on each target is a task.
 
     Args:
         workloads: The file with a hash and a module per line.

@@ -137,7 +137,7 @@ def _device(target: str, registry: Registry) -> dict[str, Any]:
 
 
 def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[DatasetTask]:
-    """All configurations of a recorded table.
+    """Read all configurations of a recorded table as tasks of a data set.
 
     Args:
         file: A Kernel Tuner cache or a T4 file, also compressed with gzip.

@@ -228,9 +228,10 @@ def pack_weights(
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
     """Decide whether a kernel should treat the taps of a filter's row as channels.
 
-    The result is ``geometry`` if it should, else None. That is better if one instruction multiplies
-    ``depth`` input channels, and ``depth`` does not divide the number of channels. One group of
-    ``depth`` channels may then begin in one tap and end in the next, which is adjacent in memory.
+    The result is ``geometry`` if it should, else None. Such channels are better if one instruction
+    multiplies ``depth`` input channels, and ``depth`` does not divide the number of channels. One
+    group of ``depth`` channels may then begin in one tap and end in the next, which is adjacent in
+    memory.
 
     Args:
         geometry: The sizes of the convolution.
