@@ -151,7 +151,7 @@ def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
 
 
 def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int | None:
-    """The number of equal failures after which a search ends, or None if it never ends so.
+    """The number of equal failures after which a search ends; None if they never end it.
 
     A target that the machine cannot run, a wrong reference or a missing compiler makes every
     configuration fail with the same message. Further measurements would only repeat the failure.

@@ -385,7 +385,7 @@ def check_baseline(make: Callable[[], stages.Baseline], task: Task) -> None:
 
 
 def check_kernel(builder: stages.Builder, kernel: stages.Kernel, *, where: str) -> None:
-    """Check a kernel's outputs against its builder's reference, and the times that it reports.
+    """Check a kernel's outputs against its builder's reference, and check the kernel's times.
 
     Args:
         builder: a builder that has a reference.

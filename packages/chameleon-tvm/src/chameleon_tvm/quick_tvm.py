@@ -1,11 +1,11 @@
 """TVM, imported without torch and faster; modules of this package import TVM from this module.
 
-If torch is installed, TVM's FFI imports it to share tensors without a copy. That import takes
-longer than the rest of TVM, in the command line and in every worker, and Chameleon does not use it.
-More than half of the remaining time goes to three things that this module avoids. Python collects
-garbage although there is none. TVM lists the two thousand names of its functions again for each of
-its fifty modules. TVM also looks up symbols for C++ back traces of errors that nobody sees. These
-errors are about types or operators that a CPU build of TVM does not have.
+If torch is installed, TVM's FFI imports it to share tensors without a copy. The import of torch
+takes longer than the rest of TVM, in the command line and in every worker, and Chameleon does not
+need it. More than half of the remaining time goes to three things that this module avoids. Python
+collects garbage although there is none. TVM lists the two thousand names of its functions again for
+each of its fifty modules. TVM also looks up symbols for C++ back traces of errors that nobody sees.
+These errors are about types or operators that a CPU build of TVM does not have.
 """
 
 from __future__ import annotations

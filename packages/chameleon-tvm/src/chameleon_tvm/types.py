@@ -238,7 +238,7 @@ LARGEST_SUM = 2**31 - 1
 
 
 def array_type(dtype: str) -> np.dtype[Any]:
-    """NumPy's dtype object for a dtype's name, also for dtypes that this table does not have.
+    """NumPy's dtype object for the name of any dtype, such as ``bfloat16``.
 
     Args:
         dtype: The name, such as ``bfloat16``.
@@ -249,7 +249,7 @@ def array_type(dtype: str) -> np.dtype[Any]:
 
 
 def tolerance_of(dtype: str) -> float:
-    """The largest accepted error of outputs of a dtype; float32's for dtypes not in this table.
+    """The largest accepted error of outputs of a dtype; that of float32 for unknown dtypes.
 
     Args:
         dtype: Name of the dtype.

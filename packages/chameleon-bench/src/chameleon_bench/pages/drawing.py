@@ -39,7 +39,7 @@ _NAME = 16
 
 @attrs.frozen(kw_only=True, eq=False)
 class Drawing:
-    """A plot as HTML.
+    """A plot of a page, drawn as SVG inside HTML.
 
     Attributes:
         html: The legend and the SVG.

@@ -39,7 +39,7 @@ class StateEncoder(Protocol):
 
 
 class VectorStates:
-    """The state of Ahn et al. (2020): each knob's index divided by the number of its choices."""
+    """Encodes states as in Ahn et al. (2020): each knob's index over its number of choices."""
 
     def __init__(self, space: DesignSpace) -> None:
         self.shape: tuple[int, ...] = (len(space.knobs),)
@@ -55,7 +55,7 @@ class VectorStates:
 
 
 class TokenStates:
-    """A state with one token per knob, whose width is the same for every design space.
+    """Encodes states with one token per knob, whose width is the same for every design space.
 
     A token describes the knob's position: its scaled index, whether it is at a bound, and whether
     the knob has an effect. It also has the knob's kind, its number of choices and its hashed name.

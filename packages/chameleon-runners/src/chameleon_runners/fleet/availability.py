@@ -34,7 +34,7 @@ class Availability:
         return len(self._hopeful)
 
     def elsewhere(self, names: Collection[str]) -> bool:
-        """Whether a device that works or may still work is not among some devices.
+        """Whether the fleet has a device that works, or may still work, besides some devices.
 
         Args:
             names: The names of the devices that do not count.

@@ -116,7 +116,7 @@ class DeviceState:
         return bool(self.condemned) or self.leaving
 
     def answer(self, *, back: bool) -> bool:
-        """Inform the reports that wait for it whether the device works again.
+        """Tell the reports that wait for this device whether the device works again.
 
         Args:
             back: Whether the device works again.

@@ -30,7 +30,7 @@ _MOST_TURNS = 4096
 
 
 class Graphs(Protocol):
-    """Converts the graphs inside nodes, such as the body of a loop, for control flow."""
+    """Converts the graphs inside nodes, such as a loop's body, for converters of control flow."""
 
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any

@@ -12,7 +12,7 @@ from chameleon_tvm.late_tvm import tvm
 
 
 class DeviceBuffers:
-    """Inputs on a device by their digest, so that no input is sent twice while it is kept.
+    """Keeps inputs on a device, by the digest of each, so that none is sent there twice.
 
     Args:
         device: The device that holds the arrays.

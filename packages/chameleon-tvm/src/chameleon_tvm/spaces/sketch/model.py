@@ -213,7 +213,7 @@ class NestModel:
         }
 
     def inlined(self, values: Values) -> Any:
-        """Whether a block whose output the anchor block reads is computed inside it."""
+        """Whether a block that prepares an input is computed inside the block that adds up sums."""
         inlined: Any = np.zeros(1, bool)
         for knob in self.nest.locations:
             inlined = inlined | (values[knob] == INLINE)

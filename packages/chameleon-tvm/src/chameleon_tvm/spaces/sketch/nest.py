@@ -39,7 +39,7 @@ class Axis:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """A buffer that the anchor block reads or writes.
+    """A buffer that the block of a sketch that computes the sums (its anchor) reads or writes.
 
     Attributes:
         name: Name of the buffer.

@@ -221,7 +221,7 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """Read a sketch: its sampling instructions, and the loop nest of its anchor block.
+    """Read a sketch: its sampling instructions, and the loops of the block that computes sums.
 
     Args:
         base: Schedule of the unscheduled module.
