@@ -63,11 +63,14 @@ def tree_parameters(seed: int) -> dict[str, Any]:
 
 
 def opinions(booster: Any, features: Features) -> NDArray[np.float64]:
-    """The prediction of every member for each configuration, shape (n, members).
+    """The prediction of every member (ensemble of trees) for each configuration.
 
     Args:
         booster: A model that ``bagged_trees`` returned.
         features: The features of n configurations, shape (n, features).
+
+    Returns:
+        An array of shape (n, members).
     """
     predicted = booster.inplace_predict(features, validate_features=False)
     return np.asarray(predicted, np.float64).reshape(len(features), -1)

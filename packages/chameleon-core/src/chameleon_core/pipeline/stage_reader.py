@@ -144,7 +144,7 @@ class StageReader:
         return self.spec(kind, name, lambda _: Node(value=options, mark=node.mark))
 
     def spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
-        """Make a stage of a kind, or add its faults and return None.
+        """Make a stage of a kind; if it has faults, record these and return None.
 
         Args:
             kind: the kind of the stage, a key of ``chameleon_core.plugins.kinds.STAGE_KINDS``.
