@@ -389,7 +389,7 @@ class DesignSpace:
         return configs
 
     def keys(self, configs: Configs) -> Keys:
-        """A number for each configuration, which no other one of the space has, shape (n,)."""
+        """A number for each configuration, shape (n,); each configuration has a different number."""
         return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:

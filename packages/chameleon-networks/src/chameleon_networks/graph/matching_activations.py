@@ -29,7 +29,7 @@ _TOLERANCE = 1e-6
 
 @attrs.frozen(kw_only=True, eq=False)
 class FoundActivation:
-    """An activation in a graph.
+    """An activation that was found in a graph, with the operators that compute it.
 
     Attributes:
         name: One of ``spec.ACTIVATIONS``, or a name that ``spec.leaky_relu`` makes.
