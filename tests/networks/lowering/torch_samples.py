@@ -30,6 +30,20 @@ SAMPLES: Cases = {
         r(7).sort()[0],
         r(),
     ),
+    "singular values": lambda: of(
+        lambda x, y, z: (
+            *(torch.linalg.svdvals(one) for one in (x, y, z, y[:, :2, :2])),
+            torch.linalg.svd(x)[2].abs(),
+            torch.linalg.svd(y.mT)[0][:, :, :3].abs(),
+            torch.linalg.svd(y, False)[0] @ torch.linalg.svd(y, False)[2],
+            torch.linalg.pinv(x),
+            torch.linalg.pinv(y @ z, rtol=0.01),
+            torch.linalg.pinv(z, atol=torch.tensor(0.01)),
+        ),
+        r(3, 3) + torch.diag(torch.tensor([5.0, 3.0, 1.0])),
+        r(2, 3, 4) + torch.diag(torch.tensor([5.0, 3.0, 2.0, 1.0]))[:3],
+        r(4, 2) @ r(2, 5),
+    ),
     "reflections": lambda: of(
         lambda x, y: (
             *torch.geqrf(x),
