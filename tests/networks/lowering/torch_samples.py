@@ -37,6 +37,7 @@ SAMPLES: Cases = {
             torch.linalg.svd(y.mT)[0][:, :, :3].abs(),
             torch.linalg.svd(y, False)[0] @ torch.linalg.svd(y, False)[2],
             torch.linalg.pinv(x),
+            torch.linalg.pinv(x, hermitian=True),
             torch.linalg.pinv(y @ z, rtol=0.01),
             torch.linalg.pinv(z, atol=torch.tensor(0.01)),
         ),

@@ -313,8 +313,8 @@ def _singular_values(
 
 
 def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
-    """``linalg_pinv``."""
-    del hermitian
+    """``linalg_pinv``. Of a Hermitian matrix, it reads the lower triangle."""
+    a = a.tril() + a.tril(-1).mT if hermitian else a
     if min(a.shape[-2:]) > MOST_VALUES:
         return NotImplemented
     u, values, v = _singular_values(a)
