@@ -24,6 +24,9 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
+    "histograms of one number and none": lambda: of(
+        lambda x: (torch.histc(x[0], 4), torch.histc(x[1], 3, max=2.0), torch.histc(x[:0], 3)), r(2)
+    ),
     "middle of a number": lambda: of(lambda x: (x.nanmedian(), *x.nanmedian(0)), r()),
     "place of a number in an order": lambda: of(
         lambda x, y: (torch.searchsorted(x, y), torch.searchsorted(x, 0.25, right=True)),
