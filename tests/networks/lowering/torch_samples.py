@@ -24,6 +24,15 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
+    "polynomials of Chebyshev": lambda: of(
+        lambda x, n: tuple(
+            getattr(torch.special, f"{shift}chebyshev_polynomial_{kind}")(x, n)
+            for kind in "tuvw"
+            for shift in ("", "shifted_")
+        ),
+        torch.tensor([-4.0, -1.0, -0.3, 0.0, 0.5, 0.7, 1.0, 3.5]),
+        torch.tensor([[-1.0], [0.0], [1.5], [4.0], [9.0]]),
+    ),
     "histograms of one number and none": lambda: of(
         lambda x: (torch.histc(x[0], 4), torch.histc(x[1], 3, max=2.0), torch.histc(x[:0], 3)), r(2)
     ),
