@@ -24,11 +24,38 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES: Cases = {
+    "polynomials of Chebyshev": lambda: of(
+        lambda x, n: tuple(
+            getattr(torch.special, f"{shift}chebyshev_polynomial_{kind}")(x, n)
+            for kind in "tuvw"
+            for shift in ("", "shifted_")
+        ),
+        torch.tensor([-4.0, -1.0, -0.3, 0.0, 0.5, 0.7, 1.0, 3.5]),
+        torch.tensor([[-1.0], [0.0], [1.5], [4.0], [9.0]]),
+    ),
+    "histograms of one number and none": lambda: of(
+        lambda x: (torch.histc(x[0], 4), torch.histc(x[1], 3, max=2.0), torch.histc(x[:0], 3)), r(2)
+    ),
     "middle of a number": lambda: of(lambda x: (x.nanmedian(), *x.nanmedian(0)), r()),
     "place of a number in an order": lambda: of(
         lambda x, y: (torch.searchsorted(x, y), torch.searchsorted(x, 0.25, right=True)),
         r(7).sort()[0],
         r(),
+    ),
+    "singular values": lambda: of(
+        lambda x, y, z: (
+            *(torch.linalg.svdvals(one) for one in (x, y, z, y[:, :2, :2])),
+            torch.linalg.svd(x)[2].abs(),
+            torch.linalg.svd(y.mT)[0][:, :, :3].abs(),
+            torch.linalg.svd(y, False)[0] @ torch.linalg.svd(y, False)[2],
+            torch.linalg.pinv(x),
+            torch.linalg.pinv(x, hermitian=True),
+            torch.linalg.pinv(y @ z, rtol=0.01),
+            torch.linalg.pinv(z, atol=torch.tensor(0.01)),
+        ),
+        r(3, 3) + torch.diag(torch.tensor([5.0, 3.0, 1.0])),
+        r(2, 3, 4) + torch.diag(torch.tensor([5.0, 3.0, 2.0, 1.0]))[:3],
+        r(4, 2) @ r(2, 5),
     ),
     "reflections": lambda: of(
         lambda x, y: (

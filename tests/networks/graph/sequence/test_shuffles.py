@@ -4,7 +4,13 @@ import math
 from typing import Any
 
 import numpy as np
-from chameleon_networks.compile.sequence.marks import Shuffle, shuffle_of
+import tvm
+from chameleon_networks.compile.sequence.marks import (
+    Shuffle,
+    shuffle_of,
+    with_marks,
+    with_useful_marks,
+)
 from chameleon_networks.graph.relaxed import relax
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,3 +78,16 @@ def test_what_moves_two_axes_is_none():
     assert _shuffle(build, (4, 6)) is None
     assert _shuffle(lambda emit, x: emit(op.permute_dims(x, [1, 0])), (4, 4)) is None
     assert _shuffle(lambda emit, x: emit(op.reshape(x, (6, 4))), (4, 6)) is None
+
+
+def test_marks_after_many_operators():
+    def build(emit: Any, x: Any) -> Any:
+        first = x
+        for _ in range(400):
+            x = emit(op.add(x, x))
+        return emit(op.concat([x, first], 1))
+
+    module = with_marks(module_of(build, ((2, 3), "float32")))
+    passes = [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
+    marked = with_useful_marks(tvm.transform.Sequential(passes)(module))
+    assert all("chameleon.concat" not in (f.attrs or {}) for f in marked.functions.values())

@@ -80,6 +80,11 @@ class _Neighbours:
                 self._visit(binding)
         self._returned = {self._root(variable) for variable in relax.analysis.free_vars(body.body)}
         self._looked_up = set(self._worth_tables())
+        self._by_heavy: set[Any] = set()
+        """The variables that heavy kernels compute, perhaps fused with element-wise operators."""
+        for variable, call in self._calls:
+            if self._is_by_heavy(call):
+                self._by_heavy.add(variable)
 
     def worth_a_view(self) -> Iterator[Any]:
         """Yield the marked kernels that should become views: those beside a kernel with much work.
@@ -100,7 +105,7 @@ class _Neighbours:
                     and self._may_be_fused(readers[0])
                     and variable not in self._returned
                 )
-                written = [self._by_heavy(part) for part in parts]
+                written = [part in self._by_heavy for part in parts]
                 if all(written) or (any(written) and not moved_anyway):
                     yield call.args[0]
             elif mark is not None and any(map(self._heavy, readers)):
@@ -193,17 +198,14 @@ class _Neighbours:
     def _pattern(self, kernel: Any) -> int:
         return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
 
-    def _by_heavy(self, value: Any) -> bool:
-        """Whether a heavy kernel computes a value, perhaps fused with element-wise operators."""
-        call = self._producers.get(value)
-        if call is None:
-            return False
+    def _is_by_heavy(self, call: Any) -> bool:
+        """Whether a call belongs to ``_by_heavy``, which knows the calls before it."""
         pattern = self._pattern(call.args[0])
         if pattern > _INJECTIVE:
             return True
         sources = [self._root(argument) for argument in call.args[1].fields]
         if mark_of(self._module[call.args[0]]) == CONCAT:
-            return all(map(self._by_heavy, sources))
+            return self._by_heavy.issuperset(sources)
         return pattern < _INJECTIVE and any(
             self._fusible(source) and len(self._read[source]) == 1 for source in sources
         )
@@ -214,7 +216,7 @@ class _Neighbours:
         if call is None:
             return False
         pattern = self._pattern(call.args[0])
-        return pattern == _FUSIBLE or (pattern < _INJECTIVE and self._by_heavy(value))
+        return pattern == _FUSIBLE or (pattern < _INJECTIVE and value in self._by_heavy)
 
     def _heavy(self, kernel: Any) -> bool:
         """Whether TVM fuses no moves into a kernel: a product, a reduction, or a tuned kernel."""

@@ -445,12 +445,15 @@ def _angle(x: Any) -> Any:
 
 def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
     """``histc``: counts of numbers in equal intervals, of which the last includes its end."""
+    if not x.numel():
+        return x.new_zeros(bins)
+    x = x.reshape(-1)
     low, high = (x.min(), x.max()) if min == max else (min, max)
     if min == max:
         low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
     place = ((x - low) * bins / (high - low)).floor().clamp(max=bins - 1)
-    member = (place == torch.arange(bins).reshape(-1, *(1,) * x.ndim)) & (x >= low) & (x <= high)
-    return member.flatten(1).sum(1).to(x.dtype)
+    member = (place == torch.arange(bins).unsqueeze(-1)) & (x >= low) & (x <= high)
+    return member.sum(1).to(x.dtype)
 
 
 def _loss_of_products(  # noqa: PLR0917 - the operator's signature

@@ -1,7 +1,7 @@
 """Factorizations of small matrices, one step at a time. Larger matrices are refused.
 
-The algorithms are those of Golub and Van Loan, Matrix Computations: 3.4.1 (LU with partial
-pivoting), 4.2.2 (Cholesky) and 5.2.1 (QR by Householder's reflections).
+The algorithms are those of Golub and Van Loan, Matrix Computations. Sections are 3.4.1 (LU with
+partial pivoting), 4.2.2 (Cholesky), 5.2.1 (Householder's reflections) and 8.6.3 (one-sided Jacobi).
 """
 
 from __future__ import annotations
@@ -254,6 +254,82 @@ def _orthogonal(a: Any, mode: str = "reduced") -> Any:
     return q, reflections[..., :kept, :].triu()
 
 
+MOST_VALUES = 8
+"""Most singular values of a matrix. Their rotations take over a hundred operators for each."""
+
+
+def _rotated(one: Any, two: Any, rows: int) -> tuple[Any, Any]:
+    """Rotate pairs of columns, so that their first rows are orthogonal."""
+    first, second = one[..., :rows, :], two[..., :rows, :]
+    alike = (first * second).sum(-2, keepdim=True)
+    apart = ((second * second).sum(-2, keepdim=True) - (first * first).sum(-2, keepdim=True)) / 2
+    size = apart.abs() + (apart * apart + alike * alike).sqrt()
+    tangent = torch.where(apart < 0, -alike, alike) / torch.where(size > 0, size, 1.0)
+    cosine = torch.rsqrt(1 + tangent * tangent)
+    sine = cosine * tangent
+    return cosine * one - sine * two, sine * one + cosine * two
+
+
+def _orthogonal_columns(a: Any, rows: int) -> Any:
+    """Rotate columns, until the first rows of all pairs of columns are orthogonal."""
+    count = a.shape[-1]
+    half, alone = count // 2, count % 2
+    one, two, last = a.split([half, half, alone], -1)
+    # A column is paired with each other one in a sweep. So many sweeps do for float32.
+    for _ in range((4 if count <= 3 else 6) * (count - 1 + alone)):  # noqa: PLR2004
+        one, two = _rotated(one, two, rows)
+        if count == 2:  # noqa: PLR2004 - it is the only pair
+            continue
+        if alone:
+            moved, last = torch.cat([last, one[..., :-1]], -1), two[..., :1]
+        else:
+            moved = torch.cat([one[..., :1], two[..., :1], one[..., 1:-1]], -1)
+        one, two = moved, torch.cat([two[..., 1:], one[..., -1:]], -1)
+    return torch.cat([one, two, last], -1)
+
+
+def _singular_values(
+    a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
+) -> Any:
+    """``linalg_svd``. The signs of its vectors are not those of LAPACK's result."""
+    del driver
+    rows, count = a.shape[-2:]
+    if min(rows, count) > MOST_VALUES:
+        return NotImplemented
+    if rows < count:
+        one, values, two = _singular_values(a.mT, full_matrices, compute_uv)
+        return (two.mT, values, one.mT) if compute_uv else (one, values, two)
+    both = torch.cat([a, torch.eye(count).expand(*a.shape[:-2], count, count)], -2)
+    both = _orthogonal_columns(both, rows) if count > 1 else both
+    values = (both[..., :rows, :] ** 2).sum(-2).sqrt()
+    values, order = values.sort(-1, descending=True)
+    if not compute_uv:
+        return a.new_empty(0), values, a.new_empty(0)
+    both = both.gather(-1, order.unsqueeze(-2).expand(both.shape))
+    q, r = _orthogonal(both[..., :rows, :], "complete" if full_matrices else "reduced")
+    signs = torch.where(_diagonal(r) < 0, -1.0, 1.0).unsqueeze(-2)
+    u = torch.cat([q[..., :count] * signs, q[..., count:]], -1) if full_matrices else q * signs
+    return u, values, both[..., rows:, :].mT
+
+
+def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    """``linalg_pinv``. Of a Hermitian matrix, it reads the lower triangle."""
+    a = a.tril() + a.tril(-1).mT if hermitian else a
+    if min(a.shape[-2:]) > MOST_VALUES:
+        return NotImplemented
+    u, values, v = _singular_values(a)
+    least = torch.zeros_like(values[..., :1]) if atol is None else atol.unsqueeze(-1)
+    if rtol is None:
+        known = max(a.shape[-2:]) * torch.finfo(a.dtype).eps
+        relative = torch.where(least > 0, 0.0, known)
+    else:
+        relative = rtol.unsqueeze(-1)
+    least = torch.maximum(least, relative * values[..., :1])
+    kept = values > least
+    inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
+    return v.mT * inverse.unsqueeze(-2) @ u.mT
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     operator: _small(function)
     for operator, function in (
@@ -272,6 +348,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         (_ATEN.linalg_inv_ex.default, _inverse),
         (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
         (_ATEN.linalg_qr.default, _orthogonal),
+        (_ATEN._linalg_svd.default, _singular_values),  # noqa: SLF001
+        (_ATEN.linalg_pinv.atol_rtol_tensor, _pseudoinverse),
         (_ATEN.geqrf.default, _reflections),
         (_ATEN.ormqr.default, _multiplied),
         (_ATEN.linalg_householder_product.default, lambda a, x: _product(a, x)[..., : a.shape[-1]]),

@@ -1,7 +1,8 @@
 """Special functions of torch, composed of functions that TVM has, within float32's precision.
 
 The polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections
-9.4.1 to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma.
+9.4.1 to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma, 22.3.15
+and 22.3.16 Chebyshev's polynomials.
 """
 
 from __future__ import annotations
@@ -272,6 +273,32 @@ def _erfcx(x: Any) -> Any:
     return torch.where(x >= 0, value, 2.0 * (x * x).exp() - value)
 
 
+def _chebyshev(kind: str, shifted: bool, x: Any, n: Any) -> Any:
+    """A polynomial of Chebyshev (T, U, V or W), by angles up to 1 and by hyperbolic ones above."""
+    x, n = 2 * x - 1 if shifted else x, n.trunc()
+    size = x.abs()
+    inside, end = size < 1, size == 1
+    angle = torch.acos(torch.where(inside, size, 0.0))
+    above = torch.acosh(torch.where(inside, 1.0, size))
+
+    def cosine(factor: Any) -> Any:
+        return torch.where(inside, torch.cos(factor * angle), torch.cosh(factor * above))
+
+    def sine(factor: Any) -> Any:
+        return torch.where(inside, torch.sin(factor * angle), torch.sinh(factor * above))
+
+    if kind == "t":
+        value = cosine(n)
+    elif kind == "u":
+        value = torch.where(end, n + 1, sine(n + 1) / torch.where(end, 1.0, sine(1)))
+    else:
+        odd = torch.where(end, 2 * n + 1, sine(n + 0.5) / torch.where(end, 1.0, sine(0.5)))
+        even = cosine(n + 0.5) / cosine(0.5)
+        value = torch.where((x < 0) == (kind == "v"), odd, even)
+    value = torch.where((x < 0) & (n % 2 == 1), -value, value)
+    return torch.where(n < 0, 0.0, value)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.special_bessel_j0.default: partial(_bessel_j, 0),
     _ATEN.special_bessel_j1.default: partial(_bessel_j, 1),
@@ -294,5 +321,12 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.erfinv.default: _erfinv,
     _ATEN.special_ndtri.default: _ndtri,
     _ATEN.special_erfcx.default: _erfcx,
+    **{
+        getattr(_ATEN, f"special_{shift}chebyshev_polynomial_{kind}").default: partial(
+            _chebyshev, kind, bool(shift)
+        )
+        for kind in "tuvw"
+        for shift in ("", "shifted_")
+    },
 }
 """Functions of torch that are traced instead of an operator, by operator."""
