@@ -54,7 +54,7 @@ def test_imports_that_come_late_are_counted_by_statement():
     assert [item.late for item in imports_in(text)] == [False, True, True, True]
 
 
-@pytest.mark.parametrize("code", ["x = 'uint8'", "np.int8", "f'{a}bfloat16'", "in_bf16 = 1"])
+@pytest.mark.parametrize("code", ["x = 'uint8'", "np.int8", "x = f'{a}bfloat16'", "in_bf16 = 1"])
 def test_reduced_types_are_found(code):
     assert size.names_a_reduced_type(code)
 

@@ -55,7 +55,8 @@ class TreeModel(CostModel):
             features: The features of the measured configurations, shape (n, features).
             quality: The relative throughput of the same configurations, shape (n,). At least two
                 values differ.
-            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
+            guess: The quality that is predicted from other tasks, shape (n,); 0 without data of
+                other tasks. The trees learn the difference from it.
         """
 
     @abstractmethod
@@ -64,7 +65,8 @@ class TreeModel(CostModel):
 
         Args:
             features: The features of at least one configuration, shape (n, features).
-            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
+            guess: The quality that is predicted from other tasks, shape (n,); 0 without data of
+                other tasks. The trees learn the difference from it.
         """
 
     @property

@@ -25,8 +25,8 @@ def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
     Args:
         batch: The sampler's batch, shape (n, knobs).
         usable: The configurations of ``batch`` that can be measured, in the same order.
-        share: The share of the batch to replace, from the end. At least one usable configuration
-            stays.
+        share: The share of the batch to replace. Configurations that cannot be measured are
+            replaced first, then the last usable ones; at least one usable configuration stays.
     """
     replaced = max(round(share * len(batch)), len(batch) - len(usable))
     return usable[: max(len(batch) - replaced, min(1, len(usable)))]

@@ -86,7 +86,8 @@ def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def asked_threads(threads: int) -> int | None:
     """The number of threads to set in a framework, or None to leave the number to the framework.
 
-    It is None if the framework may use all threads, because users do not set the number either.
+    It is None if the framework may use all threads. A user would not set the number then, so a
+    comparison does not either.
 
     Args:
         threads: Number of threads that the framework should compute with.

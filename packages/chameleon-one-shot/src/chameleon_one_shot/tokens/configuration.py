@@ -63,7 +63,7 @@ class GroupToken:
     Attributes:
         name: The name of the loop or buffer.
         columns: The names of the loop's or buffer's features.
-        places: The columns of these features in ``TaskTokens.structure``.
+        places: For each feature, the index of its column in ``TaskTokens.structure``.
     """
 
     name: str

@@ -22,10 +22,10 @@ _REFERENCE_ATTEMPTS = 3
 
 @attrs.define(kw_only=True, eq=False)
 class Preparation(ABC):
-    """Makes a stage's builder for one task, and handles its failures.
+    """Makes a stage's builder for one task, and handles failures to make it.
 
     Attributes:
-        stage: A space provider or a baseline, as data.
+        stage: The class and the options of a space provider or a baseline.
         task: The task.
         context: The workers, options and time limits to use.
         variant: The variant of a baseline; empty for a space provider.

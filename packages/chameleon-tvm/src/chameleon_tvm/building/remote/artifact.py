@@ -1,4 +1,4 @@
-"""The folder that a builder exports for a device: a library, its inputs, and a recipe."""
+"""The folder that a builder exports for a device: a library, its inputs, and how to call it."""
 
 from __future__ import annotations
 
