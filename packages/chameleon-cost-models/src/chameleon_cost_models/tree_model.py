@@ -157,8 +157,8 @@ The shapes are (n, features) and (n,). A feature that the other task does not ha
 class Prior:
     """Predicts relative throughput from measurements of other tasks and of earlier runs.
 
-    Only features that both design spaces have are used. Measurements of the task itself come only
-    from earlier runs, and only if the option ``same_task`` is set.
+    Only features that the design spaces of both tasks have are used. Measurements of the task
+    itself come only from earlier runs, and only if the option ``same_task`` is set.
     """
 
     def __init__(self, options: TransferOptions, context: StageContext) -> None:

@@ -389,7 +389,7 @@ class DesignSpace:
         return configs
 
     def keys(self, configs: Configs) -> Keys:
-        """A number for each configuration, shape (n,); different configurations differ in it."""
+        """A number for each configuration, shape (n,). No two configurations have the same."""
         return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:

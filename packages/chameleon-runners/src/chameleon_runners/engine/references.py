@@ -44,7 +44,7 @@ class Reference:
 
 
 class References:
-    """The references of all tasks of a runner, in its temporary folder.
+    """The reference outputs of all tasks of a runner, in files of its temporary folder.
 
     Args:
         folder: The temporary folder.
