@@ -23,8 +23,8 @@ class KMeansKneeOptions:
     """Options of the sampler ``kmeans-knee`` (Ahn et al. 2020).
 
     The defaults differ from Algorithm 1 of that paper. Followed to the letter, it never tries more
-    than two numbers of clusters. ``literal`` returns the options of the paper, and ``release`` those of its released
-    code.
+    than two numbers of clusters. ``literal`` returns the options of the paper, and ``release``
+    those of its released code.
     """
 
     threshold: float = option(

@@ -78,7 +78,7 @@ class Input:
     def in_place(
         self, n: Expr, channel: Expr, outer: Sequence[Expr], row: Expr, column: Expr
     ) -> Expr:
-        """Read an element of the input before padding, by the element's position in the padded input.
+        """Read an element of the unpadded input by the element's position in the padded input.
 
         The position must not be in the padding.
 
