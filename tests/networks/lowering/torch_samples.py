@@ -11,6 +11,12 @@ def _symmetric(x: torch.Tensor) -> torch.Tensor:
     return x @ x.mT + torch.eye(x.shape[-1])
 
 
+def _rotation(x: torch.Tensor) -> torch.Tensor:
+    """The orthogonal matrix that is nearest to any one."""
+    left, _, right = torch.linalg.svd(x)
+    return left @ right
+
+
 def _with_nothing(x: torch.Tensor) -> torch.Tensor:
     """Numbers, some of which are none."""
     return torch.where(x > 0.5, torch.nan, x)
@@ -44,18 +50,15 @@ SAMPLES: Cases = {
     ),
     "singular values": lambda: of(
         lambda x, y, z: (
-            *(torch.linalg.svdvals(one) for one in (x, y, z, y[:, :2, :2])),
-            torch.linalg.svd(x)[2].abs(),
-            torch.linalg.svd(y.mT)[0][:, :, :3].abs(),
-            torch.linalg.svd(y, False)[0] @ torch.linalg.svd(y, False)[2],
-            torch.linalg.pinv(x),
-            torch.linalg.pinv(x, hermitian=True),
-            torch.linalg.pinv(y @ z, rtol=0.01),
+            torch.linalg.svdvals(x[:2, :2]),
+            torch.linalg.svd(y.mT)[0][:, :3].abs(),
+            _rotation(x),
+            torch.linalg.pinv(x, hermitian=True, rtol=0.01),
             torch.linalg.pinv(z, atol=torch.tensor(0.01)),
         ),
         r(3, 3) + torch.diag(torch.tensor([5.0, 3.0, 1.0])),
-        r(2, 3, 4) + torch.diag(torch.tensor([5.0, 3.0, 2.0, 1.0]))[:3],
-        r(4, 2) @ r(2, 5),
+        r(3, 4) + torch.diag(torch.tensor([5.0, 3.0, 2.0, 1.0]))[:3],
+        r(2, 3, 1) @ r(2, 1, 2),
     ),
     "reflections": lambda: of(
         lambda x, y: (
