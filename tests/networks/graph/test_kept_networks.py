@@ -1,5 +1,6 @@
 """A network as it was read, and its framework's answers, are kept on a machine and recalled."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,21 +9,26 @@ import attrs
 import numpy as np
 import pytest
 import torch
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Delivery
 from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
 from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.delivery import baselines, kept_networks, networks
+from chameleon_networks.delivery import baselines, networks
 from chameleon_networks.delivery.check_report import CheckReport
-from chameleon_networks.delivery.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers import sources
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork, network_of
+from chameleon_networks.running import kept_networks
+from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
+from chameleon_networks.running.processes import reading_process
+from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_system import kept as kept_files
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
+from structlog.testing import capture_logs
 
 SMALL = BuiltinOptions(network="resnet_small")
 
@@ -220,3 +226,64 @@ def test_the_same_functions_are_compiled_once_on_a_machine(
     monkeypatch.setattr(compile, "_surroundings", lambda: ["another version"])
     with pytest.raises(TypeError):
         objects()
+
+
+def test_another_process_reads_a_network_and_then_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = attrs.evolve(SMALL, compare=False)
+    network = BuiltinNetwork(options)
+    reader = reading_process(network)
+    assert reader is not None
+    frontend = NetworkFrontend(network, reader)
+    assert reading_process(network) is None
+    monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
+    monkeypatch.setattr(baselines, "framework_process", None)
+    delivery: Any = Delivery(
+        target=target,
+        winners=(),
+        space=AutoSpace(AutoOptions()),
+        folder=tmp_path / "network",
+        threads=1,
+    )
+    result = frontend.deliver(delivery)
+    assert (result.failure, result.reference, result.reference_day) == (None, "torch", None)
+    assert result.max_relative_error < 1e-5
+    assert set(network.programs) == {"program"}
+    assert network.kept_programs() == network.programs
+
+
+def test_a_process_reads_no_other_file_than_the_run(tmp_path: Path):
+    file = tmp_path / "network.pt2"
+
+    def save(width: int) -> None:
+        program = torch.export.export(torch.nn.Linear(8, width), (torch.zeros(1, 8),))
+        torch.export.save(program, file)
+
+    save(4)
+    request = json.loads(json.dumps(request_of(TorchNetwork(TorchOptions(source=str(file))))))
+    assert requested_network(request).input_names() == ["input"]
+    save(5)
+    with pytest.raises(ConfigError, match="has changed since the run read it"):
+        requested_network(request)
+
+
+def test_no_process_reads_what_is_not_kept():
+    assert reading_process(network_of(TorchOptions(source="net.py:make"))) is None
+    assert reading_process(network_of(attrs.evolve(SMALL, check=False))) is None
+
+
+def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
+    def reader(**answer: Any) -> Any:
+        return SimpleNamespace(opened=lambda: None, answer=answer)
+
+    def failed() -> None:
+        raise ChameleonError("it cannot be read")
+
+    known = reader(messages=[{"event": "left_out", "log_level": "warning", "what": "chance"}])
+    with capture_logs() as messages:
+        assert NetworkFrontend(BuiltinNetwork(SMALL), known).reader is known
+    assert messages == [{"event": "left_out", "log_level": "warning", "what": "chance"}]
+    known.opened = failed
+    assert NetworkFrontend(BuiltinNetwork(SMALL), known).reader is None

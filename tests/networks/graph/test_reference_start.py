@@ -19,7 +19,15 @@ class Process(contextlib.AbstractContextManager[Any]):
         self.started = 0
         self.waited = 0
         self.ended = False
+        self.dead = False
+        self.opening: list[tuple[str, int]] = []
+        self.answer: dict[str, Any] = {}
         self._problem = problem
+
+    def open(self, name: str, threads: int) -> None:
+        if self.dead:
+            raise ChameleonError("it died")
+        self.opening.append((name, threads))
 
     def opened(self) -> None:
         self.waited += 1
@@ -35,7 +43,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
     def make(
-        stack: contextlib.ExitStack, process: Process, untuned: Any = None, **more: bool
+        stack: contextlib.ExitStack, process: Process, untuned: Any = None, **more: Any
     ) -> Any:
         def started(network: Any, name: str, *, threads: int, wait: bool) -> Process:
             assert (name, threads, wait) == ("torch", 2, False)
@@ -45,7 +53,9 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(baselines, "framework_process", started)
         monkeypatch.setattr(Baselines, "_untuned", lambda self: untuned)
         options = SimpleNamespace(compare=False)
-        network: Any = SimpleNamespace(frameworks=("torch",), left_out={}, options=options)
+        network: Any = SimpleNamespace(
+            frameworks=("torch",), left_out={}, options=options, programs={}
+        )
         delivery: Any = SimpleNamespace(threads=2)
         return Baselines(network, delivery, tmp_path, stack, **more)
 
@@ -72,6 +82,20 @@ def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened: A
         assert programs.reference is process
         assert process.started == 1
     assert process.ended
+
+
+def test_the_process_that_imported_the_network_runs_it_unless_it_has_died(opened: Any):
+    reader, process = Process("importer"), Process("torch")
+    reader.answer = {"programs": {"program": "file"}}
+    with contextlib.ExitStack() as stack:
+        programs = opened(stack, process, reader=reader)
+        assert programs.reference is reader
+        assert (reader.opening, process.started) == ([("torch", 2)], 0)
+        assert programs._network.programs == {"program": "file"}
+    assert reader.ended
+    reader.dead = True
+    with contextlib.ExitStack() as stack:
+        assert opened(stack, process, reader=reader).reference is process
 
 
 def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened: Any):

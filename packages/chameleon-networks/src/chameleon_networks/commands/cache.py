@@ -15,7 +15,7 @@ from chameleon_core.words import counted
 from chameleon_system.files import user_cache_folder
 
 from chameleon_networks.compile.sequence.library import KEPT_OBJECTS
-from chameleon_networks.delivery.kept_networks import kept_networks
+from chameleon_networks.running.kept_networks import kept_networks
 
 _DAY = 86_400.0
 _MIB = 1 << 20

@@ -50,6 +50,7 @@ class Baselines:
         stack: The exit stack that ends the processes.
         answers_known: Whether the outputs of the reference are known. If True, the process of the
             reference starts only if ``reference`` is read.
+        reader: The process that imported the network and can run it, or None.
 
     Attributes:
         left_out: The reason why each framework that was not timed is missing, by name.
@@ -63,18 +64,24 @@ class Baselines:
         stack: contextlib.ExitStack,
         *,
         answers_known: bool = False,
+        reader: NetworkProcess | None = None,
     ) -> None:
         self._network = network
         self._delivery = delivery
         self._folder = scratch / UNTUNED
         self._stack = stack
         self.left_out = dict(network.left_out) if network.options.compare else {}
+        self._reader = None if reader is None else stack.enter_context(reader)
         if not answers_known:
             _ = self._first
 
     @cached_property
     def _first(self) -> NetworkProcess:
         name, threads = self._network.frameworks[0], self._delivery.threads
+        if self._reader is not None:
+            with contextlib.suppress(ChameleonError):  # another process starts
+                self._reader.open(name, threads)
+                return self._reader
         return self._stack.enter_context(
             framework_process(self._network, name, threads=threads, wait=False)
         )
@@ -93,6 +100,8 @@ class Baselines:
         except ChameleonError as error:
             self._not_run(self._first.name, error)
         else:
+            # The importing process has exported the programs that other frameworks read.
+            self._network.programs = self._first.answer.get("programs", self._network.programs)
             return self._first
         process = self._untuned()
         if process is None:

@@ -82,8 +82,11 @@ def _asked(
         conversation = Conversation(child)
         answer: Message = {}
         try:
-            # It imports what it needs while torch exports the network here, once for all.
-            conversation.tell({**request, "scratch": folder, **request_of(network)})
+            # If it can keep the network's graph, torch is not needed here. Otherwise it imports
+            # what it needs while torch exports the network here, once for all.
+            reads = network.kept is not None and not network.programs
+            described = request_of(network, reads=reads)
+            conversation.tell({**request, "scratch": folder, **described})
             while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
                 _repeat(network, answer)
         except TimeoutError as error:
@@ -103,6 +106,7 @@ def _asked(
 def _repeat(network: ImportedNetwork, answer: Mapping[str, Any]) -> None:
     """Repeat a step that the child process did without a crash, while the child goes on."""
     if answer["done"] == "import":
+        network.programs = answer.get("programs", network.programs)
         _ = network.imported
     else:
         prepared_network(network, answer["layout"])

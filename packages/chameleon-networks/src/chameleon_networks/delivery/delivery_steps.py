@@ -28,7 +28,6 @@ from chameleon_networks.delivery.in_network import (
     fastest,
     seconds_in_network,
 )
-from chameleon_networks.delivery.kept_networks import KeptAnswers, KeptNetwork
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
@@ -36,6 +35,7 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
+from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import (
     ROUNDINGS,
@@ -124,7 +124,12 @@ class DeliverySteps:
         self._kept = kept if isinstance(kept, KeptNetwork) else None
         self._known = None if self._kept is None else self._kept.answers(self._samples, threads)
         self.baselines = Baselines(
-            settled.network, delivery, self._scratch, stack, answers_known=self._known is not None
+            settled.network,
+            delivery,
+            self._scratch,
+            stack,
+            answers_known=self._known is not None,
+            reader=settled.reader,
         )
 
     @cached_property

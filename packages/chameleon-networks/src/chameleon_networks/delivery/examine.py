@@ -43,6 +43,7 @@ from chameleon_networks.graph.prepare import LayoutError, prepared
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import check_target, manifest_of, write_package
+from chameleon_networks.running.kept_networks import kept_network
 from chameleon_networks.running.profile import Profiler
 from chameleon_networks.running.requests import requested_network
 from chameleon_networks.running.verify import Expected, agreement, nudged
@@ -186,14 +187,22 @@ def main() -> None:
     steps = StepSeconds("start", request["started"])
     try:
         network = requested_network(request)
+        network.kept = kept_network(network)
         tempfile.tempdir = request["scratch"]
+        folder = request["network"]["folder"]
+
+        def tell(message: Message) -> None:
+            if folder and message["done"] == "import":
+                message = {**message, "programs": network.save_programs(folder)}
+            answers.send(message)
+
         report = examined(
             network,
             request["layouts"],
             request["target"],
             request["threads"],
             steps=steps,
-            tell=answers.send,
+            tell=tell,
         )
         answer = report.to_json()
     except ChameleonError as error:
@@ -238,6 +247,7 @@ def examined(
     network.read_ahead()
     steps.begin("import")
     imported = network.imported
+    network.keep()
     tell({"done": "import"})
     refused: dict[str, str] = {}
     with Reference(network, network.samples(np.random.default_rng(0)), threads) as reference:

@@ -26,7 +26,6 @@ from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.check_report import CheckReport, Facts
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.deliver import delivered
-from chameleon_networks.delivery.kept_networks import kept_network
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
@@ -38,6 +37,8 @@ from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
+from chameleon_networks.running.kept_networks import kept_network
+from chameleon_networks.running.processes import NetworkProcess
 
 log = structlog.get_logger()
 
@@ -57,6 +58,19 @@ def _tried(
     return report
 
 
+def _finished(reader: NetworkProcess) -> NetworkProcess | None:
+    """The process as soon as it has imported its network. None if it failed to do so."""
+    try:
+        reader.opened()
+    except ChameleonError as error:
+        log.debug("network_not_read_ahead", problem=str(error))  # this process says it better
+        return None
+    for message in reader.answer["messages"]:
+        level, event = message.pop("log_level"), message.pop("event")
+        getattr(log, level)(event, **message)
+    return reader
+
+
 class NetworkFrontend(SettledNetwork):
     """The frontend of a network for one input shape.
 
@@ -64,11 +78,13 @@ class NetworkFrontend(SettledNetwork):
 
     Args:
         network: The imported network.
+        reader: A process from ``reading_process`` that imports the network, or None.
     """
 
-    def __init__(self, network: ImportedNetwork) -> None:
+    def __init__(self, network: ImportedNetwork, reader: NetworkProcess | None = None) -> None:
         network.kept = kept_network(network)
         self.network = network
+        self.reader = None if reader is None else _finished(reader)
         self.precision = None
         asked = network.options.layout != AUTO
         self.choice = LayoutChoice(

@@ -11,6 +11,7 @@ from chameleon_networks.delivery.layout_choice import LayoutChoice
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.running.processes import NetworkProcess
 from chameleon_networks.running.verify import Run
 
 
@@ -21,11 +22,13 @@ class SettledNetwork(Frontend):
         network: The imported network.
         choice: The layout of the whole graph, with the reason for it.
         precision: The dtypes that the operators may have. None if they keep those of the source.
+        reader: The process that imported the network, or None.
     """
 
     network: ImportedNetwork
     choice: LayoutChoice
     precision: PrecisionDecisions | None
+    reader: NetworkProcess | None = None
 
     @abstractmethod
     def named_tasks(self, target: str) -> list[Task]:

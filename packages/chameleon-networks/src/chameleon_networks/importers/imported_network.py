@@ -170,6 +170,15 @@ class ImportedNetwork(ABC):
         """
         return {}
 
+    @property
+    def programs_folder(self) -> str:
+        """The folder of ``kept_programs``, where another process may write them instead."""
+        return ""
+
+    def save_programs(self, folder: str) -> Mapping[str, str]:  # noqa: ARG002 - for others
+        """Write the files of ``kept_programs`` into a folder."""
+        return {}
+
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
         """Read the parts of the source that need no compiler, before the compiler might crash.
 

@@ -136,17 +136,23 @@ class ProgramNetwork(ImportedNetwork):
     def _recalled(self, name: str) -> Any:
         return recalled_program(self.programs[name]) if name in self.programs else None
 
-    def kept_programs(self) -> Mapping[str, str]:
+    @property
+    def programs_folder(self) -> str:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="chameleon-programs-")
-            programs = {"program": self.program, "float_program": self.float_program}
-            if self.half is None:
-                del programs["float_program"]
-            files = {name: str(Path(self._folder.name, f"{name}.pt2")) for name in programs}
-            self.programs = {
-                name: file for name, file in files.items() if keep_program(programs[name], file)
-            }
+        return self._folder.name
+
+    def kept_programs(self) -> Mapping[str, str]:
+        if self._folder is None:
+            self.programs = self.save_programs(self.programs_folder)
         return self.programs
+
+    def save_programs(self, folder: str) -> Mapping[str, str]:
+        programs = {"program": self.program, "float_program": self.float_program}
+        if self.half is None:
+            del programs["float_program"]
+        files = {name: str(Path(folder, f"{name}.pt2")) for name in programs}
+        return {name: file for name, file in files.items() if keep_program(programs[name], file)}
 
     def read_ahead(self) -> None:
         _ = self.float_program

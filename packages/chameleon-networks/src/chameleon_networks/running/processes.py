@@ -16,6 +16,7 @@ from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
+from chameleon_networks.running.kept_networks import GRAPH, kept_network
 from chameleon_networks.running.requests import read_arrays, request_of, write_arrays
 
 _MODULE = "chameleon_networks.running.serve"
@@ -196,6 +197,21 @@ class NetworkProcess(AskedProcess):
         self.compiled_ahead = request["role"] == "delivered"
         super().__init__(name, request, module=_MODULE, **options)
 
+    def open(self, name: str, threads: int) -> None:
+        """Let a process from ``reading_process`` open its network in a framework.
+
+        Call ``opened`` before any other method.
+
+        Args:
+            name: The name of the framework, one of ``network.frameworks``.
+            threads: Number of threads that the framework computes with.
+
+        Raises:
+            ChameleonError: The process died.
+        """
+        self.name = name
+        self._tell({"do": "open", "role": "framework", "name": name, "threads": threads})
+
     def outputs(self, inputs: Arrays) -> Arrays:
         """Run the network once in its process, and return its outputs.
 
@@ -283,6 +299,25 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
     """
     request = {"role": "framework", "name": name, **request_of(network)}
     return NetworkProcess(name, request, **options)
+
+
+def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
+    """Start a process that imports a network and keeps its graph in the user's cache folder.
+
+    The process imports torch for seconds. Meanwhile this process can import TVM.
+
+    Args:
+        network: The network, which the process reads anew.
+
+    Returns:
+        The process. Call ``opened`` before any other method. None if nothing is kept of the
+        network, if its graph is known, or if it needs no torch.
+    """
+    kept = kept_network(network)
+    if kept is None or not network.preloads or kept.fact(GRAPH) is not None:
+        return None
+    request = {"role": "framework", "do": "read", **request_of(network, reads=True)}
+    return NetworkProcess("the network's importer", request, threads=0, wait=False)
 
 
 def reduced_process(

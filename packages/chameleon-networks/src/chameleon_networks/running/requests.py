@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.arrays import Arrays
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins.factory import load_factory
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_tvm.words import first_line
@@ -19,11 +19,15 @@ from chameleon_networks.importers.sources import network_of
 from chameleon_networks.shapes import converter
 
 
-def request_of(network: ImportedNetwork) -> Message:
+def request_of(network: ImportedNetwork, *, reads: bool = False) -> Message:
     """Make the part of a request that describes a network, for ``requested_network``.
 
     The part has the class and the values of the network's options. It also has the files of
     exported programs, by the name of the attribute that holds each program.
+
+    Args:
+        network: The imported network.
+        reads: Whether the other process reads the source instead, and then writes these files.
     """
     # Another process has no run folder to recall a layout from.
     options = attrs.evolve(network.options, layout=network.layout)
@@ -31,7 +35,9 @@ def request_of(network: ImportedNetwork) -> Message:
         "network": {
             "type": f"{type(options).__module__}:{type(options).__qualname__}",
             "options": attrs.asdict(options),
-            "programs": network.kept_programs(),
+            "origin": network.origin,
+            "programs": {} if reads else network.kept_programs(),
+            "folder": network.programs_folder if reads else None,
         }
     }
 
@@ -40,11 +46,19 @@ def requested_network(request: Message) -> ImportedNetwork:
     """Make the network that a request from ``request_of`` describes.
 
     Parts that another process kept in files, such as exported programs, are read from these files.
+
+    Raises:
+        ConfigError: The source has changed since ``request_of`` described it.
     """
     described = request["network"]
     kind: Any = load_factory(described["type"])
     network = network_of(converter().structure(described["options"], kind))
     network.programs = described["programs"]
+    if network.origin != described["origin"]:
+        raise ConfigError(
+            "the file of the network has changed since the run read it",
+            hint="Start a new run, with another output folder.",
+        )
     return network
 
 

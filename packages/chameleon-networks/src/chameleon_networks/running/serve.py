@@ -5,6 +5,7 @@ Requests and replies are lines of JSON on standard input and output. Arrays are 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -18,9 +19,12 @@ from chameleon_core.arrays import Arrays
 from chameleon_system.processes.answering import Message
 from chameleon_system.processes.stamps import TOKEN
 from chameleon_system.thread_limit import allowed_cores
+from structlog.testing import capture_logs
 
 from chameleon_networks.frameworks.reduced import ReducedNetwork, reduced_named
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import checked_manifest
+from chameleon_networks.running.kept_networks import kept_network
 from chameleon_networks.running.requests import (
     batches_in,
     read_arrays,
@@ -49,11 +53,6 @@ def delivered_network(request: Message) -> Network:
     return run
 
 
-def framework_network(request: Message) -> Network:
-    """Open a network in the framework that the request names."""
-    return requested_network(request).framework(request["name"], request["threads"])
-
-
 def reduced_network(request: Message) -> ReducedNetwork:
     """Open a network in a framework and a reduced precision, as a request asks.
 
@@ -70,7 +69,6 @@ def reduced_network(request: Message) -> ReducedNetwork:
 
 ROLES: dict[str, Callable[[Message], Network]] = {
     "delivered": delivered_network,
-    "framework": framework_network,
     "reduced": reduced_network,
 }
 """The kinds of networks that a process can be asked to run, by the name in the request."""
@@ -81,6 +79,8 @@ class Server:
 
     def __init__(self) -> None:
         self._network: Network | None = None
+        self._imported: ImportedNetwork | None = None
+        self._programs = ""
         self._ran = False
 
     def answer(self, request: Message) -> Message:
@@ -88,13 +88,35 @@ class Server:
         answer: Message = getattr(self, f"_{request['do']}")(request)
         return answer
 
+    def _read(self, request: Message) -> Message:
+        """Import a network and keep its graph; another process repeats what this one logs."""
+        self._imported = network = requested_network(request)
+        self._programs = request["network"]["folder"]
+        network.kept = kept_network(network)
+        with capture_logs() as messages:
+            for name in network.preloads:
+                # If something is missing, the network's reading says so better.
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+            network.keep()
+        return {"messages": messages}
+
+    def _framework(self, request: Message) -> Network:
+        """Open a network in the framework that the request names."""
+        network = self._imported or requested_network(request)
+        return network.framework(request["name"], request["threads"])
+
     def _open(self, request: Message) -> Message:
-        self._network = network = ROLES[request["role"]](request)
+        opened = ROLES.get(request["role"], self._framework)
+        self._network = network = opened(request)
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
         if "inputs" in request:
             self._outputs_of(request)
-        return {"precision": network.precision} if isinstance(network, ReducedNetwork) else {}
+        if isinstance(network, ReducedNetwork):
+            return {"precision": network.precision}
+        imported = self._imported
+        return {} if imported is None else {"programs": imported.save_programs(self._programs)}
 
     def _outputs(self, request: Message) -> Message:
         write_arrays(Path(request["outputs"]), self._outputs_of(request))

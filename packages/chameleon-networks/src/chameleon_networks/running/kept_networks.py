@@ -27,7 +27,7 @@ from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 _KIND = "networks"
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnxruntime")
-_GRAPH = "graph"
+GRAPH = "graph"
 """Name of the fact that holds the network's Relax module."""
 
 
@@ -109,8 +109,8 @@ class KeptNetwork:
 
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
-        known = self.fact(_GRAPH)
-        arrays = None if known is None else self._arrays(_GRAPH)
+        known = self.fact(GRAPH)
+        arrays = None if known is None else self._arrays(GRAPH)
         if known is None or arrays is None:
             return None
         facts = known[0]
@@ -125,7 +125,7 @@ class KeptNetwork:
 
     def keep_graph(self, graph: ImportedGraph) -> None:
         """Keep the network as Relax has it, unless it is known."""
-        if self.fact(_GRAPH) is not None:
+        if self.fact(GRAPH) is not None:
             return
         text, arrays = _relaxed().without_constants(graph.module)
         facts = {
@@ -135,7 +135,7 @@ class KeptNetwork:
             "is_rounded": graph.is_rounded,
             "operators": dict(graph.operators),
         }
-        self.keep_fact(_GRAPH, facts, [*arrays, np.zeros(0)])
+        self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
 
     def _arrays(self, name: str) -> Arrays | None:
         def read(file: Path) -> Arrays:
