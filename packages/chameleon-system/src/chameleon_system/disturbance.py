@@ -91,8 +91,9 @@ class CoreMeter:
         cores: ids of the cores.
         read: a function that returns the ``CoreTimes`` of the cores, or None if they are unknown.
         now: a function that returns the wall-clock time in seconds.
-        own: a function of a process id that returns the CPU time of this process and that process,
-            in seconds. It returns None if that process has ended.
+        own: a function of a process id that returns the CPU time in seconds of Chameleon, which is
+            subtracted: the sum for the current process and the process with this id. It returns
+            None if the process with this id has ended.
 
     Attributes:
         seconds: the length of all intervals in seconds, times the number of cores.

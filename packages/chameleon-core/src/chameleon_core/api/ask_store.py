@@ -1,4 +1,4 @@
-"""The record store of an ask-and-tell search (``Tuner``), and the batches of ``Tuner.ask``."""
+"""Stores the batches that ``Tuner.ask`` returns, and the results that ``Tuner.tell`` gets."""
 
 from __future__ import annotations
 

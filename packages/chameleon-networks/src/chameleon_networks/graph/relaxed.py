@@ -1,4 +1,7 @@
-"""Imports Relax, TVM's graph language, without torch, and helps all passes read graphs."""
+"""Helps passes to read and change graphs of Relax, TVM's graph language.
+
+TVM's Relax imports torch if it is installed, which takes seconds. This module prevents that.
+"""
 
 from __future__ import annotations
 

@@ -40,6 +40,6 @@ def quick_stack_inspection() -> Iterator[None]:
 
 
 def load_tensor_intrinsics() -> None:
-    """Register TVM's tensor intrinsics, which schedule rules for tensor cores and VNNI need."""
+    """Register TVM's tensor intrinsics. TVM's rules for tensor cores and VNNI need them."""
     with quick_stack_inspection():
         importlib.import_module("tvm.s_tir.tensor_intrin")

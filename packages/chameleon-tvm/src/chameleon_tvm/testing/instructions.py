@@ -254,7 +254,8 @@ def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
     zeros, ones, the largest and the smallest numbers, denormals, infinities and NaN.
 
     Args:
-        dtype: Dtype as instructions name it; uint16 for bfloat16.
+        dtype: Dtype of the array, as instructions name it. Numbers of bfloat16 are drawn as their
+            bits, so pass ``uint16`` for them.
         shape: Shape of the array. The first axis counts the cases.
         rng: Random generator.
     """
@@ -283,7 +284,8 @@ def flushed(array: Array, dtype: str) -> Array:
 
     Args:
         array: Operands, of any shape.
-        dtype: Dtype as instructions name it; uint16 for bfloat16.
+        dtype: Dtype of the array, as instructions name it. Numbers of bfloat16 are drawn as their
+            bits, so pass ``uint16`` for them.
     """
     if not is_floating(dtype):
         return array
@@ -296,7 +298,8 @@ def values(array: Array, dtype: str) -> Array:
 
     Args:
         array: Operands, of any shape.
-        dtype: Dtype as instructions name it; uint16 for bfloat16.
+        dtype: Dtype of the array, as instructions name it. Numbers of bfloat16 are drawn as their
+            bits, so pass ``uint16`` for them.
     """
     return (STORAGE[BFLOAT16].real(array) if dtype == BFLOAT16_BITS else array).astype(np.float64)
 

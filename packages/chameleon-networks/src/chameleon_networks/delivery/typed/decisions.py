@@ -1,4 +1,4 @@
-"""Decides which dtypes a network's operators may have, before its tasks are named."""
+"""Decides which dtypes a network's operators may have, before they become tasks."""
 
 from __future__ import annotations
 

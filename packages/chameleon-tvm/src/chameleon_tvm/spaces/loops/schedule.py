@@ -126,8 +126,8 @@ class LoopPlan:
         rows: Whether blocks that share their leading axes become one pass over these axes.
         threads: Whether the iterations of the outer loops are divided among all threads.
         block: Edge of the square tiles in which a transposition copies elements; 1 for no tiles.
-        columns: Number of vectors of neighbouring sums that are added up together, if the terms of
-            a sum are not neighbours in memory.
+        columns: Number of vectors that a loop accumulates at once, if a reduction is over an outer
+            axis. Each lane of a vector then holds a different sum.
     """
 
     rows: bool = True
