@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import onnx
 import pytest
 import torch
 from chameleon_core.errors import ChameleonError, ConfigError
@@ -19,8 +20,13 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers import sources
-from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork, network_of
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import (
+    BuiltinNetwork,
+    OnnxNetwork,
+    TorchNetwork,
+    network_of,
+)
 from chameleon_networks.running import kept_networks
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.running.processes import reading_process
@@ -29,6 +35,8 @@ from chameleon_system import kept as kept_files
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from structlog.testing import capture_logs
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 SMALL = BuiltinOptions(network="resnet_small")
 
@@ -95,6 +103,38 @@ def test_changed_bytes_and_changed_code_make_another_network(
     updated = kept_network(TorchNetwork(options))
     assert updated is not None
     assert updated.graph() is None
+
+
+def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = (
+        "(float[1, 8, 6, 6] x) => (float[1, 16, 6, 6] y) { y = Conv <pads = [1, 1, 1, 1]> (x, w) }"
+    )
+    rng = np.random.default_rng(0)
+    file = onnx_file(tmp_path / "one.onnx", text, w=rng.standard_normal((16, 8, 3, 3), np.float32))
+    outside = tmp_path / "outside.onnx"
+    onnx.save(onnx.load(file), outside, save_as_external_data=True, location="w", size_threshold=0)
+
+    def network(path: Path) -> Any:
+        return keeping(OnnxNetwork(OnnxOptions(source=str(path))))
+
+    reads = {path: network(path) for path in (file, outside)}
+    for read in reads.values():
+        read.keep()
+    monkeypatch.setattr(sources, "onnx_graph", None)  # calling it fails
+    for path, read in reads.items():
+        again = network(path)
+        assert str(again.imported) == str(read.imported)
+        [ours], [theirs] = (n.samples(np.random.default_rng(0)) for n in (again, read))
+        np.testing.assert_array_equal(ours, theirs)
+        [one], [other] = (chains_of(prepared(n.imported, "NCHW")) for n in (again, read))
+        np.testing.assert_array_equal(one.constants.arrays[0], other.constants.arrays[0])
+    assert reads[file].origin != reads[outside].origin
+    (tmp_path / "w").write_bytes(bytes(16 * 8 * 3 * 3 * 4))
+    assert network(outside).kept.graph() is None
+    (tmp_path / "w").unlink()
+    assert network(outside).kept is None
 
 
 def test_nothing_is_kept_of_code_of_the_user_nor_without_a_check():

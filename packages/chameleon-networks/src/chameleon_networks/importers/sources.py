@@ -40,6 +40,7 @@ from chameleon_networks.frameworks.running import (
 )
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.onnx.models import (
+    onnx_digests,
     onnx_graph,
     onnx_inputs,
     onnx_is_quantized,
@@ -253,6 +254,10 @@ class OnnxNetwork(ImportedNetwork):
     """A network in an ONNX file."""
 
     options: OnnxOptions
+
+    @cached_property
+    def origin(self) -> Any:
+        return onnx_digests(self.options.source)
 
     def read_graph(self) -> ImportedGraph:
         return onnx_graph(self.options.source, self.shapes)

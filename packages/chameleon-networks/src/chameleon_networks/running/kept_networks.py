@@ -26,7 +26,7 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 _KIND = "networks"
-_DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnxruntime")
+_DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnx", "onnxruntime")
 GRAPH = "graph"
 """Name of the fact that holds the network's Relax module."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ConfigError
@@ -69,6 +71,37 @@ def onnx_inputs(file: str) -> dict[str, list[int | str]]:
         ConfigError: The file does not exist or is not valid.
     """
     return _inputs(_read(file, load_external_data=False))
+
+
+def onnx_digests(file: str) -> list[str] | None:
+    """Digests of the bytes of an ONNX file and of the files with its external data.
+
+    None if one of the files cannot be read.
+    """
+    source = Path(file)
+    try:
+        model = _onnx().load(source, load_external_data=False)
+        names = sorted({entry.value for entry in _entries(model) if entry.key == "location"})
+        return [_digest(path) for path in (source, *(source.parent / name for name in names))]
+    # Reading the network says better what is wrong with a file.
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _entries(message: Any) -> Iterator[Any]:
+    """The descriptions of external data of all tensors in a model, or in a part of it."""
+    for field, value in message.ListFields():
+        if field.name == "external_data":
+            yield from value
+        elif field.message_type is not None:
+            parts = [value] if hasattr(value, "ListFields") else value
+            for part in parts:
+                yield from _entries(part)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def onnx_is_quantized(file: str) -> bool:
