@@ -19,23 +19,23 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
         compile_c(source, target, *folders)
 
     monkeypatch.setattr(linking, "compile_c", noted)
-    linking._shared_objects.cache_clear()
+    linking.shared_objects.cache_clear()
     yield sources
-    linking._shared_objects.cache_clear()
+    linking.shared_objects.cache_clear()
 
 
 def test_another_process_takes_what_the_first_one_compiled(
     compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    first = linking._shared_objects()
+    first = linking.shared_objects()
     assert compiled == list(linking._SHARED)
-    linking._shared_objects.cache_clear()
-    again = linking._shared_objects()
+    linking.shared_objects.cache_clear()
+    again = linking.shared_objects()
     assert compiled == list(linking._SHARED)
     assert [file.read_bytes() for file in again] == [file.read_bytes() for file in first]
-    linking._shared_objects.cache_clear()
+    linking.shared_objects.cache_clear()
     monkeypatch.setattr(linking, "_FLAGS", (*linking._FLAGS, "-DANOTHER"))
-    linking._shared_objects()
+    linking.shared_objects()
     assert compiled == 2 * list(linking._SHARED)
 
 
@@ -44,5 +44,5 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 ):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert all(file.exists() for file in linking._shared_objects())
+    assert all(file.exists() for file in linking.shared_objects())
     assert compiled == list(linking._SHARED)

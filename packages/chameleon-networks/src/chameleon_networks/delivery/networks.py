@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sys
@@ -39,6 +40,7 @@ from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.running.kept_networks import kept_network
 from chameleon_networks.running.processes import NetworkProcess
+from chameleon_networks.runtime.linking import shared_objects
 
 log = structlog.get_logger()
 
@@ -60,6 +62,8 @@ def _tried(
 
 def _finished(reader: NetworkProcess) -> NetworkProcess | None:
     """The process as soon as it has imported its network. None if it failed to do so."""
+    with contextlib.suppress(ChameleonError, OSError):  # linking says it again
+        shared_objects()
     try:
         reader.opened()
     except ChameleonError as error:

@@ -57,7 +57,7 @@ def link_library(
     Raises:
         ChameleonError: The C compiler fails.
     """
-    shared = [file for file in _shared_objects() if not pool or file.stem != "pool"]
+    shared = [file for file in shared_objects() if not pool or file.stem != "pool"]
     with tempfile.TemporaryDirectory(prefix="chameleon-library-") as folder:
         work = Path(folder)
         (work / "names.h").write_text(_names(manifest, name), encoding="utf-8")
@@ -149,7 +149,7 @@ def run_compiler(*words: str) -> None:
 
 
 @functools.cache
-def _shared_objects() -> tuple[Path, ...]:
+def shared_objects() -> tuple[Path, ...]:
     """Object files of the code that all libraries share, compiled once for a compiler.
 
     Other processes copy them from the user's cache folder.
