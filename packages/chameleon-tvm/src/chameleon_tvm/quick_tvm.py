@@ -10,28 +10,12 @@ These errors are about types or operators that a CPU build of TVM does not have.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chameleon_system.imports import without
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Switch off Python's collection of reference cycles while the context lasts.
-
-    The import of TVM is then faster.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
+from chameleon_system.imports import without, without_collecting
 
 
 @contextmanager

@@ -30,6 +30,7 @@ import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
+from chameleon_system.imports import without_collecting
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
@@ -181,7 +182,7 @@ def main() -> None:
     answers = Answers()
     for name in sys.argv[1:]:
         # If something is missing, the network's reading says so better.
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(ImportError), without_collecting():
             importlib.import_module(name)
     request = next(requests())
     steps = StepSeconds("start", request["started"])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.arrays import Arrays
+from chameleon_system.imports import without_collecting
 from chameleon_system.processes.answering import Message
 from chameleon_system.processes.stamps import TOKEN
 from chameleon_system.thread_limit import allowed_cores
@@ -93,7 +94,7 @@ class Server:
         self._imported = network = requested_network(request)
         self._programs = request["network"]["folder"]
         network.kept = kept_network(network)
-        with capture_logs() as messages:
+        with capture_logs() as messages, without_collecting():
             for name in network.preloads:
                 # If something is missing, the network's reading says so better.
                 with contextlib.suppress(ImportError):
@@ -108,7 +109,8 @@ class Server:
 
     def _open(self, request: Message) -> Message:
         opened = ROLES.get(request["role"], self._framework)
-        self._network = network = opened(request)
+        with without_collecting():  # of imports, which make no garbage
+            self._network = network = opened(request)
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
         if "inputs" in request:
