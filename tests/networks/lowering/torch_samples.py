@@ -249,10 +249,10 @@ SAMPLES: Cases = {
             torch.cholesky_solve(y, torch.linalg.cholesky(_symmetric(x))),
             torch.cholesky_inverse(torch.linalg.cholesky(_symmetric(x))),
         ),
-        r(2, 4, 4),
-        r(2, 4, 3),
+        r(2, 3, 3),
+        r(2, 3, 2),
     ),
-    "lu": lambda: of(lambda x: (*torch.linalg.lu(x), *torch.linalg.lu_factor(x.mT)), r(2, 5, 4)),
+    "lu": lambda: of(lambda x: (*torch.linalg.lu(x), *torch.linalg.lu_factor(x.mT)), r(2, 4, 3)),
     "inverse": lambda: of(
         lambda x, y: (
             torch.linalg.inv(x),
@@ -261,19 +261,19 @@ SAMPLES: Cases = {
             torch.linalg.solve(x, y),
             torch.linalg.solve(x, y.mT, left=False),
         ),
-        r(2, 4, 4),
-        r(2, 4, 3),
+        r(2, 3, 3),
+        r(2, 3, 2),
     ),
     "solutions by factors": lambda: of(
         lambda x, y: [
             torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y, adjoint=adjoint)
             for adjoint in (False, True)
         ],
-        r(2, 4, 4),
-        r(2, 4, 3),
+        r(2, 3, 3),
+        r(2, 3, 2),
     ),
     "qr": lambda: of(
-        lambda x: (*torch.linalg.qr(x), *torch.linalg.qr(x.mT, "complete")), r(2, 5, 3)
+        lambda x: (*torch.linalg.qr(x), *torch.linalg.qr(x.mT, "complete")), r(2, 4, 3)
     ),
     "hyperbolic": lambda: of(lambda x: (x.sinh(), x.cosh()), torch.linspace(-9.0, 9.0, 64)),
     "rank of a number": lambda: of(lambda x: torch.kthvalue(x, 1), r()),
