@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import attrs
 import chameleon_tvm
 import ml_dtypes
 import structlog
+from chameleon_system.cores import usable_cores
 from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes, surroundings
+from chameleon_tvm.building.lowering import UNCHECKED
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.words import symbol_of
-from tvm_ffi.structural import structural_map
+from tvm_ffi.structural import structural_hash, structural_map
 
 from chameleon_networks.compile.defaults import (
     OURS,
@@ -35,6 +37,7 @@ from chameleon_networks.compile.sequence.changes import with_views
 from chameleon_networks.compile.sequence.library import (
     KEPT_OBJECTS,
     SequenceExecutable,
+    archive_of,
     object_files,
     parallel_extents,
 )
@@ -45,6 +48,12 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.relaxed import relax, tvm
 
 log = structlog.get_logger()
+
+_PARTS_PER_CORE = 2
+"""Parts in which a network's functions are compiled, so that cores end at about the same time."""
+
+_LEAST_PART = 4
+"""Functions of a part. Each part costs TVM as much as half of a small function."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -81,7 +90,7 @@ def compiled(
         target: The resolved target.
     """
     resolved = tvm_target(target)
-    with resolved, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}):
+    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         module = fused(with_kernels(module, chains, kernels.of))
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
@@ -231,13 +240,33 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
 
 def _object_files(kernels: Any, target: str) -> bytes:
     """The object files of scheduled functions, which an earlier process may have compiled."""
-    functions = hashlib.blake2b(str(tvm.ir.save_json(kernels)).encode()).hexdigest()
-    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, functions])
+    functions = {
+        str(variable.name_hint): function for variable, function in kernels.functions_items()
+    }
+    digests = sorted((name, structural_hash(function)) for name, function in functions.items())
+    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, digests])
     known = recalled_bytes(file)
     if known is None:
-        known = object_files(tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE))
+        known = _compiled_in_threads(functions, target)
         keep_bytes(file, known)
     return known
+
+
+def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
+    """The object files of scheduled functions. TVM holds no lock of Python while it compiles."""
+    named = list(functions.items())
+    cores = len(usable_cores())
+    parts = max(1, min(_PARTS_PER_CORE * cores, len(named) // _LEAST_PART))
+
+    def compiled_part(number: int) -> list[bytes]:
+        resolved = tvm_target(target)
+        with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+            module = tvm.IRModule(dict(named[number::parts]))
+            return object_files(tvm.compile(module, target=resolved, tir_pipeline=PIPELINE))
+
+    with ThreadPoolExecutor(cores) as pool:
+        archives = pool.map(compiled_part, range(parts))
+        return archive_of(content for objects in archives for content in objects)
 
 
 def _surroundings() -> list[Any]:

@@ -19,7 +19,11 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.prim_functions import function_arguments, function_flop
+from chameleon_tvm.operators.prim_functions import (
+    function_arguments,
+    function_flop,
+    loaded_function,
+)
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.schedule import LoopPlan
 from chameleon_tvm.spaces.loops.template import KIND, plan_of
@@ -160,7 +164,7 @@ def loop_tasks(
     tasks = []
     for entry in costly:
         name = f"{KIND}_{entry.name}"
-        function = tvm.ir.load_json(entry.function)
+        function = loaded_function(entry.function)
         own, calls = occurrences.get(_identity(function), (None, 0))
         # An entry may come out of a file: only what the network itself computes is ever built.
         if not calls or not structural_equal(_bare(own), function):

@@ -15,6 +15,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
 from chameleon_core.stages import Arrays, Delivery
+from chameleon_core.task import Task
 from chameleon_tvm.types import STORAGE
 from chameleon_tvm.words import one_line
 
@@ -133,6 +134,10 @@ class DeliverySteps:
         )
 
     @cached_property
+    def _tasks(self) -> list[Task]:
+        return self._settled.named_tasks(self._delivery.target)
+
+    @cached_property
     def answers(self) -> KeptAnswers:
         """The reference's outputs for the sample inputs, which the network's are compared with.
 
@@ -221,7 +226,7 @@ class DeliverySteps:
         """The operators whose kernels were never timed, each with the reason."""
         winners = {winner.task.key: winner for winner in self._delivery.winners}
         operators = []
-        for task in self._settled.named_tasks(self._delivery.target):
+        for task in self._tasks:
             if task.alternative_of:
                 continue  # without a time it is in no network
             chosen, first = self.kernels.winners.get(task.key), winners.get(task.key)

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor, bytes_of
 from chameleon_networks.compile.sequence.library import (
     SequenceExecutable,
+    archive_of,
     object_files,
     parallel_extents,
 )
@@ -322,7 +323,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     [function] = functions.values()
     kernels = lower_function(function, resolved, plain_loops=program.plain_loops)
     executable = SequenceExecutable(
-        kernels=object_files(kernels),
+        kernels=archive_of(object_files(kernels)),
         sequence=sequence,
         loops={MAIN: parallel_extents(function)},
         layout=0 if packing is None else packing.facts["layout"],

@@ -14,6 +14,7 @@ from chameleon_system.imports import without
 from chameleon_tvm.quick_tvm import tirx, tvm
 from numpy.typing import NDArray
 
+from tvm_ffi.serialization import from_json_graph_str  # isort: skip
 from tvm_ffi.structural import structural_map  # isort: skip
 
 with without("torch"):
@@ -144,7 +145,8 @@ def with_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
         kept = name.startswith(_CONSTANT)
         return constants[int(name.removeprefix(_CONSTANT))] if kept else variable
 
-    module = tvm.ir.load_json(text)
+    # The same version of TVM wrote the text, so that ``tvm.ir.load_json`` would upgrade nothing.
+    module = from_json_graph_str(text)
     functions = {
         name: structural_map(function, (relax.Var, constant))
         for name, function in module.functions.items()

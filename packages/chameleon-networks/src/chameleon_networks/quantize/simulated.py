@@ -11,6 +11,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays, SpaceProvider, Winner
+from chameleon_tvm.building.lowering import UNCHECKED
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
@@ -92,7 +93,7 @@ def opened(
         return kernel
 
     resolved = tvm_target(target)
-    with resolved, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}):
+    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         placed = with_kernels(module, chains, kernel_of)
         # Kernels stand where the last operators of their chains were.
         lasts = [binding.var for binding in bindings_of(module["main"])]

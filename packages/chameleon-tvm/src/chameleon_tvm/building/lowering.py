@@ -16,7 +16,7 @@ PLAIN_LOOPS = "chameleon-plain-loops"
 """Name of the pipeline for CPU functions without TVM's blocks. They consist of serial and parallel
 loops, explicit vectors and local buffers, with 32-bit indices."""
 
-_UNCHECKED = {"tirx.disable_assert": True}
+UNCHECKED = {"tirx.disable_assert": True}
 """Callers pass arrays of the shapes that a function was built for. Code that checks them would take
 a third of the build time."""
 
@@ -46,7 +46,7 @@ def lower_function(
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     pipeline = plain_loops_pipeline() if plain_loops else "default"
-    with tvm.transform.PassContext(config=_UNCHECKED):
+    with tvm.transform.PassContext(config=UNCHECKED):
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
 
 
@@ -79,7 +79,7 @@ def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     # If an export has loaded the CUDA compiler into this process, it asks for the target here.
-    with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+    with target, tvm.transform.PassContext(config=UNCHECKED):
         built = tvm.compile(module, target=target.with_host("llvm"))
     (device,) = built.mod.imports
     return str(device.inspect_source())

@@ -90,6 +90,18 @@ def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]
     }
 
 
+def loaded_function(text: str) -> tvm.tirx.PrimFunc:
+    """Read a TensorIR function from JSON that ``tvm.ir.save_json`` wrote.
+
+    ``tvm.ir.load_json`` first converts the JSON of earlier versions of TVM. That takes many times
+    as long as reading it, so this function converts only what TVM cannot read.
+    """
+    try:
+        return tvm.ir.base.from_json_graph_str(text)
+    except TVM_ERRORS:
+        return tvm.ir.load_json(text)
+
+
 def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
     """The text of the module that defines a reference function, and the function's name."""
     try:

@@ -12,6 +12,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.prim_functions import loaded_function
 from chameleon_tvm.words import TVM_ERRORS
 
 
@@ -27,7 +28,7 @@ class PrimFuncOperator(Operator):
     @cached_property
     def _function(self) -> tvm.tirx.PrimFunc:
         try:
-            return tvm.ir.load_json(self.task.arguments["function"])
+            return loaded_function(self.task.arguments["function"])
         except TVM_ERRORS as error:
             problem = " ".join(str(error).split())[-300:]
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 import tempfile
 from collections import defaultdict
@@ -393,15 +394,24 @@ class SequenceExecutable:
         write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
 
 
-def object_files(kernels: Any) -> bytes:
-    """An archive of the object files of a compiled ``tvm.runtime.Module``."""
+def object_files(kernels: Any) -> list[bytes]:
+    """The contents of the object files of a compiled ``tvm.runtime.Module``."""
+    contents: list[bytes] = []
+
+    def read(_: str, objects: Sequence[str], **__: Any) -> None:
+        contents.extend(Path(file).read_bytes() for file in objects)
+
     with tempfile.TemporaryDirectory(prefix="chameleon-kernels-") as folder:
-        kernels.export_library(str(Path(folder, OBJECTS)), fcompile=_archived)
-        return Path(folder, OBJECTS).read_bytes()
+        kernels.export_library(str(Path(folder, OBJECTS)), fcompile=read)
+    return contents
 
 
-def _archived(file_name: str, objects: Sequence[str], **_: Any) -> None:
-    """Put object files into an archive, in place of TVM's linker."""
-    with tarfile.open(file_name, "w") as archive:
-        for number, file in enumerate(objects):
-            archive.add(file, arcname=f"{number}{Path(file).suffix}")
+def archive_of(objects: Iterable[bytes]) -> bytes:
+    """An archive of object files, with their numbers as names."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for number, content in enumerate(objects):
+            member = tarfile.TarInfo(f"{number}.o")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from chameleon_core.errors import InvalidConfigurationError
@@ -38,6 +39,11 @@ class Template(ABC):
     @abstractmethod
     def space(self) -> DesignSpace:
         """The design space: knobs, constraints, features and first guesses."""
+
+    @cached_property
+    def design_space(self) -> DesignSpace:
+        """The result of the first call of ``space``."""
+        return self.space()
 
     @abstractmethod
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
@@ -99,7 +105,7 @@ class TemplateBuilder(TVMBuilder):
     def __init__(self, template: Template, task: Task, *, threads: int) -> None:
         super().__init__(task, threads=threads)
         self.template = template
-        self.space = template.space()
+        self.space = template.design_space
 
     def reference(self) -> tuple[Arrays, float]:
         arrays, tolerance = super().reference()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar
 
+import attrs
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import KINDS, AmbiguousNameError, TemplateRecord, default_registry
-from chameleon_core.plugins.factory import make
+from chameleon_core.plugins.factory import load_factory, make
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
@@ -17,6 +19,9 @@ from chameleon_tvm.operators.base import OWN
 from chameleon_tvm.spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.records import TEMPLATES
+
+_TEMPLATES = 512
+"""Number of templates that a process keeps: a run asks for the same ones several times."""
 
 
 def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
@@ -32,7 +37,26 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
             template's code fails.
     """
     chosen = options or TemplateOptions()
-    template: Template = make(KINDS["templates"], _record_of(task, chosen.templates), task, chosen)
+    return _made(_Parts(task.key, task.name, chosen, task, _record_of(task, chosen.templates)))
+
+
+@attrs.frozen
+class _Parts:
+    """Everything that a template is made of."""
+
+    key: str
+    name: str
+    options: TemplateOptions
+    task: Task = attrs.field(eq=False)
+    record: TemplateRecord = attrs.field(eq=False)
+    factory: Any = attrs.field(
+        init=False, default=attrs.Factory(lambda parts: load_factory(parts.record.factory), True)
+    )
+
+
+@lru_cache(maxsize=_TEMPLATES)
+def _made(parts: _Parts) -> Template:
+    template: Template = make(KINDS["templates"], parts.record, parts.task, parts.options)
     return template
 
 
@@ -91,7 +115,7 @@ class TemplateSpace(SpaceProvider):
         self.options = options
 
     def design_space(self, task: Task) -> DesignSpace:
-        return template_of(task, self.options).space()
+        return template_of(task, self.options).design_space
 
     def builder(self, task: Task, *, threads: int) -> Builder:
         return TemplateBuilder(template_of(task, self.options), task, threads=threads)
