@@ -6,7 +6,10 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.prim_functions import loaded_function
 from chameleon_tvm.operators.specs import PrimFuncSpec
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.spaces.loops.trees import structural_equal
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from computing import require_reference, resolved
@@ -141,3 +144,14 @@ def test_a_function_that_is_none_is_a_sentence(source, target, text):
     with pytest.raises(ConfigError, match="the function of task 'mine' cannot be read") as caught:
         operator_of(damaged).prim_func()
     assert "another version of TVM" in caught.value.hint
+
+
+def test_functions_of_earlier_versions_of_tvm_are_read(source, target):
+    function = operator_of(made(source, target)).prim_func()
+    text = tvm.ir.save_json(function)
+    # TVM's names before all variables became ``ir.Var``; see tvm/ir/json_compact.py.
+    earlier = text.replace('"ir.Var"', '"tirx.Var"').replace('"ir.prim.', '"tirx.')
+    assert earlier != text
+    assert structural_equal(loaded_function(earlier), function)
+    with pytest.raises(ValueError, match="Expecting"):
+        loaded_function(text[:100])
