@@ -11,7 +11,10 @@ from typing import TextIO
 
 
 def asked_for() -> bool | None:
-    """Whether the environment variables ask for colours; None if neither variable is set."""
+    """Whether the environment variables ``NO_COLOR`` and ``FORCE_COLOR`` ask for colours.
+
+    False if ``NO_COLOR`` is set, else True if ``FORCE_COLOR`` is set. None if neither is set.
+    """
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None

@@ -334,8 +334,8 @@ def _megabytes(size: int | None) -> str:
 def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
     """All rivals of a network with their times, sorted for a table.
 
-    First come rivals in the network's precision, then those in float32, then those in reduced
-    precision. In each group, rivals that really compute in float32 come first, and faster rivals
+    First come rivals that were asked to compute in the network's precision, then all other rivals.
+    In both groups, rivals that in fact computed in float32 come first, and faster rivals come
     before slower ones.
 
     Args:

@@ -41,8 +41,8 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     """Tune the model of PIPELINE. The same command continues an interrupted run.
 
-    Every measurement is on disk as soon as it arrives. The first Ctrl-C stops the run in order, a
-    second one at once.
+    Every measurement is on disk as soon as it arrives. After the first Ctrl-C, the run ends when
+    the measurements that are running are done. A second Ctrl-C ends it at once.
     """
     again, overrides = given_again("run", pipeline, overrides, output)
     with results_alone():

@@ -1,4 +1,4 @@
-"""Signals that stop a run: the first one lets it end in order, the second one ends it at once."""
+"""Signals that stop a run: the first one after its running measurements, a second one at once."""
 
 from __future__ import annotations
 

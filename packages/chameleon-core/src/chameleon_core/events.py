@@ -215,7 +215,7 @@ class ComparisonStarted:
 
 @attrs.frozen(kw_only=True)
 class ComparisonProgressed:
-    """One step of a comparison made progress.
+    """The comparison of a task's or network's contenders at the end of a run made progress.
 
     Attributes:
         task: the task's name, or ``the network``.

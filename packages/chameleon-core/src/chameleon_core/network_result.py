@@ -212,7 +212,11 @@ class InferenceResult:
         return rival[1] / self.latency_seconds if rival and self.latency_seconds else None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``chameleon run --json`` prints; most of its empty keys are left out."""
+        """The JSON object that ``chameleon run --json`` prints.
+
+        Keys without a value are left out, except ``ratio``, ``latency_seconds``,
+        ``untuned_seconds``, ``rivals`` and ``max_relative_error``.
+        """
         # `attrs.asdict` keeps tuples, but `attr.asdict` makes lists, as in JSON.
         return {**attr.asdict(self, filter=_told), "ratio": self.ratio}
 

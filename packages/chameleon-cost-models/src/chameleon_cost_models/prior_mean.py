@@ -50,8 +50,8 @@ class PriorMean:
     def raw(self, configs: Configs) -> Scores:
         """The trained model's prediction for each configuration, shape (n,).
 
-        It is relative throughput, or its logarithm. All predictions are 0 if there is no trained
-        model.
+        If the class was made with ``logarithm=True``, a prediction is the logarithm of relative
+        throughput, else relative throughput. All predictions are 0 if there is no trained model.
 
         Args:
             configs: Configurations, shape (n, knobs).

@@ -44,9 +44,11 @@ _LONG_RUN = 0.05
 class TimingPolicy:
     """The options of timing a kernel. A repeat is one timing of one or several runs.
 
+    Candidates are timed in turns: one candidate gets a few repeats, then the next candidate.
+
     Attributes:
         repeat_seconds: The seconds that the runs of one repeat fill together.
-        turn_seconds: The seconds that the repeats of one turn fill together.
+        turn_seconds: The seconds that the repeats of a candidate's turn fill together.
         min_repeats: The least number of repeats of a kernel near the best.
         max_repeats: The largest number of repeats.
         spread: The largest relative difference between the fastest repeat and a repeat that agrees

@@ -75,8 +75,8 @@ class DiversityOptions:
     def release(cls) -> DiversityOptions:
         """The options of AutoTVM's code.
 
-        With them, the sampler picks from the best ``2 * count`` candidates, and counts only new
-        knob values.
+        With them, the sampler picks ``count`` of the best ``2 * count`` candidates. Each pick is
+        the candidate with most knob values that are new to the batch, whatever its score is.
         """
         return cls(alpha=1.0, score_weight=0.0, ratio=2)
 

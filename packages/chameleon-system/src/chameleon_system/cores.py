@@ -149,7 +149,10 @@ class CoreWatch:
         self.close()
 
     def wait(self) -> bool:
-        """Wait until the cores are separate physical cores, or until waiting no longer helps.
+        """Sleep until the virtual cores run on separate physical cores, at most a few times.
+
+        A virtual core that wakes up may continue on another physical core of the host. If a series
+        of sleeps does not help, the next calls return False without sleeping.
 
         Returns:
             Whether the cores are separate physical cores, as far as a probe can tell.

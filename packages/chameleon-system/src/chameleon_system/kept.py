@@ -29,11 +29,14 @@ Known = TypeVar("Known")
 
 
 def kept_path(kind: str, facts: Any) -> Path:
-    """The path of what is kept for some facts, a file or a folder.
+    """The path in the user's cache folder for content that was computed from some facts.
+
+    Other facts lead to another path. So content that was computed from old facts is never read. The
+    caller may make a file or a folder at the path.
 
     Args:
         kind: The name of a folder in the user's cache folder.
-        facts: All that the content depends on, as JSON values.
+        facts: All facts that the content depends on, as JSON values.
     """
     digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=_DIGEST_BYTES)
     return user_cache_folder() / kind / digest.hexdigest()
@@ -41,11 +44,15 @@ def kept_path(kind: str, facts: Any) -> Path:
 
 @cache
 def surroundings(distributions: Sequence[str], folders: Sequence[Path]) -> list[Any]:
-    """Facts about versions, code and the processor, as JSON values.
+    """Facts about versions, code and the processor, as JSON values for ``kept_path``.
+
+    If one of these facts changes, content in the cache folder gets a new path, and so is computed
+    again.
 
     Args:
-        distributions: The names of Python distributions. Those that are not installed are left out.
-        folders: The folders of Python code whose changes count.
+        distributions: The names of Python distributions, whose versions are among the facts.
+            Distributions that are not installed are left out.
+        folders: Folders with Python code. A change of a file in them changes the facts.
     """
     processor = this_processor()
     code = [

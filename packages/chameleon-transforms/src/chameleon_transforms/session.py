@@ -1,4 +1,7 @@
-"""The work of ``chameleon transform``: finds a front, and writes a chosen network."""
+"""The work of ``chameleon transform``: searches transformed networks, and writes a chosen one.
+
+The search finds a front: networks that no other network beats in time, score and size together.
+"""
 
 from __future__ import annotations
 

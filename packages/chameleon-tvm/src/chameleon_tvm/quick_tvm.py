@@ -20,7 +20,11 @@ from chameleon_system.imports import without, without_collecting
 
 @contextmanager
 def names_listed_once() -> Iterator[None]:
-    """Make TVM's import faster: its FFI lists its functions again only if there are more."""
+    """Make the import of TVM faster within this context.
+
+    During the import, TVM's FFI asks for the names of all registered functions many times. In this
+    context, it collects the names anew only if functions were registered since the last time.
+    """
     from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original: Callable[[], list[str]] = registry.list_global_func_names

@@ -85,7 +85,7 @@ class StorageType:
 
     @property
     def array_type(self) -> np.dtype[Any]:
-        """NumPy's dtype of such numbers, or that of ``ml_dtypes`` if NumPy does not have it."""
+        """NumPy's dtype for numbers of this type, or one of ``ml_dtypes`` if NumPy has none."""
         import ml_dtypes  # noqa: PLC0415 - only where it is asked for
         import numpy as np  # noqa: PLC0415
 
@@ -93,11 +93,14 @@ class StorageType:
         return dtype
 
     def stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Round numbers to this floating-point type, ties to even, in the dtype of buffers.
+        """Round numbers to this floating-point type, ties to even.
+
+        The result is an array of ``storage_dtype``, as kernels store it. For bfloat16, this is an
+        array of 16-bit integers with the numbers' bits.
 
         Args:
-            numbers: Array of float32, of this type, or already in the dtype of buffers. Numbers
-                beyond the largest number of this type become infinite.
+            numbers: Array of float32 or of this type. Numbers beyond the largest number of this
+                type become infinite. An array of ``storage_dtype`` is returned unchanged.
         """
         import numpy as np  # noqa: PLC0415 - see ``array_type``
 
@@ -110,7 +113,8 @@ class StorageType:
         """Convert numbers of this floating-point type to float32, exactly.
 
         Args:
-            numbers: Array of float32, of this type, or in the dtype of buffers.
+            numbers: Array of float32, of this type, or of ``storage_dtype``, as kernels store it.
+                For bfloat16, the latter holds the numbers' bits as 16-bit integers.
         """
         if numbers.dtype == self.storage_dtype:
             numbers = numbers.view(self.array_type)

@@ -265,9 +265,10 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Writes the time of each measurement and round of a cell to a file, as lines of JSON.
+    """Writes when each measurement and round of a cell ended to a file, as lines of JSON.
 
-    The run's store has the measurements but not these times. Use the recorder as a context manager.
+    Plots of a search over time need these moments, in seconds since the start of the run. The run's
+    store does not have them. Use the recorder as a context manager.
 
     Args:
         path: The file. Lines of earlier processes of the run are kept.

@@ -119,7 +119,10 @@ def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
 
 
 def at(value: float) -> dict[str, float]:
-    """The same value for all points of a trace, used in place of an array.
+    """Give all points of a plot's trace the same value, such as the same height.
+
+    The result, ``{"constant": value}``, takes the place of the name of a column that has one value
+    for each point. ``chameleon_bench.pages.drawing`` and the page read it.
 
     Args:
         value: The value.

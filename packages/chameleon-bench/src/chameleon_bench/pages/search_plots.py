@@ -175,10 +175,10 @@ def knob_shares(measured: Measured) -> dict[str, float]:
     This is a one-way analysis of variance per knob, over the measurements that have a time. It
     estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935): one minus
     the mean square within groups over the total mean square. The mean squares allow for the fact
-    that a knob with many values explains much by chance. A configuration in which a knob has no
-    effect counts as another value of this knob. Knobs with the largest share come first. Shares
-    need not add up to 1, because knobs act together, and because a search does not visit their
-    values evenly.
+    that a knob with many values explains much by chance. Configurations with the same value of a
+    knob form a group. Configurations in which the knob has no effect form a group of their own.
+    Knobs with the largest share come first. Shares need not add up to 1, because knobs act
+    together, and because a search does not visit their values evenly.
 
     Args:
         measured: The measurements of one operator.

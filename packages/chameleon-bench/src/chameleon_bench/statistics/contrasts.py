@@ -1,4 +1,7 @@
-"""Compares pipelines: paired tests over seeds, ratios over tasks, and efforts to catch up.
+"""Compares pipelines: by paired tests over seeds, by ratios over tasks, and by catching up.
+
+Catching up asks how much of its measurements or seconds a pipeline needs to reach the final result
+of another one.
 
 A search that did not reach its goal has the value infinity (it is censored). It counts as slower
 than every search that reached the goal.

@@ -31,7 +31,7 @@ class Group:
 
     Attributes:
         pipeline: The pipeline's name.
-        task: The task's name; with the operator's name if the task has several.
+        task: The task's name. If the task has several operators, the name is ``task/operator``.
         budget: The largest number of measurements of the pipeline; None for no limit.
         best_known: The lowest known cost of the operator in seconds.
         exhaustive: Whether no lower cost exists, because all configurations were recorded.

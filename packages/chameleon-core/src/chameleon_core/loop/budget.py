@@ -59,12 +59,15 @@ class Allowance:
 
     @classmethod
     def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
-        """The part of a budget that alternatives get: tasks that compute operators in other dtypes.
+        """The budget for alternatives: tasks for operators of other tasks, in other dtypes.
+
+        All alternatives together get the share ``ALTERNATIVES`` of the other tasks' budget. If the
+        budget holds for each task, each alternative gets this share of a task's budget, divided by
+        the mean number of alternatives per task.
 
         Args:
             budget: the budget of the tasks in the network's own dtype.
-            each: the mean number of alternatives per task. It is used only if the budget holds for
-                each task.
+            each: the mean number of alternatives per task.
         """
         share = ALTERNATIVES / (max(1.0, each) if budget.scope is Scope.TASK else 1.0)
         count, limit = budget.measurements, budget.wall_time
@@ -159,10 +162,11 @@ class Allowance:
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
         """The number of measurements at which the budget ends one task, or None for no limit.
 
-        The number includes records that were copied from other runs. If all tasks share one budget,
-        a task whose records reach an equal share of it gets no further measurement. Records of
-        other tasks reduce the number: all of them if this task has records too, else at most each
-        task's equal share.
+        The number includes records, which are measurements that were copied from other runs. If all
+        tasks share one budget, an equal part of it is a task's share. A task with as many records
+        as its share gets no further measurement. A task with fewer records may use all measurements
+        that the records of all tasks leave of the budget. A task without records keeps its share:
+        the records of another task count at most as the other task's share.
 
         Args:
             task: the measurements and seconds of the task, an entry of ``everything``.

@@ -1,4 +1,4 @@
-"""Stops a run in two steps: the first signal ends it in order, the second kills the process."""
+"""Stops a run: after its running measurements at the first signal, at once at the second one."""
 
 from __future__ import annotations
 

@@ -95,11 +95,12 @@ class Structurer(KeyPath):
     """Makes instances of annotated types from nodes.
 
     The metadata of a field may have these keys. ``duration``: strings such as ``20m`` become
-    seconds. ``path`` or ``source``: relative file names become absolute. ``tagged``: the value, or
-    each entry of a list, is a mapping whose only key names an attrs class. ``tagged`` itself is a
-    mapping from name to class, or a kind of plugin whose records have such classes. ``stages`` (a
-    kind of plugin): the value is a list of stages, each written as in a pipeline. ``names`` (a kind
-    of plugin): the value is a name of a plugin, or a list of names.
+    seconds. ``path`` or ``source``: relative file names become absolute. ``tagged``: the value in
+    the pipeline, or each entry of its list, is a mapping whose only key names an attrs class. The
+    metadata lists these classes: by a mapping from name to class, or by a kind of plugin whose
+    records have classes. ``stages`` (a kind of plugin): the value is a list of stages, each written
+    as in a pipeline. ``names`` (a kind of plugin): the value is a name of a plugin, or a list of
+    names.
 
     Args:
         stage: a function that makes the ``StageSpec`` of a kind and a node. It returns None if it
@@ -108,8 +109,8 @@ class Structurer(KeyPath):
             for installed plugins.
         find: a function of a kind of plugin and a name, which raises an error for an unknown name.
             If None, names are not checked.
-        blamed: a function that returns whether a name may be unknown because its plugin failed to
-            load.
+        blamed: a function that returns whether a plugin failed to load. If so, an unknown name is
+            possibly the name of that plugin, and the error for the name says so.
     """
 
     def __init__(

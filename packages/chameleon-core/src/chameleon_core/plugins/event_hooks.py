@@ -131,7 +131,10 @@ class EventHooks:
 
     @hookspec
     def chameleon_comparison_progressed(self, event: records.ComparisonProgressed) -> None:
-        """One step of a comparison made progress.
+        """The comparison of a task's or network's contenders at the end of a run made progress.
+
+        It builds the contenders, checks their outputs, and times them in rounds. The event names
+        this step, with the number of contenders or rounds that are done.
 
         Example:
             @hookimpl

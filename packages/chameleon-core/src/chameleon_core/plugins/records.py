@@ -62,11 +62,15 @@ class NoOptions:
 
 
 def recorder(package: str) -> Callable[..., PluginRecord]:
-    """Make a function that makes a plugin's records with short names of factories.
+    """Make a function that makes records of a package's plugins, for shorter lists of records.
+
+    The function takes the fields of ``PluginRecord``: ``name``, ``summary``, ``factory``,
+    ``options``, and the others as keyword arguments. Its argument ``factory`` leaves out the name
+    of the package.
 
     Args:
-        package: the import package of the plugin. The record's factory is ``package`` and a dot,
-            followed by the function's argument ``factory``.
+        package: the import package of the plugins. The function puts the package and a dot in front
+            of each ``factory``.
     """
 
     def record(

@@ -167,7 +167,9 @@ class Registry:
         return entry.name if alone else f"{entry.distribution}:{entry.name}"
 
     def classes(self, kind: str) -> dict[str, type]:
-        """The classes of the arguments that a pipeline file has for plugins of a kind, by name.
+        """The class of each plugin's arguments in a pipeline file, by the name of the plugin.
+
+        Plugins without arguments are left out.
 
         Args:
             kind: a kind whose records have ``arguments``, such as ``operators``.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the options of schedulers are imported with every command
 class SchedulerContext:
     """The tasks, random generator and batch size that a scheduler is made with.
 
-    Chameleon makes one scheduler for the run's tasks, and a second one if some tasks are
-    alternatives.
+    Chameleon makes one scheduler for the tasks in the network's own dtype. A second scheduler
+    chooses among alternatives: tasks that compute the operators of other tasks in another dtype.
 
     Attributes:
         tasks: the tasks that the scheduler chooses among.

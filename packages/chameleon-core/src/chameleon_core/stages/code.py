@@ -52,7 +52,8 @@ class Kernel(ABC):
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
         """Call the method ``time`` ``count`` times without pauses, and return the times in seconds.
 
-        A kernel may skip the uncounted run in all repeats but the first.
+        Each call of ``time`` begins with a run that is not counted, to warm up caches and threads.
+        A kernel may leave out this run in all repeats but the first.
 
         Args:
             number: the number of runs to average over in each repeat, at least 1.

@@ -85,10 +85,10 @@ def command(
     calibration inputs. An error is the largest difference from the framework's float32 outputs over
     the largest of these outputs, on inputs that were not used for calibration.
 
-    With --streams or --neighbours, every turn is a new process whose threads call one loaded
-    network at the same time. The output shows requests a second and quantiles of the latency, as
-    medians over the turns. OpenVINO and onnxruntime count with the better of two ways to serve
-    several clients.
+    With --streams N, every turn is a new process, in which N threads call one loaded network at the
+    same time. With --neighbours N, N other processes keep CPU cores busy during each turn. The
+    output shows requests a second and quantiles of the latency, as medians over the turns. OpenVINO
+    and onnxruntime can serve several clients in two ways each, and the faster way counts.
 
     The command runs the delivered network, which is a program. If the model or `calibrate` of the
     run is your own Python code, --trust-source is needed.

@@ -52,7 +52,8 @@ class OperatorKernel:
             in the order of ``arguments``, and then the output.
         arguments: One value for each parameter but the output: a packed constant, or None for an
             input.
-        plain_loops: Whether the function consists of final loops, as in ``Program``.
+        plain_loops: Whether the function consists of loops over arrays without TVM's blocks. Such a
+            function compiles faster.
     """
 
     task: str

@@ -126,12 +126,11 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """The reference's outputs in float64, to judge how large rounding errors are.
+        """Outputs that show, beside the reference's outputs, how large rounding errors are.
 
-        None if no framework can compute in float64.
-
-        For a quantized network, the result is the reference's outputs in float32 for nudged
-        samples: inputs changed by about a rounding.
+        They are the outputs of the same network in float64. A quantized network is not computed in
+        float64. Instead, its inputs are changed by about a rounding error, and the result is the
+        reference's outputs for these inputs. None if no framework can compute the outputs.
 
         Args:
             samples: The inputs of several inferences.

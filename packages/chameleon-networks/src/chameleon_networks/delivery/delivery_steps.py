@@ -275,11 +275,13 @@ class DeliverySteps:
     def best_in_place(self) -> Path | None:
         """Choose among nearly equal kernels those that are fastest inside the network.
 
-        The method times whole networks with the winners and with their alternatives.
+        The method times whole networks with the winners and with their alternatives. It stores the
+        chosen kernels in ``kernels``.
 
         Returns:
-            The folder of the network with these kernels if it is compiled already, else None. Also
-            None if the network with the winners does not run.
+            The folder of a compiled network with ``kernels``. None if the caller has to compile it,
+            because other kernels than the winners are faster. Also None if the network with the
+            winners does not run.
         """
         variants: list[NetworkVariant] = []
         with contextlib.ExitStack() as stack:
@@ -314,10 +316,12 @@ class DeliverySteps:
             name: The name of the network's temporary folder.
 
         Returns:
-            The folder, or None if the network cannot be compiled, and the result of the comparison.
+            The folder and the result of the comparison. The folder is None if the network cannot be
+            compiled because of a kernel that was never measured.
 
         Raises:
-            Exception: The network cannot be compiled, although all its kernels were checked.
+            Exception: The network cannot be compiled, although measurements checked all its
+                kernels.
         """
         try:
             folder = self.compile(kernels, name)

@@ -1,4 +1,7 @@
-"""A network with the decisions that the run made about it: its layout and possible dtypes."""
+"""A network for which the run has decided the layout, and which dtypes each operator may have.
+
+The delivery chooses one of these dtypes for each operator, by time and error.
+"""
 
 from __future__ import annotations
 

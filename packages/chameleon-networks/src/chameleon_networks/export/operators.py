@@ -211,11 +211,19 @@ class Recorded(np.ndarray[Any, Any]):
         return bool(_read(self))
 
     def item(self, *args: Any) -> Any:
-        """One element of the array as a Python number, which makes the recording depend on it."""
+        """One element of the array as a Python number.
+
+        Code may choose later operations by this number. So the recording of operations is valid
+        only for inputs with the same values (``Recording.fixed``).
+        """
         return _read(self).item(*args)
 
     def tolist(self) -> Any:
-        """All elements of the array as a list, which makes the recording depend on their values."""
+        """All elements of the array as a list of Python numbers.
+
+        Code may choose later operations by these numbers. So the recording of operations is valid
+        only for inputs with the same values (``Recording.fixed``).
+        """
         return _read(self).tolist()
 
     @property

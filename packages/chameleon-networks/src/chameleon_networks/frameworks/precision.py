@@ -1,12 +1,13 @@
 """Converts torch networks to another floating-point precision.
 
-Chameleon compiles networks in half precision in float32, since none of its kernels computes in half
-precision on a CPU. The compiled network is checked against both precisions. Each number of float16
-and bfloat16 is also a number of float32, so that the weights stay exactly the same. The compiled
-network's results can only be closer to the exact results than the framework's results are.
+If a network is in half precision, Chameleon compiles it to compute in float32. The reason is that
+none of Chameleon's kernels for CPUs computes in half precision. The compiled network is checked
+against the framework in both precisions. Each number of float16 and bfloat16 is also a number of
+float32, so that the weights stay exactly the same. The compiled network's results can only be
+closer to the exact results than the framework's results are.
 
-Frameworks run networks in float32 also in float64, to find out how much of a difference is
-rounding.
+If a network is in float32, a framework also computes it in float64. The difference from the
+framework's float32 outputs shows how large rounding errors are.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def half_type(program: Any) -> str | None:
 
 
 def in_float32(program: Any) -> Any:
-    """Convert a program from half precision to float32, with the conversions inside it.
+    """Convert all tensors of a torch program from half precision to float32.
+
+    Operators in the program that convert to half precision then convert to float32.
 
     Args:
         program: A ``torch.export.ExportedProgram``.
@@ -52,7 +55,9 @@ def in_float32(program: Any) -> Any:
 
 
 def in_float64(program: Any) -> Any:
-    """Convert a program from float32 to float64, with the conversions inside it.
+    """Convert all float32 tensors of a torch program to float64.
+
+    Operators in the program that convert to float32 then convert to float64.
 
     Args:
         program: A ``torch.export.ExportedProgram`` in float32.
@@ -65,7 +70,9 @@ def in_float64(program: Any) -> Any:
 
 
 def in_half(program: Any, kind: str) -> Any:
-    """Convert a program from float32 to half precision, with the conversions inside it.
+    """Convert all float32 tensors of a torch program to half precision.
+
+    Operators in the program that convert to float32 then convert to half precision.
 
     Args:
         program: A ``torch.export.ExportedProgram`` in float32.

@@ -32,8 +32,9 @@ class AttentionMatch:
         spec: The operator that the kernel computes, without a name.
         inputs: The expressions that the kernel reads, in the operator's order.
         members: The variables that the kernel replaces, in the graph's order.
-        readers: For each input but the mask, the variables of the bindings that read it for this
-            attention. None if something else reads the results of these bindings.
+        readers: For each input but the mask, the variables of the bindings that read the input for
+            this attention. Attention may first rearrange an input, for example by a transposition.
+            If another operator reads a rearranged input too, the field is None.
     """
 
     spec: AttentionSpec
@@ -50,7 +51,8 @@ def attentions_of(
     Args:
         bindings: The bindings of the network's function, in order.
         values: The expression that each variable is bound to.
-        users: The bindings that read each variable. None stands for the function's result.
+        users: For each variable, the bindings that read the variable. An entry None in the list
+            means that the variable is the function's result.
     """
     finder = _Finder(bindings, values, users)
     return [match for binding in bindings if (match := finder.match(binding)) is not None]

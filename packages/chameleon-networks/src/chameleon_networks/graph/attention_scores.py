@@ -346,14 +346,16 @@ def readers_of(
 ) -> tuple[tuple[Any, ...], ...] | None:
     """The variables that read each input of an attention, or None.
 
-    The result is None if the network reads a variable between an input and a product elsewhere too.
+    Between an input and the product that reads it, there may be operators such as transpositions.
+    The result is None if operators outside of the attention also read one of their results.
 
     Args:
         inputs: The arrays that queries, keys and values are views of.
         members: The variables that the kernel replaces.
         products: The product of queries and keys, and that of softmax and values.
         values: The expression that each variable is bound to.
-        users: The bindings that read each variable. None stands for the function's result.
+        users: For each variable, the bindings that read the variable. An entry None in the list
+            means that the variable is the function's result.
     """
     readers: list[dict[Any, None]] = [{} for _ in inputs]
     between: set[Any] = set()

@@ -45,9 +45,10 @@ class FusedOperator:
             order.
         constants: The constants that the kernel reads.
         members: The variables that the kernel replaces. The last one is the kernel's result.
-        readers: For each operand, the variables of the bindings that read it for this operator.
-            Empty if the first member reads them. The operands of attention may be rearranged first.
-            None if something else reads such a rearranged operand.
+        readers: For each operand, the variables of the bindings that read the operand for this
+            kernel. An empty tuple means that the first of ``members`` reads all operands. Attention
+            may first rearrange its operands, for example by a transposition. If another operator
+            reads a rearranged operand too, the field is None.
     """
 
     spec: OperatorSpec

@@ -47,8 +47,8 @@ def activation_after(
 
     Args:
         variable: The variable before the activation.
-        users: The bindings that read each variable. None among them stands for the function's
-            result.
+        users: For each variable, the bindings that read the variable. An entry None in the list
+            means that the variable is the function's result.
         values: The expression that each variable is bound to.
     """
     if len(shape_of(variable)) == 0:

@@ -95,8 +95,9 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
     """The kind and sizes of each convolution or product that an operator contains, in order.
 
-    Operators with equal signatures are matched in order, to find the user's module. Empty for
-    operators without a convolution or product.
+    These signatures tell which module of the user's model an operator comes from: the imported
+    graph knows the module of each convolution and product. If several have the same signature, both
+    sides are matched in order. Empty for operators without a convolution or product.
     """
     del spec
     return ()

@@ -63,7 +63,7 @@ def bindings_of(function: Any) -> list[Any]:
 def users_of(function: Any) -> dict[Any, list[Any]]:
     """The bindings of a Relax function that read each variable, by the variable.
 
-    The entry None among them stands for the function's result.
+    An entry None in a variable's list means that the variable is the function's result.
     """
     users: dict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(function):

@@ -58,9 +58,10 @@ class Step:
         return len(self.scale) == 1
 
     def same(self, other: Step) -> bool:
-        """Whether another step has equal parameters.
+        """Whether another step has the same dtype, scale and zero point.
 
-        The result is False if either step has several scales.
+        Steps with one scale per index of an axis are not compared, and the result is then False. So
+        True means that the steps are equal, but False does not prove that they differ.
         """
         return (
             self.whole
@@ -181,11 +182,15 @@ class Steps:
 
 
 def step_of(value: Any, which: str) -> Step | None:
-    """The step of an integer dtype that an expression calls, or None; see ``Steps.of``.
+    """The quantization step that an expression computes by ``relax.quantize`` or ``dequantize``.
+
+    The result is None if the expression is no such call, or if its scale or zero point is not a
+    constant. The zero point must be an integer, and the numbers that are not quantized must be in
+    float32. ``Steps.of`` also finds steps of floating-point dtypes.
 
     Args:
         value: Any expression, or None.
-        which: ``ENCODE`` or ``DECODE``.
+        which: ``ENCODE`` for a call of ``relax.quantize``, ``DECODE`` for ``relax.dequantize``.
     """
     if not is_call(value, which):
         return None

@@ -88,12 +88,13 @@ class View:
     def sliced(self, index: int, begin: int, extent: int) -> View | None:
         """The view of a slice of this tensor: of some neighbouring indices on one axis.
 
-        None if the axis consists of several parts with different strides.
+        None if the axis is made of several axes of the memory, as after a reshape, because such an
+        axis has no single stride.
 
         Args:
             index: The number of the axis.
-            begin: The first index of the part.
-            extent: The number of indices of the part.
+            begin: The first index of the slice.
+            extent: The number of indices of the slice.
         """
         axis = self.axes[index]
         if len(axis) > 1:

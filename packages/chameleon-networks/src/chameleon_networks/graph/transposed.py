@@ -3,10 +3,10 @@
 With a stride s, the outputs s j + r of each remainder r are a convolution of stride 1 with some of
 the taps. This is the polyphase decomposition (Shi et al., "Is the deconvolution layer the same as a
 convolutional layer?", arXiv:1609.07009). Each remainder gets its own convolution, so that no
-product with a zero is computed. The outputs are concatenated along separate axes, without a copy:
-kernels write to the place of each part. Neighbours in a row that read the same inputs become
-channels of one convolution. If there are few channels, all outputs of a stride become channels of
-one convolution, and a separate pass puts the outputs in order.
+product with a zero is computed. The kernel of each convolution writes its outputs directly to their
+places in the result, so that nothing is copied. If outputs that follow each other in a row read the
+same inputs, they become channels of one convolution. If there are few channels, all outputs of a
+stride become channels of one convolution, and a separate pass puts the outputs in order.
 """
 
 from __future__ import annotations
@@ -203,17 +203,21 @@ def _products(plans: Sequence[AxisPlan], channels: int) -> int:
 
 
 def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
-    """The weights of an ordinary convolution that computes some phases of a transposed one.
+    """The weights of an ordinary convolution that computes outputs of a transposed convolution.
+
+    With a stride s along an axis, outputs with the same remainder modulo s use the same weights.
+    The ordinary convolution computes the outputs of some remainders, as additional channels.
 
     Args:
         weights: The weights of the transposed convolution, of shape (I, O of a group, spatial
             axes).
         groups: Number of groups.
-        phases: The phases for each axis.
+        phases: The remainders to compute along each axis, with the weights that each of them uses.
 
     Returns:
-        An array of shape (groups * outputs * O of a group, I of a group, spatial axes). The first
-        axis has groups outermost, then outputs, then O.
+        An array of shape (groups * combinations * O of a group, I of a group, spatial axes).
+        ``combinations`` is the number of combinations of one remainder per axis. The first axis has
+        groups outermost, then combinations, then O.
     """
     inputs, outputs, *_ = weights.shape
     parts = []

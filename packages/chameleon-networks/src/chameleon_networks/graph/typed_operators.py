@@ -196,8 +196,8 @@ class TypedOperators:
     Args:
         steps: The object that recognizes the quantization steps of the module.
         values: The expression that each variable is bound to.
-        users: The bindings that read each variable. None among them stands for the function's
-            result.
+        users: For each variable, the bindings that read the variable. An entry None in the list
+            means that the variable is the function's result.
     """
 
     def __init__(
@@ -212,9 +212,11 @@ class TypedOperators:
         return operands_of(value, self._values)
 
     def typed(self, chain: FusedOperator) -> FusedOperator:
-        """Give a float32 operator the dtype from which all its operands are decoded.
+        """Let a fused operator compute in the dtype from which its operands are dequantized.
 
-        The operator is returned unchanged if there is no such dtype.
+        The result reads the quantized operands themselves, without dequantizing them to float32.
+        The operator is returned unchanged if its operands have different dtypes, or if no kernel
+        can multiply in their dtype.
 
         Args:
             chain: A fused operator with its bias, residual and activation, but without the

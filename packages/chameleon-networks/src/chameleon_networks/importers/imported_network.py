@@ -41,7 +41,10 @@ class KeptGraph(Protocol):
     """The graph of a network and facts about the network, in this machine's cache folder."""
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A kept fact as a JSON value, with the day on which it was kept; None if it was not.
+        """A fact about the network that an earlier run kept in this machine's cache folder.
+
+        The result is the fact as a JSON value, with the day on which the run kept it. It is None if
+        no run kept such a fact.
 
         Args:
             name: The name of the fact.

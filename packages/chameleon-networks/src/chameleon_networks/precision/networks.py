@@ -40,7 +40,10 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def chain(self, index: int) -> FusedOperator | None:
-        """The operator that replaces an operator of the float32 network, or None.
+        """The operator of this network that replaces an operator of the float32 network, or None.
+
+        None means that this network has no such operator, because other dtypes led to other fused
+        operators.
 
         Args:
             index: The index of the fused operator in the float32 network.

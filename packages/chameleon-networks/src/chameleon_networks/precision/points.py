@@ -1,4 +1,9 @@
-"""Chooses among fronts of dtypes: each point is a choice of dtypes with seconds and error."""
+"""Chooses the dtype of each operator of a network from a front of seconds against error.
+
+Each point of the front has a dtype for every operator, with the seconds and the error of the
+network in these dtypes. The chosen dtypes are those of the fastest point whose error is within a
+bound. They may also be those of a faster point, with some operators put back to float32.
+"""
 
 from __future__ import annotations
 

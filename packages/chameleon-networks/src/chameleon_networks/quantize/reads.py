@@ -82,10 +82,13 @@ class Network:
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
     def multiplying(self, reader: Any, tensor: Any) -> int | None:
-        """The index of the fused operator that multiplies a tensor, or None.
+        """The index of the fused operator for which a binding reads a tensor, or None.
+
+        The tensor must be an operand of the operator's products. If it is only added, as a residual
+        is, the result is None.
 
         Args:
-            reader: The variable of a binding that reads the tensor.
+            reader: The variable of the binding, which is one of several that read the tensor.
             tensor: The tensor, a variable.
         """
         return self._operand_of.get((reader, tensor))

@@ -197,13 +197,13 @@ class _Sums:
 def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
     """The error of a simulated network's outputs against its float32 outputs, for one sample.
 
-    It is the largest |difference| over the largest |expected|, and infinite if numbers are not
-    finite.
+    For each output, the largest |difference| is divided by a scale, and the result is the largest
+    of these quotients. It is infinite if numbers are not finite.
 
     Args:
         got: The outputs for one sample.
         expected: The outputs in float32.
-        scales: The magnitude of each output that differences are divided by, as for ``agreement``.
+        scales: The scale of each output. None means the largest |expected| of each output.
     """
     error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
     return float("inf") if error is None else error

@@ -151,10 +151,11 @@ def kept_networks() -> Path:
 
 
 def kept_network(network: ImportedNetwork) -> KeptNetwork | None:
-    """The kept files of a network on this machine.
+    """The files with facts about a network that are kept on this machine for later runs.
 
-    None if the network has no source that a later run could recognize, or if the pipeline switches
-    checks off.
+    Such facts are, for example, the network's graph and the reference's outputs. The result is None
+    if the network has no source that a later run could recognize. With the option ``check: false``
+    the result is None too, so the run neither reads nor keeps facts.
 
     Args:
         network: The imported network.

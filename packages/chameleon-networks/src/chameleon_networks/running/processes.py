@@ -304,14 +304,15 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
 def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     """Start a process that imports a network and keeps its graph in the user's cache folder.
 
-    The process imports torch for seconds. Meanwhile this process can import TVM.
+    The process imports torch, which takes seconds. Meanwhile this process can import TVM.
 
     Args:
         network: The network, which the process reads anew.
 
     Returns:
-        The process. Call ``opened`` before any other method. None if nothing is kept of the
-        network, if its graph is known, or if it needs no torch.
+        The process. Call ``opened`` before any other method. None if no process is needed: the
+        cache folder already has the graph, or the import of the network needs no torch. Also None
+        if ``kept_network`` says that files of this network must not be kept.
     """
     kept = kept_network(network)
     if kept is None or not network.preloads or kept.fact(GRAPH) is not None:

@@ -74,8 +74,10 @@ def compared(
         run: A function that runs the network. If it raises, the result has that problem.
         samples: The inputs of several inferences.
         expected: The reference's outputs for each of the ``samples``.
-        tolerance: Largest accepted |difference| over the largest |expected|.
-        scales: The magnitude of each output that differences are divided by, as for ``agreement``.
+        tolerance: Largest accepted error: the largest |difference| of an output, divided by the
+            output's scale.
+        scales: The scale of each output. None means the largest |expected| of each output, for each
+            sample on its own.
     """
     worst = 0.0
     for inputs, wanted in zip(samples, expected, strict=True):

@@ -87,7 +87,7 @@ def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]
 
 
 def joined(packed: list[Any], layout: int) -> Any:
-    """Join packed arrays to the content of a ``weights.bin``: a table, then the arrays.
+    """The bytes of a file ``weights.bin`` with some packed arrays: a table, then the arrays.
 
     Args:
         packed: The packed arrays of an operator's weights.

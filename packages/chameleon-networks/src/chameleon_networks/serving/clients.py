@@ -150,8 +150,10 @@ def answered(request: Request) -> Request:
         request: A mapping. ``by`` is a key of ``CALLS``, whose function reads further values.
             ``inputs`` is a file of ``np.savez``, and ``streams`` the number of clients. ``seconds``
             is the duration, and ``neighbours`` the number of busy processes. If ``torch`` is true,
-            torch is imported. If ``before`` is true too, torch computes something before each call.
-            If given, ``outputs`` is a file for the outputs of one call.
+            torch is imported. If ``before`` is true too, torch resizes an image before each call of
+            the network, as a program that prepares images does. Latencies with and without
+            ``before`` show whether torch's threads slow the network. If given, ``outputs`` is a
+            file for the outputs of one call.
 
     Returns:
         A mapping. ``latencies`` has the seconds of each call, and ``seconds`` the time from the

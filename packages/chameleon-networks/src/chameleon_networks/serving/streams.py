@@ -117,9 +117,10 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
 
 
 def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> dict[str, Figures]:
-    """The requests for all ways in which OpenVINO can serve several clients, by name.
+    """The ways in which OpenVINO can serve several clients: a request to measure each, by name.
 
-    There is a way for each of OpenVINO's performance hints. The fastest way counts in the result.
+    There is a way for each of OpenVINO's performance hints. ``served`` measures all ways, and
+    returns the figures of the fastest one.
 
     Args:
         path: The path of the network's file.
@@ -133,10 +134,10 @@ def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> di
 
 
 def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures]:
-    """The requests for both ways in which ONNX Runtime can serve several clients, by name.
+    """The ways in which ONNX Runtime can serve several clients: a request to measure each, by name.
 
     The clients share one session with all threads, or each has a session with a part of the
-    threads.
+    threads. ``served`` measures both ways, and returns the figures of the faster one.
 
     Args:
         path: The path of the ONNX file.

@@ -63,8 +63,9 @@ class Plan:
     Attributes:
         networks: The networks whose operators the collected tasks resemble.
         hold_out: Networks whose tasks, and similar ones, must not be collected.
-        amounts: The numbers of the plan.
-        searches: The searches that runs use in turns, without model and budget.
+        amounts: The numbers of tasks, measurements and batches, and the seed.
+        searches: Pipelines with the stages of a search, but without model and budget. The first run
+            uses the first search, the next run the next search, and so on in a circle.
         output: The folder of the data set, absolute.
         document: The plan with its defaults and without its output, as JSON values.
     """

@@ -345,7 +345,9 @@ NEAR = 0.1
 
 
 class HeldOut:
-    """Tells whether an operator is like one of held-out networks, and so must not be in a data set.
+    """Tells whether an operator resembles one of held-out networks, so a data set must not have it.
+
+    ``covers`` has the rule: both are of the same kind, and their numbers are nearly equal.
 
     Args:
         tasks: The tasks of the held-out networks.
@@ -359,8 +361,9 @@ class HeldOut:
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
         """Whether an operator is too similar to a task of a held-out network.
 
-        It is if all its numbers differ by at most ``NEAR`` from those of the task. Layouts, dtypes
-        and epilogues are ignored.
+        An operator is too similar if a task of the same kind has nearly the same numbers, such as
+        channels and kernel size. Each pair of numbers may differ by the share ``NEAR`` of the
+        larger number. Layouts, dtypes and epilogues are ignored.
 
         Args:
             operator: The kind of operator.

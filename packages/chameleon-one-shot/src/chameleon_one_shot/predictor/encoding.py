@@ -45,7 +45,8 @@ class EncodedTask:
         fixed_values: The numbers of the tokens that all configurations share, shape (fixed tokens,
             numbers).
         rows: The ids of a configuration's own tokens: knobs, then loops and buffers.
-        tables: For each knob the numbers of its choices, shape (choices, numbers of ``rows``).
+        tables: For each knob the numbers of its choices, shape (choices, numbers). They are padded
+            with 0 to the length of the arrays in ``rows``.
         vocabulary: The vocabulary that gives the ids.
     """
 
@@ -105,10 +106,14 @@ class EncodedTask:
         return out, absent
 
     def structure(self, configs: Configs) -> Numbers:
-        """The numbers of the tokens of loops and buffers, shape (n, groups, numbers of ``rows``).
+        """The numbers of the tokens of loops and buffers, for n configurations.
 
         Args:
             configs: Configurations, shape (n, knobs).
+
+        Returns:
+            Array of shape (n, loops and buffers, numbers). Tokens with fewer numbers than others
+            are padded with 0, to the length of the arrays in ``rows``.
         """
         groups = self.tokens.groups
         out = np.zeros((len(configs), len(groups), self.rows.columns.shape[1]), np.float32)

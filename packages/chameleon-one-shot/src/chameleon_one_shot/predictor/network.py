@@ -45,9 +45,11 @@ class TokenEmbedding(nn.Module):
 
         Args:
             values: The numbers of the tokens, shape (tasks, n, tokens, numbers).
-            columns: The ids of the numbers, shape (tasks, tokens, numbers).
-            names: The ids of the tokens' names, shape (tasks, tokens).
-            kinds: The kinds of the tokens, shape (tasks, tokens).
+            columns: For each number, the id of its name in the vocabulary of numbers; shape (tasks,
+                tokens, numbers).
+            names: For each token, the id of its name in the vocabulary of tokens; shape (tasks,
+                tokens).
+            kinds: For each token, ``FIXED``, ``KNOB`` or ``GROUP``; shape (tasks, tokens).
         """
         weights = self.columns(columns)
         summed = torch.einsum("bntp,btpd->bntd", values, weights)
@@ -117,12 +119,17 @@ class _Layer(_Attention):
         return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
 
     def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
-        """Compute the layer for tokens whose queries, keys and values are in a table.
+        """The tokens after this layer, as ``forward`` computes them, but faster.
+
+        Many configurations share tokens. So the queries, keys and values of the m distinct tokens
+        are computed once, and looked up in a table.
 
         Args:
             tokens: The tokens, shape (n, tokens, width).
-            asked: The table from ``asked``, shape (m * heads, 3 * width / heads).
-            rows: The row of each token in the table, shape (n, tokens).
+            asked: The table of queries, keys and values, shape (m * heads, 3 * width / heads). It
+                is the result of the method ``asked`` for the m tokens, with the first two axes
+                joined.
+            rows: The number from 0 to m - 1 of each token in the table, shape (n, tokens).
         """
         heads = torch.arange(self.heads)[:, None]
         own = functional.embedding(rows[:, None] * self.heads + heads, asked)

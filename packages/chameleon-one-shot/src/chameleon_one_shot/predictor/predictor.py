@@ -74,7 +74,8 @@ class Predictor:
         """Make a predictor from the content of its file.
 
         Args:
-            header: The header of the file, with the values of ``header``.
+            header: The header of the file. It contains the facts that the method ``header``
+                returned when the file was written.
             tensors: The tensors of the file.
             vocabulary: The vocabulary of the networks.
             rest: The other attributes of the predictor.
@@ -207,7 +208,10 @@ class _Member:
         )
 
     def table(self, groups: Distinct) -> TokenTable:
-        """The table of all tokens with their first layer; tokens of loops and buffers come last.
+        """The table of the task's distinct tokens, with what the first layer computes from each.
+
+        The first layer computes a query, a key and a value. Tokens of loops and buffers come after
+        those of knobs and those that all configurations share.
 
         Args:
             groups: The distinct tokens of loops and buffers.

@@ -75,14 +75,15 @@ class FlatFeatures:
         return cls(names=tuple(sorted(names)))
 
     def rows(self, tokens: TaskTokens, configs: Configs) -> Numbers:
-        """The rows of a task's configurations, with NaN for numbers that they do not have.
+        """The inputs of the trees: a row of numbers for each configuration of a task.
 
         Args:
             tokens: The tokens of the task.
             configs: The configurations, shape (n, knobs).
 
         Returns:
-            Numbers of shape (n, len(names)).
+            Array of shape (n, columns), with the columns that the attribute ``names`` lists. NaN
+            stands for a number that a configuration does not have.
         """
         columns = {name: at for at, name in enumerate(self.names)}
         out = np.full((len(configs), len(self.names)), np.nan, np.float32)

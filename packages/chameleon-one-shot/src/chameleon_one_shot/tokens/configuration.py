@@ -228,8 +228,9 @@ def recorded_tokens(
         choices: The knob values of each of n configurations, by knob name.
 
     Returns:
-        The tokens, and the configurations as indices into them, shape (n, knobs). The index is -1
-        if a configuration does not have the knob.
+        The tokens, and the configurations. A configuration has, for each knob, the row of its value
+        in the knob's table of tokens, so the shape is (n, knobs). The row is -1 if a configuration
+        does not have the knob.
     """
     knobs = tuple(dict.fromkeys(name for choice in choices for name in choice))
     tokens, indices = [], np.full((len(choices), len(knobs)), -1, np.int32)

@@ -51,7 +51,9 @@ class StandInBaseline(CudnnBaseline):
     """Runs oneDNN on a CPU with the code of the cuDNN baseline, to test it without a GPU."""
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a CPU.
+        """Whether oneDNN can stand in for cuDNN: for tasks on a CPU without an epilogue.
+
+        The task must be a convolution or matrix product.
 
         Args:
             task: The task.

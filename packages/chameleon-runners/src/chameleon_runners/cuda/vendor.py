@@ -56,12 +56,14 @@ def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
 
 
 class VendorBuilder(Builder):
-    """Exports descriptions of a vendor library's kernels; needs neither GPU nor PyTorch.
+    """Exports recipes of a vendor library's kernels; needs neither GPU nor PyTorch.
+
+    The process of a device reads such a recipe, and makes the kernel from it.
 
     Args:
         task: The task.
         variant: The variant of the baseline.
-        threads: The number of threads of a kernel on a CPU.
+        threads: The number of threads of a kernel if the recipe is for a CPU. GPUs ignore it.
     """
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:

@@ -38,7 +38,8 @@ class Deadlines:
     def build(self) -> float:
         """The time limit of a build in seconds.
 
-        Once there are enough builds, it is a multiple of the median time of recent ones.
+        It is the option ``build_timeout`` until 8 builds have succeeded. Then it is 20 times the
+        median of recent builds, but at least ``build_floor`` and at most ``build_timeout``.
         """
         if len(self._builds) < _ENOUGH:
             return self._options.build_timeout

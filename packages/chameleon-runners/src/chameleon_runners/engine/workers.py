@@ -249,7 +249,11 @@ class WorkerPool(ABC):
         """
 
     def lives(self, worker: Worker) -> bool:
-        """Whether an idle worker is still alive. If not, the pool calls its listener later."""
+        """Whether an idle worker is still alive.
+
+        If the worker has ended, the pool reports this later to the worker's listener, as usual. The
+        caller only needs to choose another worker.
+        """
         return worker.alive
 
     @abstractmethod

@@ -247,7 +247,12 @@ class DevicePool(Availability):
     # -- after work -------------------------------------------------------------------------
 
     def finished(self, device: DeviceState) -> None:
-        """Handle a device that completed its work: lend it again, or set it aside."""
+        """Make a device that completed its work ready for more work, or set the device aside.
+
+        The device is set aside if ``DeviceState.doomed`` is true: it then gets no work for a while.
+        This happens if candidates often fail on this device but succeed on others. It also happens
+        if the device's times differ too much from those of the other devices.
+        """
         if device.doomed:
             self._put_aside(device)
         elif device.target != self._connector.target:

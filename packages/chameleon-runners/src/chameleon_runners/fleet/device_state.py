@@ -116,7 +116,10 @@ class DeviceState:
         return bool(self.condemned) or self.leaving
 
     def answer(self, *, back: bool) -> bool:
-        """Tell the reports that wait for this device whether the device works again.
+        """Tell all pending reports of failures whether this device works again.
+
+        The fault for a failed candidate can be the candidate's or the device's. If the device works
+        again, the candidate was probably to blame, so a report waits for this news.
 
         Args:
             back: Whether the device works again.

@@ -160,7 +160,11 @@ class PaceMonitor:
     # -- judging ----------------------------------------------------------------------------
 
     def compare(self) -> None:
-        """Find devices that are too slow or too fast, if all were timed often enough."""
+        """Find devices that are too slow or too fast compared with the fleet's median device.
+
+        Such a device gets a reason in ``out_of_pace``, and a warning is logged. The method does
+        nothing until every device was timed, and slow ones often enough.
+        """
         tolerance = self._options.pace_tolerance
         working = [device for device in self._devices.known.values() if device.hopeful]
         if tolerance is None or any(d.actual_name not in self._readings for d in working):

@@ -428,9 +428,10 @@ class LocalJobRuns:
         self._context.pool.wake()
 
     def measurements(self) -> Iterator[Arrival]:
-        """Yield one measurement per configuration, each as soon as it is known.
+        """Yield one measurement for each configuration of the jobs, as soon as it is known.
 
-        All jobs are built first, as far as memory allows. Then they are timed one after the other.
+        The kernels of all jobs are built first, as far as memory allows. Then the jobs are timed
+        one after the other.
         """
         try:
             with contextlib.suppress(StoppedError):

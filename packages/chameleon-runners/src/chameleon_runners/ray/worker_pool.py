@@ -48,7 +48,10 @@ class ActorEnd(WorkerEnd):
 
     @property
     def from_outside(self) -> bool:
-        """Always True: the candidate runs in another process, so it did not end the actor."""
+        """Whether something other than the worker and its candidate ended the actor; always True.
+
+        The candidate runs in another process than the actor, so it cannot have ended the actor.
+        """
         return True
 
 

@@ -96,6 +96,8 @@ class RpcSession:
     ) -> ServerFacts:
         """Check that the server can run a target's kernels, and prepare to load them.
 
+        The check runs a tiny test function on the device (``try_out``).
+
         Args:
             target: The canonical target.
             index: The index of the device among those of its kind.
@@ -108,7 +110,8 @@ class RpcSession:
 
         Raises:
             TargetError: The server can never run kernels of the target.
-            DeviceLostError: The connection to the server was lost, or the test gave wrong results.
+            DeviceLostError: The connection to the server was lost, or the test function returned a
+                wrong result.
         """
         kind = device_kind(tvm_target(target))
         with self.calls():

@@ -43,7 +43,7 @@ class Child:
     Attributes:
         role: ``server`` or ``tracker``.
         address: The address on which it listens.
-        arguments: More arguments for the process.
+        arguments: Command-line arguments for the process, besides its role, host and port.
         environment: The environment variables of the process.
         restarts: The number of restarts.
     """

@@ -1,4 +1,7 @@
-"""Scores of networks with initial weights, and two scores by size as baselines."""
+"""Scores that judge untrained networks, and two baselines: numbers of weights and multiply-adds.
+
+A score is useful only if it predicts a network's accuracy better than these two numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Writes the front as an HTML page with a plot of all judged networks, and as CSV."""
+"""Writes the front of a search for transformed networks, as an HTML page and as CSV.
+
+The front has the networks that no other network beats in time, score and size together. The page
+has a plot of all networks whose score was computed.
+"""
 
 from __future__ import annotations
 

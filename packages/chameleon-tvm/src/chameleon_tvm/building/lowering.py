@@ -37,7 +37,9 @@ def compile_function(
 def lower_function(
     function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
 ) -> tvm.runtime.Executable:
-    """Compile a function to code that can be linked into a library, for any machine.
+    """Compile a function for a target, to code that can be linked into a library.
+
+    The target may be another machine than this one, because this process does not load the code.
 
     Args:
         function: The scheduled function, which gets the name ``main``.

@@ -38,9 +38,10 @@ _SAID = 400
 def worth_listing(
     operators: Sequence[OperatorResult], network: NetworkResult
 ) -> list[OperatorResult]:
-    """The tuned operators that take most of the network's time, the slowest first.
+    """The tuned operators that take most of the network's time, at most ``MOST``, slowest first.
 
-    Listings are written only for these operators.
+    A listing is a file with the TensorIR or assembly code of a winner. Listings are written only
+    for these operators.
 
     Args:
         operators: The operators of a run.

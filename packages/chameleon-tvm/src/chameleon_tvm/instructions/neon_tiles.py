@@ -68,9 +68,10 @@ class NeonTiles(TileProduct):
 
 
 class Bfmmla(NeonTiles):
-    """ARM's product of bfloat16 tiles, which adds pairs of products first.
+    """ARM's instruction that multiplies tiles of bfloat16, and adds the products to float32 sums.
 
-    Denormal numbers count as zero.
+    The instruction adds two products before it adds them to a sum. So its results may differ by
+    rounding from those of single multiply-adds. Denormal numbers count as zero.
     """
 
     name: ClassVar[str] = "bfmmla"

@@ -1,4 +1,7 @@
-"""The records of this package's instructions. This module is cheap to import."""
+"""The records with which this package registers its instructions: names, CPU features, classes.
+
+Commands such as ``chameleon plugins`` read the records without importing TVM or an instruction.
+"""
 
 from __future__ import annotations
 

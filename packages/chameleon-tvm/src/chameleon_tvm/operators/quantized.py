@@ -136,7 +136,9 @@ class QuantizedEpilogue(Epilogue):
         return data.astype(np.float64) - zero
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
-        """The logical output. Sums are scaled in float32, as defined; all else is float64.
+        """The output that a kernel must compute, in the operator's logical layout.
+
+        Sums are scaled in float32, as the class defines the output. Later steps use float64.
 
         Args:
             sums: Exact sums. Channels are axis 1.

@@ -1,4 +1,7 @@
-"""The records of this package's kinds of operators. This module is cheap to import."""
+"""The records with which this package registers its kinds of operators: arguments and classes.
+
+Commands such as ``chameleon plugins`` read the records without importing TVM or an operator.
+"""
 
 from __future__ import annotations
 

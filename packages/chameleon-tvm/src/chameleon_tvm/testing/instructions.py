@@ -315,10 +315,11 @@ def require_same(
     """Require that computed sums equal the instruction's meaning, up to rounding.
 
     Integers must be equal. Floating-point sums may be rounded after each term, in any order. The
-    difference must stay below one unit of rounding of each term's absolute value (Higham, Accuracy
-    and Stability of Numerical Algorithms, section 4.2). NaN and infinities must be at the expected
-    positions. A sum is not compared if the absolute values of its finite terms add up to at least
-    half the dtype's largest number. Its result may depend on the order.
+    largest allowed difference is a product of three numbers (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 4.2). They are the number of terms, the unit of rounding, and the
+    sum of the terms' absolute values. NaN and infinities must be at the expected positions. A sum
+    is not compared if its terms' absolute values add up to half the dtype's largest number or more.
+    Such a sum may overflow in one order of the terms and not in another.
 
     Args:
         instruction: The tested instruction.

@@ -125,7 +125,10 @@ class InstructionSuite(ConformanceSuite):
         return {"target": pipeline.target}
 
     def test_meaning(self) -> None:
-        """Compiled code contains the instruction, and computes its meaning if this CPU has it."""
+        """Compiled code contains the instruction, and its results equal those of ``meaning``.
+
+        The results are compared only if this CPU has the instruction.
+        """
         self.test_record()
         check_instruction(self.record, self.target)
 

@@ -53,7 +53,8 @@ def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement
 def ties(measurement: Measurement, fastest: Measurement) -> bool:
     """Whether a measured time cannot be distinguished from the lowest time.
 
-    Times also tie if their confidence intervals overlap and their shortest repeats agree. The
+    A time ties if its median exceeds the lowest median by at most the share ``TIE``. It also ties
+    if the confidence intervals of both overlap and their shortest repeats agree up to ``TIE``. The
     intervals are not enough: on a busy machine they are so wide that kernels of half the speed
     would tie. A disturbance only makes repeats longer, so the shortest repeats are reliable.
 

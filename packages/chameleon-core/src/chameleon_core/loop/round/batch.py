@@ -260,7 +260,10 @@ class FallbackWatch:
     _named: set[str] = attrs.field(factory=set, init=False)
 
     def see(self, task: str, batch: Batch) -> None:
-        """Count the configurations that replace unusable ones in a batch, and warn if most do.
+        """Count the fallbacks in a batch, and warn if most configurations so far are fallbacks.
+
+        A fallback is a configuration, such as a random one, in the place of an unusable one. The
+        warning names the stage that proposed too few usable configurations.
 
         Args:
             task: the task's name.

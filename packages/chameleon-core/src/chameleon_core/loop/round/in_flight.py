@@ -124,11 +124,13 @@ class CheckedRunner:
         return batch.measurements
 
     def stream(self, *, side_by_side: bool = False) -> CheckedStream:
-        """Open a stream that measures one job after another.
+        """Open a stream, to which the search submits jobs and which returns their measurements.
+
+        A job is a list of configurations of one task.
 
         Args:
-            side_by_side: whether jobs may overlap, if the runner can measure several. If False,
-                each job is complete before the next one begins.
+            side_by_side: whether jobs may overlap, if the runner can measure several jobs at once.
+                If False, each job is complete before the next one begins.
 
         Raises:
             PluginError: the runner fails to start measuring.
@@ -405,7 +407,8 @@ class BatchesInFlight:
             work: the step, a function without arguments.
 
         Returns:
-            The result of ``work``, and its share of the wall-clock time in seconds.
+            The result of ``work``, and the seconds of wall-clock time that count for ``work``. Each
+            second is divided equally among the steps and measurements that run in it.
         """
         self._shares.start(work)
         try:
@@ -448,7 +451,8 @@ class BatchesInFlight:
     def learn(self, batch: Batch) -> float:
         """Let the task of a complete batch learn from it.
 
-        The result is the share of the wall-clock time, in seconds, that learning took.
+        The result is the seconds of wall-clock time that count for learning. Each second is divided
+        equally among the steps and measurements that run in it.
         """
         run = self._runs[batch]
         _, seconds = self.search(lambda: run.learn(batch))
@@ -569,7 +573,9 @@ class WallClockShares:
         self._shares[key] = 0.0
 
     def take(self, key: Hashable) -> float:
-        """The share of an activity in seconds, since its start or the last call of ``take``.
+        """The seconds that count for an activity since its start or the last call of ``take``.
+
+        Each second is divided equally among the activities that run in it.
 
         Args:
             key: the object that identifies the activity, as for ``start``.
@@ -579,7 +585,10 @@ class WallClockShares:
         return share
 
     def stop(self, key: Hashable) -> float:
-        """Record that an activity ends, and return its share in seconds since the last ``take``.
+        """Record that an activity ends, and return the seconds that count for the activity.
+
+        They are counted since the last call of ``take``, or since the start of the activity. Each
+        second is divided equally among the activities that run in it.
 
         Args:
             key: the object that identifies the activity, as for ``start``.

@@ -206,8 +206,8 @@ class TaskRun:
         tuner: a new tuner of the task.
         records: the measurements of the task in the store.
         publish: a function that sends an event to all listeners.
-        watch: the object that counts how many of a stage's configurations fallbacks replaced. All
-            tasks of a run share one object.
+        watch: the object that warns if a stage proposes too few usable configurations, so that most
+            measured ones are random. All tasks of a run share one object.
 
     Attributes:
         records: the measurements of the task in the store.
@@ -255,8 +255,8 @@ class TaskRun:
     def seconds_to_beat(self) -> float:
         """The time in seconds that a configuration must beat to be useful.
 
-        For an alternative, it is the best time of the task that it may replace; otherwise it is
-        infinity.
+        An alternative, which computes the operator of another task in another dtype, must beat the
+        best time of that task. For all other tasks, the result is infinity.
         """
         return math.inf if self.base is None else self.base.tuner.best_cost
 

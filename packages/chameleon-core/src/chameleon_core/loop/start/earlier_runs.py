@@ -43,7 +43,10 @@ class WarmStart:
         self._known = [known for folder in folders for known in _tasks_of(folder)]
 
     def suggestions(self, task: Task, space: DesignSpace) -> list[tuple[int, ...]]:
-        """Configurations of earlier runs to measure first for a task, the most promising one last.
+        """Configurations of earlier runs that a task's first batch should contain, the best last.
+
+        ``TaskTuner.suggest`` puts each suggestion in front of earlier suggestions, so the best
+        configuration is measured first.
 
         The configurations come from the same task if an earlier run has it. Otherwise they are the
         best configurations of the most similar tasks: those with the same operator and target that

@@ -162,7 +162,9 @@ class _Accesses:
         )
 
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
-        """Whether each access has a single index, within bounds, on one axis of its buffer.
+        """Whether each access touches one index at a time, within bounds, on an axis of its buffer.
+
+        An access by vectors along the axis touches several indices, so the result is then False.
 
         Args:
             axes: The number of the axis in each buffer.
@@ -180,10 +182,13 @@ class _Accesses:
         return True
 
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
-        """How many different indices one axis of the buffers gets, over all iterations.
+        """How many indices along an axis a run of the function computes, over all its loops.
+
+        The numbers of all buffers are added up. Equal index expressions in a loop's body count
+        once.
 
         Args:
-            axes: The number of the axis in each buffer.
+            axes: The number of the axis in each buffer, because a view may have other axes.
         """
         different = {
             (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times

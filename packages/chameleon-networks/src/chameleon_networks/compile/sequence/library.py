@@ -221,7 +221,8 @@ def tables(
         sequence: The calls of the network.
         plan: The places of the tensors in memory.
         loops: The extents of each function's parallel loops, by the function's symbol.
-        layout: The number of the weights' layout.
+        layout: An id of the layout in which the weights are packed. When the library opens a file
+            of weights, it refuses a file with another id.
         sums: The checksum of each constant; 0 accepts any content.
     """
     return _Tables(sequence, plan, loops).text(layout, sums)

@@ -8,8 +8,9 @@ copy of the selection.
 
 No order in memory could avoid the tables. A unit of ShuffleNet v2
 (https://arxiv.org/abs/1807.11164) reads a part of the outputs of each earlier unit of its stage,
-and later units read the rest. If a range meets three ranges that do not overlap, it contains the
-middle one. So if a unit reads parts of three tensors, its input or the outputs of others have gaps.
+and later units read the rest. Without tables, a unit's input and each unit's output would have to
+be ranges of memory without gaps. A range that overlaps three separate ranges contains the middle
+one. But a unit that reads parts of three outputs must not read all of the middle one.
 """
 
 from __future__ import annotations
@@ -78,10 +79,12 @@ class Region:
 
 
 def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
-    """Find the next group of neighbouring calls that select channels, one of them a shuffle.
+    """Find the next group of connected calls that select channels, one of them a shuffle.
+
+    Two calls are connected if one reads or writes a storage that the other reads or writes.
 
     Args:
-        changes: The sequence, with one call in the place of each original call.
+        changes: The calls of the network, none of which is replaced or removed yet.
         tried: The storages that the calls of earlier regions write. The function adds the storages
             of the new region.
     """
@@ -162,8 +165,9 @@ def with_lookups(
         functions: The kernels, by name.
 
     Returns:
-        The calls, and their functions, some of which copy channels. Shuffles that remain are
-        ordinary functions, without the mark ``SHUFFLE``.
+        The calls, and the functions that they call. New functions copy the selected channels for
+        kernels that cannot look up channels. Shuffles that remain lose the mark ``SHUFFLE``, so
+        later steps treat them as ordinary kernels.
     """
     tried: set[Storage] = set()
     while True:

@@ -87,9 +87,11 @@ class _Neighbours:
                 self._by_heavy.add(variable)
 
     def worth_a_view(self) -> Iterator[Any]:
-        """Yield the marked kernels that should become views: those beside a kernel with much work.
+        """Yield the marked kernels that should become views, so that they copy nothing.
 
-        An example of such a kernel is a convolution.
+        A marked kernel only moves elements, as a concatenation does. TVM fuses such moves into many
+        kernels, but not into kernels with much work, such as convolutions. So a view pays if a
+        kernel with much work reads the moved elements, or writes the parts of a concatenation.
         """
         for variable, call in self._calls:
             mark = mark_of(self._module[call.args[0]])

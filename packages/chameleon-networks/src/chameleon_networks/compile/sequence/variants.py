@@ -44,7 +44,8 @@ def with_variants(
 
     Args:
         sequence: The calls.
-        functions: The kernels, for tensors without gaps at multiples of ``ALIGNMENT``, by name.
+        functions: The kernels, by name. They expect that each tensor has no gaps between its
+            elements, and begins at a multiple of ``ALIGNMENT`` bytes.
 
     Returns:
         The calls, whose symbols are the names of the new functions, and the new functions.

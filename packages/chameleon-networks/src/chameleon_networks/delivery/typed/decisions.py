@@ -176,7 +176,10 @@ class PrecisionDecisions:
         return self._samples
 
     def reduced_request(self, run: Run) -> ReducedRequest:
-        """Prepare the comparison of the network with frameworks in the same dtypes.
+        """Prepare to compare the network with frameworks that compute in reduced precision.
+
+        The frameworks compute in the dtypes that this network may have besides float32, and in the
+        dtype that each framework chooses.
 
         Args:
             run: A function that runs the reference in float32.

@@ -108,8 +108,8 @@ class OperatorSeconds:
     def uniform(self, kind: str) -> Types:
         """The dtypes of a network whose operators all have dtype ``kind``, as far as possible.
 
-        Operators without a time in this dtype stay in float32. For int7, operators with a time in
-        int8 only have int8.
+        Operators without a time in this dtype stay in float32. ``int7`` is a variant of int8: for
+        ``int7``, an operator that has a time in int8 but none in int7 gets int8.
         """
         return {
             int(index): variant
@@ -126,9 +126,9 @@ class OperatorSeconds:
             profiles: For each network, the seconds of its tasks, as for ``BuiltNetwork.seconds``.
 
         Returns:
-            Whether the times were replaced. If the networks lack the time of any operator and
-            dtype, nothing is replaced. The reason is that a kernel seems faster alone than in a
-            network.
+            Whether the times were replaced. Nothing is replaced if ``times`` has a time for some
+            operator and dtype that was not measured inside a network. Then times of both kinds
+            would be compared, but a kernel that runs alone seems faster than inside a network.
         """
         here: dict[tuple[int, int], float] = {}
         for network, tasks in zip(networks, profiles, strict=True):

@@ -110,10 +110,12 @@ def onnx_is_quantized(file: str) -> bool:
 
 
 def onnx_meaning(file: str) -> bytes:
-    """The content of an ONNX file in which quantized operators are rewritten.
+    """The content of an ONNX file whose quantized operators are replaced by their definitions.
 
-    Each becomes the floating-point operator between ``DequantizeLinear`` and ``QuantizeLinear``,
-    with the same meaning. So a framework computes what the standard defines.
+    ONNX defines such an operator as a floating-point operator between ``DequantizeLinear`` and
+    ``QuantizeLinear``. A framework's own kernels for quantized operators may be less exact, for
+    example because they saturate on a CPU without VNNI. So the rewritten file serves to compute
+    reference outputs.
     """
     made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
     return made

@@ -271,7 +271,7 @@ def _model_of(node: Any, opset: int) -> Any:
 
 
 def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
-    """Compute a node that reads only constants with ONNX's reference, and return its outputs.
+    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants.
 
     Args:
         node: The node.

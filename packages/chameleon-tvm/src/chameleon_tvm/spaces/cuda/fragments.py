@@ -29,9 +29,10 @@ class Product:
 
     Attributes:
         anchor: Name of the block that computes the sums.
-        reductions: Names of the axes that are summed over, as in ``tile_<name>``. Fragments lie
-            along the last of these axes. In each step, a tile has several indices of the other
-            axes.
+        reductions: Names of the axes that are summed over, as in the knobs ``tile_<name>``. The
+            sums are computed in steps, each of which copies a tile of the inputs to shared memory.
+            The fragments that tensor cores multiply lie along the last of these axes. A tile may
+            contain several indices of the other axes, as the knobs decide.
         transposed: Whether the right side is stored as (n, k).
         names: Names of the left and the right side, as in ``vector_<name>``.
         dtype: Dtype of both sides.

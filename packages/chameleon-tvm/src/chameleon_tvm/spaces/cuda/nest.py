@@ -83,7 +83,10 @@ class Operand:
         return prod(boxes, start=1)
 
     def run(self, tile: dict[str, Any]) -> Any:
-        """Number of elements in a tile's smallest box that are neighbours in memory.
+        """Length of the rows that a tile reads, in elements; the elements of a row are contiguous.
+
+        The rows are those of the smallest box that contains all elements which the tile reads. They
+        run along the last dimension of the array.
 
         Args:
             tile: Extent of the tile by axis name; arrays or numbers.
@@ -192,7 +195,10 @@ class Nest:
         return total
 
     def operands_of_a_thread(self, values: Values) -> Numbers:
-        """Number of elements that a thread reads from shared memory per product of each sum."""
+        """Number of elements that a thread reads from shared memory to add one product to each sum.
+
+        A thread keeps several sums, whose products share elements. The result has shape (n,).
+        """
         own = self.parts(values, VIRTUAL, INNER)
         return np.asarray(
             sum(

@@ -39,7 +39,8 @@ def scheduled(
     """The function of a configuration, with its loops bound to a GPU's blocks and threads.
 
     Args:
-        function: The unscheduled function. The anchor reads the nest's operands in their order.
+        function: The unscheduled function. Its block ``blocks.anchor``, which computes the sums,
+            must read its inputs in the order of ``nest.operands``.
         nest: The function's loop nest.
         blocks: The function's blocks.
         values: The decoded configuration, by knob name.

@@ -235,7 +235,8 @@ class _Columns:
 
             Args:
                 body: A function that returns the statements of a vector. Its arguments are the
-                    vector's places in the registers and the numbers of its sums.
+                    indices of the vector's sums in the local buffer of sums, and the indices of
+                    these sums along the tensor's axis.
             """
 
             def vector(number: int, place: int, lane: Any) -> Any:

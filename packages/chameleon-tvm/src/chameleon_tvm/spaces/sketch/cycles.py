@@ -38,8 +38,9 @@ def cycles_of(
         facts: The quantities of ``NestModel``, by name.
         iterations: Number of multiply-adds of the whole operator.
         lanes: Number of elements of a vector register.
-        info: The target. Each vector counts as one multiply-add of one unit and as one load, also
-            if it takes two. All compared configurations use such vectors, so their order stays.
+        info: The target. The arithmetic of a vector counts as one operation, and its load as one
+            load, even if the CPU splits vectors into two halves. All compared configurations use
+            the same vectors, so the split would not change their order.
         rewritten: Whether sums are kept in registers and products of padding are skipped.
     """
     accumulators = facts["accumulators"]

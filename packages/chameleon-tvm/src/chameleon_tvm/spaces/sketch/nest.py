@@ -201,7 +201,8 @@ class Nest:
 
         Args:
             location: Position of the loop in each configuration, shape (n,).
-            extents: Extents of all parts.
+            extents: The result of ``extents``: for each loop or part of a fused loop, the number of
+                its iterations.
 
         Returns:
             The extents of the tile by axis name, and the number of times that the tile is run, each

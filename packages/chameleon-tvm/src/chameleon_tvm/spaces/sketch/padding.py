@@ -17,16 +17,20 @@ _MIDDLE = 3
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
-    """How much code an inlined padding takes, and whether conditions remain.
+    """How much code the cases of an inlined padding take, and whether they need no conditions.
+
+    If padding is inlined, a kernel checks whether each index lies in the padding. The compiler can
+    drop these conditions if it writes separate code for the borders.
 
     Args:
         nest: The nest whose inputs are read through windows (one index depends on a spatial and a
             reduction axis).
-        extents: Extents of all parts, each of shape (n,) or (1,).
+        extents: The number of iterations of each loop of the nest, or of each part of a fused loop.
+            Each has shape (n,) or (1,).
 
     Returns:
-        The largest number of copies of the innermost loops, and whether no condition is left in
-        them. Each has shape (n,) or (1,).
+        The largest number of copies of the innermost loops, and whether these copies contain no
+        condition. Each has shape (n,) or (1,).
     """
     start = nest.levels[-1]
     split_from = nest.levels[-2] if len(nest.levels) > 1 else start

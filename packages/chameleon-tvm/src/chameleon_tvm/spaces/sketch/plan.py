@@ -56,7 +56,10 @@ class Decision:
 
     @property
     def name(self) -> str:
-        """The name of the knob that decides, or else of the choice that the instruction makes."""
+        """The name of the knob that makes the choice.
+
+        If there is only one choice, no knob makes it, and the result is the name of the choice.
+        """
         return self.knob or self.sample.subject
 
     def of(self, config: Mapping[str, Any]) -> Any:

@@ -52,7 +52,9 @@ def rounding_error(dtype: str) -> float:
     """The expected error of an output if weights are stored in a 16-bit floating-point dtype.
 
     The rounding errors of weights are independent and uniform, up to half a unit in the last place.
-    So the relative error of a sum of their products is that of one weight.
+    The function returns the standard deviation of such an error, relative to the weight. A sum of
+    many products with random signs has the same relative error. The reason is that the sum and its
+    error both grow with the square root of the number of products.
 
     Args:
         dtype: A 16-bit floating-point dtype.
@@ -70,10 +72,13 @@ def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
 
 
 def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
-    """Join spaces into one, whose first knob is the dtype in which weights are stored.
+    """Join the spaces of a dense layer's algorithms, each of which stores weights in one dtype.
+
+    The first knob of the joined space chooses the algorithm, and so the dtype.
 
     Args:
-        spaces: The space of each algorithm, by name. All have the same knobs.
+        spaces: The space of each algorithm, by the algorithm's name, such as ``bfloat16_weights``.
+            The names become the values of the first knob. All spaces have the same knobs.
     """
     names = tuple(spaces)
     kinds = list(spaces.values())

@@ -143,8 +143,9 @@ class Arithmetic:
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
         """The bias in the dtype of the sums, with a correction for the data's zero point.
 
-        The correction is needed if the copied data still contain the zero point. In float32, a bias
-        of more than 24 bits is rounded, as its sum would be.
+        The correction is needed if the copied data still contain the zero point. If the sums are
+        float32, a bias of more than 24 bits is rounded. This is no additional error, because a
+        float32 sum that contains the bias would be rounded too.
 
         Args:
             bias: Bias of int32, shape (O,).

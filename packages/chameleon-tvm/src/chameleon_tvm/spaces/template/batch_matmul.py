@@ -141,7 +141,9 @@ class DenseTemplate(Template):
 
 
 class PackingBatchMatmul(DirectConvolution):
-    """Writes the function of batches of matrix products; it packs the right side when it runs.
+    """Writes the function of a configuration that multiplies a batch of pairs of matrices.
+
+    The right sides are no constants, so the written function packs them each time it runs.
 
     Args:
         geometry: The equivalent convolution: one group per product, input channels padded.

@@ -36,11 +36,12 @@ class DirectConvolution:
         tile: The decoded configuration.
         spec: The operator's arguments, for its epilogue; None for an operator without one.
         arithmetic: The dtypes of the inner loop.
-        channels: Number of input channels of all groups, if groups are padded with zeros.
-        staging: The convolution whose input the copy holds, if it differs from ``geometry``. In
-            such a copy, all taps of a filter's row are neighbours, and the loops treat them as
-            channels of one tap. If the loops read more channels than the copy has, the weights of
-            the surplus are zero.
+        channels: Number of channels of the input in all groups. ``geometry`` may have more, if the
+            channels of each group are padded with zeros. None means the number of ``geometry``.
+        staging: The sizes by which the kernel copies its input, if they differ from ``geometry``.
+            In such a copy, all taps of a filter's row are neighbours, so ``geometry`` has them as
+            channels of one tap. If ``geometry`` has more channels than these taps, the weights of
+            the additional channels are zero.
     """
 
     def __init__(
@@ -160,7 +161,15 @@ class DirectConvolution:
         def run(co: Expr, rz: tuple[Expr, ...], ry: Expr, first: int, count: int) -> Stmt:
             """The code for some neighbouring taps of a filter's row.
 
-            All these taps are inside the input for the same columns of the tile.
+            For each column of the tile, either all these taps read the input, or all read padding.
+            So one piece of code serves all of them.
+
+            Args:
+                co: The index of the block of input channels.
+                rz: The taps' indices along the axes before rows and columns.
+                ry: The index of the filter's row.
+                first: The index of the first tap in the row.
+                count: Number of taps.
             """
             used = at.valid[:, first]
             if self.one_loop:

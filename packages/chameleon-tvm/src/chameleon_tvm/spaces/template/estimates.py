@@ -45,16 +45,20 @@ def broadcast_is_operand(info: TargetInfo) -> bool:
 
 
 def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: float = 1.0) -> float:
-    """Estimate the time of transposing images with channels first, element by element.
+    """Estimate the time in which a convolution's kernel transposes images with channels first.
+
+    Its loops read and write channels last. Input or output with channels first is transposed
+    element by element.
 
     Args:
-        geometry: The sizes of the convolution that moves the elements.
+        geometry: The sizes and layouts of the convolution.
         info: The description of the CPU.
         reduced: Number of input channels that each output adds up.
-        rate: Number of products in the time of a multiply-add.
+        rate: Number of products that a lane computes in the time of a float32 multiply-add. It is
+            above 1 for instructions that add several products, such as dot products in int8.
 
     Returns:
-        The time over the time of all products at full rate.
+        The time, divided by the time of all products of the convolution at the CPU's full rate.
     """
     g = geometry
     read = g.groups * g.ic * g.planes * math.prod(g.size) * (g.layout == "NCHW")

@@ -35,9 +35,10 @@ class TemplateOptions:
     """Options of the space ``template``.
 
     Attributes:
-        algorithms: Algorithms to choose from. A convolution that none of them fits, for example
-            without 3x3 filters or with strides, gets the direct algorithm. The algorithms with
-            16-bit weights are for dense layers, and ``max_error`` must allow them, too.
+        algorithms: Algorithms to choose from. An algorithm is left out if ``max_error`` excludes
+            it, or if it does not support the operator. For example, Winograd's algorithms need 3x3
+            filters without strides, and those with 16-bit weights need a dense layer. If none is
+            left, the operator gets the direct algorithm.
         max_error: Largest expected error of an algorithm in float32, as largest |difference| over
             the largest |output|. None for no limit beyond the check of every kernel. ``direct`` is
             always allowed if it is named.

@@ -243,7 +243,8 @@ class PlanarProducts:
     """The algorithm for convolutions of channels-first images, applied to one convolution.
 
     Attributes:
-        geometry: The sizes of the convolution, as it is computed.
+        geometry: The sizes in the form in which planar loops compute the convolution: a 1x1
+            convolution has one row with all pixels.
         spec: The operator's arguments.
         info: The description of the CPU.
     """

@@ -251,10 +251,10 @@ class PlanarTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """A relative cost to order first guesses: estimated time over that of all products.
+        """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
 
-        The products are timed at the CPU's full rate. The result has shape (n,), and lower is
-        better.
+        It is the estimated time of the kernel, divided by the time of all its products at the CPU's
+        full rate.
         """
         g, info, e = self.geometry, self.info, self.estimate(values)
         places = (values["planar_rows"] * values["planar_vectors"]).astype(np.float64)

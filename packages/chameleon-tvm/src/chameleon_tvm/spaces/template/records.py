@@ -1,4 +1,7 @@
-"""The records of this package's templates. This module is cheap to import."""
+"""The records with which this package registers its templates: names, operators, classes.
+
+Commands such as ``chameleon plugins`` read the records without importing TVM or a template.
+"""
 
 from __future__ import annotations
 

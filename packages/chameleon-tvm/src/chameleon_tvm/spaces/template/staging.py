@@ -25,8 +25,9 @@ class Input:
             zeros.
         rows: Whether loops continue from the channels of a column to those of the next column.
         lanes: Number of elements that the inner loops load at once.
-        repeat: Number of times that the copy repeats each channel of the input, as channels of the
-            geometry.
+        repeat: Number of times that the copy repeats each channel of the input. It is above 1 for
+            depthwise convolutions with several filters per channel, and ``geometry`` counts the
+            repeated channels.
         arithmetic: The dtypes of the input and of its copy.
         channels: Number of channels of the input in all groups; by default the geometry's. If
             groups have fewer, each group has one block, padded with zeros.

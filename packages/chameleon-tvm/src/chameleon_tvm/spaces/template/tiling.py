@@ -276,13 +276,12 @@ class ConvolutionTiling(Tiling):
         return math.prod(axis.inside for axis in self.geometry.outer)
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """A relative cost to order first guesses: estimated time over that of all products.
+        """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
 
-        The products are timed at the CPU's full rate. The result has shape (n,), and lower is
-        better.
-
-        Needless work multiplies the time of the inner loop. Most data that L2 does not hold arrive
-        during this time. The time of copies is added.
+        It is the estimated time of the kernel, divided by the time of all its products at the CPU's
+        full rate. Needless work multiplies the time of the inner loop. Data that L2 does not hold
+        are loaded during the inner loop. So the longer of both times counts, and a tenth of the
+        loads' time is added. The time of copies is added too.
         """
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)

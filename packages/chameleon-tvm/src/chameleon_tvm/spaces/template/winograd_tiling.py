@@ -219,10 +219,10 @@ class WinogradTiling(Tiling):
         return result
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """A relative cost to order first guesses: estimated time over the direct convolution's.
+        """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
 
-        The direct convolution is timed at the CPU's full rate. The result has shape (n,), and lower
-        is better.
+        It is the estimated time of the kernel, divided by the time of the direct convolution's
+        products at the CPU's full rate.
         """
         e, info = self.estimate(values), self.info
         rows = values["winograd_rows"].astype(np.float64)

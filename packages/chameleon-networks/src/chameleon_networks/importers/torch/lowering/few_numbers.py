@@ -1,4 +1,9 @@
-"""Handles torch tensors without elements, and operators along an axis of scalar tensors."""
+"""Rewrites torch operators on empty tensors, and operators along an axis of scalar tensors.
+
+TVM cannot read either. Results that depend only on tensors without elements become constants. An
+operator of torch may name an axis of a scalar, although a scalar has no axes. Such a scalar becomes
+a vector of one element.
+"""
 
 from __future__ import annotations
 

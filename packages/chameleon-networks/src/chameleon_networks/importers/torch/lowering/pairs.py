@@ -128,7 +128,9 @@ def is_zero(part: Part) -> bool:
 
 
 def plus(one: Part, two: Part) -> Part:
-    """The sum of two real parts of complex tensors, without a graph node if one part is 0.
+    """The sum of two real-valued arrays, each the real or imaginary part of a complex tensor.
+
+    No node is added to the graph if one of them is the number 0.
 
     Args:
         one: A tensor or a number.
