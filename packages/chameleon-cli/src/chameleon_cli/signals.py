@@ -1,4 +1,4 @@
-"""Signals that stop a run: the first one after its running measurements, a second one at once."""
+"""Signals that stop a run: the first one lets running measurements finish, the second does not."""
 
 from __future__ import annotations
 

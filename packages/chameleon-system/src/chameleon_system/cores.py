@@ -149,10 +149,11 @@ class CoreWatch:
         self.close()
 
     def wait(self) -> bool:
-        """Sleep until the virtual cores run on separate physical cores, at most a few times.
+        """Sleep, at most a few times, until the cores are separate physical cores.
 
-        A virtual core that wakes up may continue on another physical core of the host. If a series
-        of sleeps does not help, the next calls return False without sleeping.
+        The cores of a virtual machine may share a physical core for some time. A virtual core that
+        wakes up may continue on another physical core of the host. If a series of sleeps does not
+        help, the next calls return False without sleeping.
 
         Returns:
             Whether the cores are separate physical cores, as far as a probe can tell.

@@ -265,9 +265,9 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Writes when each measurement and round of a cell ended to a file, as lines of JSON.
+    """Writes to a file, as lines of JSON, when each measurement and round of a cell ended.
 
-    Plots of a search over time need these moments, in seconds since the start of the run. The run's
+    Plots of a search over time need these moments, in wall-clock seconds of the search. The run's
     store does not have them. Use the recorder as a context manager.
 
     Args:

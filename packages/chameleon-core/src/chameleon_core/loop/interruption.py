@@ -1,4 +1,4 @@
-"""Stops a run: after its running measurements at the first signal, at once at the second one."""
+"""Stops a run: a first signal lets running measurements finish, a second one kills the process."""
 
 from __future__ import annotations
 

@@ -126,11 +126,11 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """Outputs that show, beside the reference's outputs, how large rounding errors are.
+        """Outputs to compare with the reference's, to judge how large its rounding errors are.
 
         They are the outputs of the same network in float64. A quantized network is not computed in
         float64. Instead, its inputs are changed by about a rounding error, and the result is the
-        reference's outputs for these inputs. None if no framework can compute the outputs.
+        reference's outputs for these inputs. None if no framework can compute in float64.
 
         Args:
             samples: The inputs of several inferences.

@@ -279,9 +279,9 @@ class DeliverySteps:
         chosen kernels in ``kernels``.
 
         Returns:
-            The folder of a compiled network with ``kernels``. None if the caller has to compile it,
-            because other kernels than the winners are faster. Also None if the network with the
-            winners does not run.
+            The folder of a network that is compiled with ``kernels``. If it is None, the caller has
+            to compile such a network. It is None if other kernels than the winners are faster, and
+            also if the network with the winners does not run.
         """
         variants: list[NetworkVariant] = []
         with contextlib.ExitStack() as stack:

@@ -88,7 +88,7 @@ class Network:
         is, the result is None.
 
         Args:
-            reader: The variable of the binding, which is one of several that read the tensor.
+            reader: The variable of the binding. Several bindings may read the same tensor.
             tensor: The tensor, a variable.
         """
         return self._operand_of.get((reader, tensor))

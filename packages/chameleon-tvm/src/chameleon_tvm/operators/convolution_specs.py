@@ -1,4 +1,7 @@
-"""The kinds of convolutions that a pipeline file can name. This module is cheap to import."""
+"""The kinds of convolutions that a pipeline file can name.
+
+This module does not import TVM, because a pipeline file is checked before a run imports TVM.
+"""
 
 from __future__ import annotations
 

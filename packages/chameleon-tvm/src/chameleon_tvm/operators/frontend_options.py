@@ -1,4 +1,4 @@
-"""Options of the frontend ``operators``. This module is cheap to import."""
+"""Options of the frontend ``operators``, which are checked before a run imports TVM."""
 
 from __future__ import annotations
 

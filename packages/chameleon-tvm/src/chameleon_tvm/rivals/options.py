@@ -1,4 +1,4 @@
-"""Options of the rivals. This module is cheap to import."""
+"""Options of the rivals, which are checked before ``chameleon bench`` imports TVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the space ``auto``. This module is cheap to import."""
+"""Options of the space ``auto``, which are checked before a run imports TVM."""
 
 from __future__ import annotations
 

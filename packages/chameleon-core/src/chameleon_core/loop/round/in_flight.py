@@ -124,7 +124,7 @@ class CheckedRunner:
         return batch.measurements
 
     def stream(self, *, side_by_side: bool = False) -> CheckedStream:
-        """Open a stream, to which the search submits jobs and which returns their measurements.
+        """Open a stream, to which the search submits jobs, and from which it gets measurements.
 
         A job is a list of configurations of one task.
 

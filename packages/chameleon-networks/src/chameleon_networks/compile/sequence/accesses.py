@@ -164,7 +164,8 @@ class _Accesses:
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
         """Whether each access touches one index at a time, within bounds, on an axis of its buffer.
 
-        An access by vectors along the axis touches several indices, so the result is then False.
+        If so, a kernel can look up this index in a table. An access by vectors along the axis
+        touches several indices at once, so the result is then False.
 
         Args:
             axes: The number of the axis in each buffer.
@@ -184,8 +185,8 @@ class _Accesses:
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
         """How many indices along an axis a run of the function computes, over all its loops.
 
-        The numbers of all buffers are added up. Equal index expressions in a loop's body count
-        once.
+        With a table, the function would look up each of these indices. The numbers of all buffers
+        are added up. Equal index expressions in a loop's body count once.
 
         Args:
             axes: The number of the axis in each buffer, because a view may have other axes.

@@ -55,11 +55,11 @@ def plan_parts(extents: Sequence[int]) -> int:
 
 
 def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
-    """The number of equal parts that threads compute of a tensor of 8-bit or 16-bit numbers.
+    """Number of equal parts into which threads divide a tensor of 8-bit or 16-bit numbers.
 
-    The outermost axes are split up first, and at most one axis is cut into longer pieces. So a part
-    has whole rows if possible. Vectors of such numbers have many lanes. In a part that ends within
-    a row, many elements would remain after the last whole vector.
+    Outer axes are divided into single indices, and at most one axis is cut into longer pieces. So a
+    part has whole rows if possible. Vectors of such numbers have many lanes. In a part that ends
+    within a row, many elements would remain after the last whole vector.
 
     Args:
         extents: Extents of the tensor's axes.

@@ -29,8 +29,8 @@ class Input:
             depthwise convolutions with several filters per channel, and ``geometry`` counts the
             repeated channels.
         arithmetic: The dtypes of the input and of its copy.
-        channels: Number of channels of the input in all groups; by default the geometry's. If
-            groups have fewer, each group has one block, padded with zeros.
+        channels: Number of channels of the input in all groups; by default that of ``geometry``. If
+            the input has fewer channels, the copy has one block for each group, padded with zeros.
         zero_point: Zero point of the data in float32; None if the data have none.
         spare: Number of elements beyond the end of a row that may be read, with any values.
 
