@@ -71,7 +71,8 @@ def compared(
     """Compare a network's outputs with the expected outputs.
 
     Args:
-        run: A function that runs the network. If it raises, the result has that problem.
+        run: A function that runs the network. If the function raises an error, the error's message
+            is the ``problem`` of the result.
         samples: The inputs of several inferences.
         expected: The reference's outputs for each of the ``samples``.
         tolerance: Largest accepted error: the largest |difference| of an output, divided by the

@@ -345,9 +345,10 @@ NEAR = 0.1
 
 
 class HeldOut:
-    """Tells whether an operator resembles one of held-out networks, so a data set must not have it.
+    """Tells whether an operator resembles an operator of the held-out networks.
 
-    ``covers`` has the rule: both are of the same kind, and their numbers are nearly equal.
+    Such an operator must not be in a data set. Two operators resemble each other if they are of the
+    same kind and their numbers, such as channels, are nearly equal.
 
     Args:
         tasks: The tasks of the held-out networks.

@@ -70,8 +70,8 @@ class NeonTiles(TileProduct):
 class Bfmmla(NeonTiles):
     """ARM's instruction that multiplies tiles of bfloat16, and adds the products to float32 sums.
 
-    The instruction adds two products before it adds them to a sum. So its results may differ by
-    rounding from those of single multiply-adds. Denormal numbers count as zero.
+    The instruction adds two products to each other, and then adds the result to a sum. So the sums
+    may differ by rounding from those of single multiply-adds. Denormal numbers count as zero.
     """
 
     name: ClassVar[str] = "bfmmla"

@@ -43,9 +43,9 @@ class SamplingInstruction:
 class TraceReplay:
     """The state of the replay of a trace: the loops of each block so far.
 
-    The instructions of a trace refer to blocks, loops and factors by variables, which TVM calls
-    random variables. Integer keys of the attributes are the ``hash`` of such a variable, which is
-    the identity of TVM's object.
+    A trace is a list of scheduling instructions. They refer to blocks, loops and factors by
+    variables, which TVM calls random variables. Integer keys of the attributes are the ``hash`` of
+    such a variable, which is the identity of TVM's object.
     """
 
     base: Schedule
