@@ -104,7 +104,9 @@ def set_option(example: str) -> Option:
 
 
 def output_option(what: str) -> Option:
-    """The option ``-o`` or ``--output``: a folder instead of the one that a file names.
+    """The option ``-o`` or ``--output``: the folder that a command writes.
+
+    The option overrides the output folder that the command's input file, such as a pipeline, names.
 
     Args:
         what: a noun for the folder, such as ``The run folder``.

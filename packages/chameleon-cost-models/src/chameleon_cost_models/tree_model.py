@@ -109,8 +109,8 @@ class TreeModel(CostModel):
             configs: Configurations, shape (n, knobs).
 
         Returns:
-            Features of shape (n, features), and the relative throughput that other tasks and the
-            prior let expect, shape (n,).
+            Features of shape (n, features), and the relative throughput that models of other tasks
+            and the prior predict, shape (n,). The trees learn the difference from this prediction.
         """
         features = features_of(self._space, configs)
         guess = self._prior.guess(features, self._own)
@@ -177,7 +177,8 @@ class Prior:
         """Fit the base model again if other tasks have many new measurements.
 
         Args:
-            own: The number of measurements of the task itself.
+            own: The number of measurements of the task itself. With many of them, the base model
+                hardly counts any more, and is not fitted again.
         """
         if not (self._options.tasks or self._earlier) or self._weight(own) == 0.0:
             return

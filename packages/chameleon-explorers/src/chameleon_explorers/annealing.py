@@ -52,7 +52,8 @@ class AnnealingExplorer(Explorer):
     def observe(self, observations: Observations) -> None:
         """Keep the best measured configurations, at which new chains start.
 
-        Some of the steps also lead to neighbours of these configurations.
+        Rounds also propose some neighbours of the fastest of these configurations, unless the
+        option ``neighbours`` is 0.
         """
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]

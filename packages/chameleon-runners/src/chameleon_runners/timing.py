@@ -192,10 +192,12 @@ def time_kernel(
         best_seconds: The task's lowest time so far, or infinity. Much slower kernels get little
             time.
         switches: A function that returns how often a thread of the kernel has lost its core so far.
+            If the number grows during a repeat, the repeat is disturbed.
 
     Returns:
-        The repeats that count. For a kernel slower than the best by ``policy.slow_factor``, this is
-        a single short repeat.
+        The three fastest repeats, and others that are as fast. Disturbed repeats are left out if
+        there are enough others. For a kernel slower than the best by ``policy.slow_factor``, this
+        is a single short repeat.
     """
     cold = policy.cold_bytes
     # The first run is discarded: caches, branch predictors and sleeping threads. Two probes,

@@ -1,4 +1,8 @@
-"""Options that all runners with builds and timing share, in a module that imports little."""
+"""Options of building and timing that all runners share.
+
+The options have a module of their own. So a command that only reads options starts fast, without
+the imports of the code that times kernels.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
     Args:
         loss: The loss with the current number of clusters.
         previous: The loss with the last smaller number of clusters; infinity for the first.
-        threshold: The factor by which the loss must fall to go on.
+        threshold: More clusters help as long as ``previous`` is more than ``threshold`` times
+            ``loss``.
     """
     return threshold * loss >= previous
 
@@ -145,10 +146,13 @@ class KMeansKneeSampler(Sampler):
             self._scale = np.maximum(cardinalities[self._columns] - 1, 1).astype(np.float64)
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """Select one configuration per cluster, that of the best-scored candidate first.
+        """Select one configuration per cluster.
 
-        With the option ``representative: floor``, configurations may be illegal, measured before or
-        duplicates, as in Ahn et al. (2020). The synthesizer replaces such configurations.
+        Clusters are sorted by the score of their best candidate, the highest score first.
+
+        With the option ``representative: floor``, the configuration is the mean of the cluster,
+        rounded down. As in Ahn et al. (2020), such configurations may be illegal, measured before
+        or duplicates. The synthesizer replaces them.
 
         Args:
             candidates: The candidates of the explorer.

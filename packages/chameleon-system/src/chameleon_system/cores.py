@@ -55,7 +55,10 @@ class Probe(Protocol):
     """
 
     def seconds(self, count: int) -> float:
-        """Run the computation on several cores at once, and return the longest time in seconds.
+        """Run the probe's short computation on several cores at once, once on each core.
+
+        The result is the longest time on any of the cores, in seconds. If it is longer than the
+        time on one core, the cores slow each other down.
 
         The time is infinity if the probe is closed, or if another thread closes it during the call.
 

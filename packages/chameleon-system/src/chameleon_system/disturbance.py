@@ -91,9 +91,10 @@ class CoreMeter:
         cores: ids of the cores.
         read: a function that returns the ``CoreTimes`` of the cores, or None if they are unknown.
         now: a function that returns the wall-clock time in seconds.
-        own: a function of a process id that returns the CPU time in seconds of Chameleon, which is
-            subtracted: the sum for the current process and the process with this id. It returns
-            None if the process with this id has ended.
+        own: a function that returns the CPU time in seconds that Chameleon itself has used. This
+            time is no disturbance, so it is subtracted. The argument is the id of a worker process,
+            and the result is the CPU time of the current process plus that of the worker. It is
+            None if the worker has ended.
 
     Attributes:
         seconds: the length of all intervals in seconds, times the number of cores.
@@ -126,7 +127,10 @@ class CoreMeter:
 
     @contextlib.contextmanager
     def interval(self, timed: int | None) -> Iterator[None]:
-        """A context during which the meter counts: this process and a worker time a kernel.
+        """A context in which a worker times a kernel.
+
+        The meter adds the time in which other programs use the cores during the context. The CPU
+        time of this process and of the worker is not counted.
 
         Args:
             timed: the id of the worker process, or None if it has ended. Nothing is counted if the

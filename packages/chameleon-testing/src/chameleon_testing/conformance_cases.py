@@ -137,7 +137,10 @@ def quality(space: DesignSpace, configs: Configs) -> Scores:
 def observe(
     space: DesignSpace, configs: Configs, *, failing: NDArray[np.bool_] | None = None
 ) -> Observations:
-    """Make observations of configurations, as if ``quality`` were their relative throughput.
+    """Make observations of configurations without measuring anything.
+
+    The time of a configuration is 1 ms divided by its ``quality``, a number in (0, 1]. This module
+    computes the quality from the configuration's knobs, in place of a measured throughput.
 
     Args:
         space: the design space.

@@ -34,8 +34,8 @@ class Transformation(Section):
         widths: Numbers by which the channels between convolutions may be divided.
         scores: Scores that judge a network without training, stages of the kind ``network_scores``.
             The first decides; the others are only reported.
-        tolerance: The share of the original's score by which a network's deciding score may be
-            below its bound.
+        tolerance: How far the first score of a network may be below the required score, as a share
+            of the original network's score. The search accepts no network with a lower score.
         data: Data with which scores are computed: ``synthetic``, ``digits``, or a function that
             returns a DataLoader.
         batch: Number of samples of the minibatch.

@@ -1,7 +1,9 @@
 """Conformance suites of transforms and network scores.
 
-A transform is checked by comparing a program's torch module with its TVM operators, which must
-compute the same.
+A transform changes how a convolution is computed. Its suite applies the transform to several
+convolutions. Each changed convolution must compute the same as a torch module and as a sequence of
+TVM operators. The suite of a network score checks that scores are finite and repeatable, and differ
+between two networks.
 """
 
 from __future__ import annotations

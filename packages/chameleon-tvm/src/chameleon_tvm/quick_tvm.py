@@ -67,8 +67,9 @@ def absent_types_without_errors() -> Iterator[None]:
 def operators_without_errors() -> Iterator[None]:
     """Make TVM's import faster: its FFI looks up operators without C++ errors.
 
-    While TVM registers operators' names for scripts, some operators do not exist, and one already
-    has its name.
+    TVM's import gives operators the names that scripts use. For this it looks up some operators
+    that do not exist, and names one operator a second time. Both cause C++ errors, which are slow.
+    In this context, Python detects both cases without such an error.
     """
     from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
 

@@ -253,10 +253,13 @@ def array_type(dtype: str) -> np.dtype[Any]:
 
 
 def tolerance_of(dtype: str) -> float:
-    """The largest accepted error of outputs of a dtype; that of float32 for unknown dtypes.
+    """The largest accepted error of outputs of a dtype.
+
+    The error is the largest difference from the reference, divided by the largest absolute output
+    of the reference.
 
     Args:
-        dtype: Name of the dtype.
+        dtype: Name of the dtype. An unknown dtype has the tolerance of float32.
     """
     return STORAGE[dtype].tolerance if dtype in STORAGE else _USUAL
 

@@ -1,9 +1,9 @@
 """Draws plots as SVG, which needs no script and can be printed.
 
 The input is the same description of a plot that plotly.js draws on the page. A drawing stretches to
-the width of the page, while letters, points and strokes keep their size. Bars and words are placed
-by shares of the plot. Lines and areas are SVG paths in a grid that is stretched over the plot. The
-width of their strokes stays constant.
+the width of the page, while letters, points and strokes keep their size. For this reason the
+positions of bars and words are percentages of the plot's width and height. Lines and areas are SVG
+paths, whose coordinates are stretched to the size of the plot. Their strokes are not stretched.
 """
 
 from __future__ import annotations
@@ -245,8 +245,10 @@ class Axis:
 
     Attributes:
         title: The title beside the axis.
-        low: The value at the beginning; with ``log``, its power of ten.
-        high: The value at the end; with ``log``, its power of ten.
+        low: The value at the beginning of the axis; if ``log`` is set, the logarithm of this value
+            to base 10.
+        high: The value at the end of the axis; if ``log`` is set, the logarithm of this value to
+            base 10.
         log: Whether the axis is logarithmic.
         names: The words of an axis of words, in order; empty for an axis of numbers.
         band: The beginning and the end of the bars that belong to one word, as shares of the word's
@@ -383,10 +385,11 @@ def paint(colour: str) -> tuple[str, float]:
 
 
 def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, more: str = "") -> str:
-    """An SVG path in the grid.
+    """An SVG path, for the element that ``grid`` stretches over the plot.
 
     Args:
-        way: The drawing commands of the path.
+        way: The drawing commands of the path, in the units of ``grid``. The origin is the upper
+            left corner of the plot, and the plot is as many units wide as it is high.
         colour: The colour, as ``paint`` takes it.
         width: The width of the stroke in pixels; 0 for a filled path.
         opacity: The opacity of the whole path.
@@ -491,15 +494,19 @@ def errors(trace: Trace, across: Places, y: Axis) -> str:
 
 
 def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, bool]]:
-    """Yield the points of a trace as SVG elements.
+    """Draw the points of a trace as SVG elements.
 
-    Each comes with whether it is a path of the grid. Round and square points are drawn as ends of
-    short lines, with one path per colour.
+    Round and square points are drawn as the ends of very short lines. All such points of one colour
+    are one SVG path. Each point of another shape is an element of its own.
 
     Args:
         marker: The marker of the trace. Its colour may be values on a scale.
         across: The horizontal places, shape (n,).
         up: The vertical places from the top, shape (n,).
+
+    Yields:
+        An element, and whether the element is a path in the units of ``grid``. The caller must then
+        pass the path to ``grid``.
     """
     end = _LINE_ENDS.get(marker.get("symbol", "circle"))
     opacity = marker.get("opacity", 1.0)

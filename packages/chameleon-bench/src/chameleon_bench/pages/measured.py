@@ -104,7 +104,8 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
     Args:
         store: The run's store.
         stored: The task in the store.
-        starts: The start time of each of the run's processes, rising, in seconds since 1970.
+        starts: The start time of each of the run's processes, rising, in seconds since 1970. With
+            these times, pauses between the processes are left out of the times of measurements.
     """
     rows = store.measurements(stored.id)
     seconds = np.array([row.cost for row in rows], np.float64)

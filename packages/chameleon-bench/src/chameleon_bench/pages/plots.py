@@ -39,9 +39,9 @@ class Plot:
         title: The title above the plot.
         about: A sentence or two that explain the plot.
         columns: The table of the plot: columns of equal length, by header.
-        traces: Traces as plotly.js takes them, with three additions. ``where``, a column and one of
-            its words, selects rows of a trace, and so does ``rows``. ``hover`` lists columns to
-            show at a point.
+        traces: Traces as plotly.js takes them, with three additional keys. ``rows`` is a list of
+            the table's rows that the trace shows. ``where`` is a column and a word; the trace shows
+            the rows with this word in the column. ``hover`` lists columns to show at a point.
         layout: The layout as plotly.js takes it.
         hidden: Columns that are drawn but not saved as CSV.
         subject: The operator or the task of the plot; empty for all of them.

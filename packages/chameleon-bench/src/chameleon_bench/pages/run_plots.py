@@ -1,4 +1,8 @@
-"""The plots about a whole run: operators before and after, the scheduler, and durations."""
+"""The plots about a whole run.
+
+They show the time of each operator before and after tuning, the task of each batch, and how long
+the steps of the run took.
+"""
 
 from __future__ import annotations
 

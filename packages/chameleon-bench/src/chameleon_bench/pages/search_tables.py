@@ -139,10 +139,16 @@ def reasons(measured: Measured) -> Table | None:
 
 
 def failing_values(measured: Measured) -> Table | None:
-    """A table of knob values with which configurations fail more often; None if there are none.
+    """A table of knob values with which configurations fail more often than all configurations do.
+
+    A value is in the table if its number of failures exceeds the expected number by more than two
+    standard deviations.
 
     Args:
         measured: The measurements of one operator.
+
+    Returns:
+        The table, or None if there are no such values.
     """
     failed = ~measured.ok
     if not failed.any():
@@ -183,8 +189,9 @@ class Listing:
 
     Attributes:
         name: The name of the listing's file.
-        told: A phrase with the length of the listing, and with the part of it that is shown.
-        text: The part that is shown.
+        told: A phrase that says how long the listing is, and which part of it is in ``text``. An
+            example is "900 lines, of which its beginning is shown".
+        text: The part of the listing that the page shows.
     """
 
     name: str
@@ -193,7 +200,10 @@ class Listing:
 
 
 def listings_of(folder: Path, task: Task) -> list[Listing]:
-    """The listings of a task's winner; empty if the run folder has none.
+    """Read the code of a task's winning kernel, such as its TensorIR and its assembly.
+
+    Each file in the task's folder of listings becomes a ``Listing``. The result is empty if the run
+    folder has none.
 
     Args:
         folder: The run folder.

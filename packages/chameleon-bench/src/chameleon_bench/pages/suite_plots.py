@@ -99,7 +99,10 @@ def _line(name: str, rows: list[int], over: str, shade: str) -> list[dict[str, A
 
 
 def budgets(rows: Sequence[Row]) -> list[int]:
-    """The numbers of measurements for which the report has the quality of a pipeline.
+    """The numbers of measurements at which the report compares pipelines.
+
+    For each of these numbers, at least one row has a quality. The quality is the lowest known time
+    of a task over the lowest time that the pipeline had found after that number of measurements.
 
     Args:
         rows: Rows of the report.

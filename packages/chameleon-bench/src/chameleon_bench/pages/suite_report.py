@@ -390,8 +390,9 @@ class Ranking:
         times: The metric of each pipeline divided by the metric of the best one, by pipeline.
         won: For each pipeline, the pairs (other pipeline, task) in which it is significantly
             better.
-        tasks: The number of tasks with a test.
-        left_out: Pipelines without a ratio, because most of their searches did not reach the goal.
+        tasks: The number of tasks for which a statistical test compared pipelines by this metric.
+        left_out: Pipelines that are not in ``order``. Most of their searches did not reach the goal
+            of the metric, such as 95 % of the best known throughput.
     """
 
     metric: str

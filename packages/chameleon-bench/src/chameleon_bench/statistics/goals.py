@@ -39,15 +39,16 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
 
 
 def quality(trajectory: Trajectory, measurements: int, best_known: float) -> float:
-    """How close a search came to the best known cost: that cost over its lowest cost.
+    """How close a search came to the best known cost after a number of measurements.
 
-    The lowest cost is that after some measurements, or the final one if the search ended before.
-    The result is 0 if the search has no cost.
+    The result is ``best_known`` divided by the lowest cost that the search had found by then. It is
+    0 if the search had found no cost.
 
     Args:
         trajectory: The search.
-        measurements: The number of measurements.
-        best_known: The best known cost in seconds.
+        measurements: The number of measurements. If the search ended before, its final lowest cost
+            counts.
+        best_known: The lowest known cost of the operator in seconds.
     """
     until = int(np.searchsorted(trajectory.count, measurements, side="right"))
     best = float(np.min(trajectory.costs[:until], initial=np.inf))
@@ -136,13 +137,16 @@ def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
 
 
 def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
-    """Combine the curves of several seeds: lower quartile, median and upper quartile.
+    """Combine the curves of several seeds: lower quartile, median and upper quartile at each point.
 
-    Each has shape (g,). As in ``estimate``, the median of an even number of values is the mean of
-    the middle two.
+    A curve has the lowest cost of a search so far, at g numbers of measurements or seconds. As in
+    ``estimate``, the median of an even number of values is the mean of the middle two.
 
     Args:
-        curves: One curve per seed, each of shape (g,).
+        curves: One curve per seed, each of shape (g,), at the same g points.
+
+    Returns:
+        The three combined curves, each of shape (g,).
     """
     costs = np.array(curves)
     low, high = np.quantile(costs, [0.25, 0.75], axis=0, method="inverted_cdf")

@@ -51,7 +51,9 @@ class Group:
         """The value of a metric for each seed, by seed.
 
         Args:
-            metric: ``cost``, or for example ``measurements_to_95`` or ``seconds_to_95``.
+            metric: ``cost`` is the lowest time of the search in seconds. ``measurements_to_95`` and
+                ``seconds_to_95`` say when the search reached 95 % of the best known throughput.
+                Other percentages are allowed.
         """
         if metric == "cost":
             return {seed: run.best for seed, run in self.runs.items()}

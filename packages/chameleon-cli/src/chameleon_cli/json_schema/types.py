@@ -76,12 +76,17 @@ _SCALARS: dict[type, str] = {
 class TypeSchemas:
     """Makes the JSON Schemas of options classes, and of the types of their fields.
 
+    The metadata of a field may have keys that say which values the field takes. ``tagged`` means an
+    object of a class that plugins registered, ``stages`` a list of stages, ``names`` a list of
+    stages without options, and ``precisions`` dtypes.
+
     Args:
-        classes: a function that returns the classes of a kind of plugin by name, for ``tagged``
-            fields.
-        stage: a function that returns the schema of a stage, for fields with ``stages`` or
-            ``names``. Its arguments are the kind, and whether only a name is allowed.
-        precisions: the dtypes that fields with ``precisions`` may have.
+        classes: a function that returns the classes of a kind of plugin by name. It is called for
+            fields with the key ``tagged``.
+        stage: a function that returns the schema of a stage. Its arguments are the kind of the
+            stage, and whether only the stage's name is allowed. It is called for fields with the
+            key ``stages`` or ``names``.
+        precisions: the dtypes that fields with the key ``precisions`` may have.
     """
 
     def __init__(

@@ -289,10 +289,13 @@ class Rounds:
         self._run.save(measurement, self._batch, self._batch.seconds - before)
 
     def learn(self, other: Told) -> None:
-        """Learn from the measurements of the whole batch, and store the round.
+        """Let the search stages learn from the batch that the user measured, and store the round.
+
+        The object already has the times of the batch.
 
         Args:
-            other: the quantities other than the time that the user reported for the batch, by name.
+            other: other quantities that the user reported, such as energy, by name. Each has the
+                configurations of the batch with their values.
         """
         began = time.perf_counter()
         self._run.learn(self._batch)

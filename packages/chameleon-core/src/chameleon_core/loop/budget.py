@@ -121,8 +121,9 @@ class Allowance:
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether a task should end, because its last ``patience`` measurements improved nothing.
 
-        An improvement is at least the share ``BETTER``, because timing varies by less. Smaller
-        gains add up, because each measurement is compared with the last improvement.
+        A measurement is an improvement if its time is lower than that of the last improvement by
+        more than the share ``BETTER``. Smaller differences may be noise of the timing. Several
+        small gains count as soon as their sum is large enough.
 
         Args:
             measurements: all measurements of the task, in order.

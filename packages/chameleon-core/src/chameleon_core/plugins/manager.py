@@ -188,7 +188,8 @@ class _Plugin:
     def add(self, kind: Kind, known: dict[str, Any]) -> None:
         """Add the plugin's records of a kind, if it implements the kind's registration hook.
 
-        Kinds of plugins and sections are such kinds, because other plugins need them to register.
+        Chameleon calls this method for new kinds of plugins and for sections of the pipeline file.
+        They are loaded before all other records, because records of new kinds depend on them.
 
         Args:
             kind: the kind whose hook is called.

@@ -458,7 +458,13 @@ class RecordStore:
         return [value for (value,) in rows]
 
     def places(self, task_id: int) -> list[int]:
-        """The position of each measurement of a task, in the order of arrival over all tasks."""
+        """A number for each measurement of a task; earlier measurements have smaller numbers.
+
+        The numbers of several tasks can be compared, to see which measurement arrived first.
+
+        Args:
+            task_id: the task's id in this store.
+        """
         return self._column("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:

@@ -55,7 +55,8 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
         max_error: The largest accepted error.
 
     Raises:
-        ConfigError: The run measured operators in float32 only.
+        ConfigError: The pipeline has no section ``precision``. Its run measured operators in
+            float32 only, so another accepted error would not lead to other dtypes.
     """
     precision = pipeline.sections.get("precision")
     if precision is None:

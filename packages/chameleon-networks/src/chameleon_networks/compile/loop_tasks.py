@@ -108,7 +108,8 @@ def costly_functions(
         functions: The functions of the network, by the names of their kernels. Functions that were
             tuned already are left out.
         kernels: The result of ``profile.kernel_seconds`` for the network.
-        seconds: Seconds of one inference, to which shares are related.
+        seconds: Seconds of one inference. A function is worth tuning if all its calls take at least
+            the share ``SHARE`` of this time.
     """
     alike: dict[int, list[KernelTime]] = defaultdict(list)
     for row in kernels:

@@ -236,9 +236,10 @@ def examined(
         target: The resolved target.
         threads: Number of threads that the framework computes with.
         steps: An object that gets the wall-clock seconds of each step, or None.
-        tell: A function that is called with a message after a step that another process may repeat
-            now. The key ``done`` names the step. For the step ``prepare``, the key ``layout`` has
-            the layout.
+        tell: A function that is called with a message after a step that did not crash. The process
+            that started this one then runs the same step for itself, while this process goes on.
+            The key ``done`` names the step. For the step ``prepare``, the key ``layout`` has the
+            layout.
 
     Raises:
         ConfigError: No layout works. The message says why.

@@ -86,10 +86,10 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
     Args:
         bucketed: The network.
         threads: Number of threads that the framework computes with.
-        run_of: A function that returns the network to test, which pads its inputs. Its arguments
-            are a probe, inputs with the probe's extents, the framework's outputs for these inputs,
-            and a list. It adds each process that it starts to the list, and the caller closes these
-            processes.
+        run_of: A function that returns the network to test, which pads its inputs. The function's
+            arguments are a probe (input extents that need padding), inputs with these extents, the
+            framework's outputs for the inputs, and a list. The function adds each process that it
+            starts to the list, and ``padding_problem`` closes these processes.
 
     Returns:
         A sentence that says how padding changes the outputs. None if it does not.

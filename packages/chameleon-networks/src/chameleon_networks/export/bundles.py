@@ -156,7 +156,9 @@ def to_c(
     threads: int,
     name: str | None = None,
 ) -> Exported:
-    """Write a bundle for C for each operator.
+    """Write each operator as a C library that a C or C++ program can link (a bundle).
+
+    A bundle consists of the library, its header, the weights, an example program and the manifest.
 
     Args:
         winners: The winners of a run.

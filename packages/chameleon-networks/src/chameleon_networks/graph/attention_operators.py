@@ -33,8 +33,9 @@ class AttentionMatch:
         inputs: The expressions that the kernel reads, in the operator's order.
         members: The variables that the kernel replaces, in the graph's order.
         readers: For each input but the mask, the variables of the bindings that read the input for
-            this attention. Attention may first rearrange an input, for example by a transposition.
-            If another operator reads a rearranged input too, the field is None.
+            this attention, for example to transpose it. If the attention gets another dtype, these
+            bindings get the input in that dtype. The whole field is None if another operator uses
+            one of their results, so the attention cannot have another dtype.
     """
 
     spec: AttentionSpec

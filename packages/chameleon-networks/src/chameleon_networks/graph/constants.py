@@ -262,10 +262,11 @@ class _ConstantFolder(relax.PyExprMutator):
 def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
     """The matrix that an array repeats for every sample, or None if the matrices differ.
 
-    PyTorch writes a linear layer on permuted states of several samples as such an array.
+    PyTorch exports some linear layers as batched matrix products, with the layer's weights repeated
+    for each sample. With the single matrix, the product can be computed as a linear layer again.
 
     Args:
-        array: An array of at least two axes.
+        array: An array of at least two axes, the last two of which are a matrix.
     """
     matrices = array.reshape(-1, *array.shape[-2:])
     return matrices[0] if (matrices == matrices[:1]).all() else None

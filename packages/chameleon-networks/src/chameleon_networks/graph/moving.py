@@ -53,11 +53,14 @@ def is_carrying(value: Any) -> bool:
 def with_encoded_moves(module: Any) -> Any:
     """Let operators that only move or select numbers work on quantized (encoded) numbers.
 
-    An ``ENCODE`` after a ``DECODE`` of equal parameters is removed, and moves of decoded constants
-    are computed. Encoded int8 becomes uint8, which kernels read. Encoded bfloat16 and float16 are
-    moved only if every reader of the result encodes it. Otherwise they are decoded first, because
-    one fused function can decode and move them, and because attention is only recognized in decoded
-    numbers.
+    Examples of such operators are transpositions and maximum poolings. If such an operator reads a
+    quantized constant, its result is computed at compile time. An ``ENCODE`` after a ``DECODE`` of
+    equal parameters is removed. Encoded int8 becomes uint8, which kernels read.
+
+    If the encoded numbers are bfloat16 or float16, an operator works on them only if every reader
+    of the operator's result encodes the result. Otherwise the operator works on decoded numbers.
+    One reason is that one fused function can decode and move them. Another reason is that attention
+    is only recognized in decoded numbers.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.

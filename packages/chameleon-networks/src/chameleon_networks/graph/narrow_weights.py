@@ -1,7 +1,7 @@
 """Finds fused operators with int8 weights small enough for a faster instruction.
 
-If weights have 7 bits, a sum of a few products of bytes fits into 16 bits. The weights and all sums
-stay the same: the faster instruction is exact, and no other precision.
+If weights have 7 bits, a sum of a few products of bytes fits into 16 bits. The weights are not
+changed, and the faster instruction computes exactly the same sums. The result is thus the same.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ def shares_data(spec: OperatorSpec) -> bool:
 
 
 def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
-    """Yield the operators to tune with which a fused operator can be computed, fastest first.
+    """Yield the tasks' operators that can compute a fused operator, fastest first.
 
-    If the weights are small enough, the first is an operator with weights of 7 bits.
+    Some CPUs multiply bytes faster by weights of 7 bits than by weights of 8 bits. On such a CPU,
+    the first operator has 7-bit weights, if the weights of the fused operator fit into 7 bits. The
+    last operator is always the fused operator's own.
 
     Args:
         chain: A fused operator of a network.

@@ -143,9 +143,11 @@ and so are their rounding errors in float32. It is also the difference of uint8 
 
 
 def with_known_zero_points(module: Any) -> Any:
-    """Give integer matrix products constant zero points if the network computes zero points.
+    """Rewrite integer matrix products whose data have a zero point that the network computes.
 
-    Kernels support only constant zero points.
+    Kernels support only constant zero points. The product is computed with a constant zero point
+    instead. From its result, the network subtracts the difference of the zero points times the sums
+    of the weights' columns. So the final result is the same except for rounding.
 
     Args:
         module: An ``IRModule`` whose ``main`` is a quantized network.

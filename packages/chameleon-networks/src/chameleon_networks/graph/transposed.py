@@ -97,12 +97,16 @@ class Phases:
 
 @attrs.frozen(kw_only=True)
 class AxisPlan:
-    """How a transposed convolution is computed along one axis.
+    """How ordinary convolutions compute a transposed convolution along one axis.
+
+    The output is divided into groups of neighbours, each as long as the stride. Outputs at the same
+    position in their groups use the same taps, so one convolution computes all of them.
 
     Attributes:
-        phases: The phases of the outputs within one stride, in order.
-        positions: Number of strides in the output.
-        out: Number of outputs. Surplus outputs of the last stride are cut off.
+        phases: The positions within a group. Each ``Phases`` has one or several neighbouring
+            positions that one convolution computes, in order.
+        positions: Number of groups in the output.
+        out: Number of outputs. Surplus outputs of the last group are cut off.
         crop: Number of outputs to remove at the front.
     """
 
@@ -167,9 +171,11 @@ def shared_plan(
     output_padding: int,
     dilation: int = 1,
 ) -> AxisPlan:
-    """Plan a transposed convolution along an axis, with one convolution for a whole stride.
+    """Plan a transposed convolution along an axis, with one convolution for all outputs.
 
-    All outputs of a stride read the same window of inputs, in which zeros stand for missing taps.
+    The convolution has a copy of the output channels for each of ``stride`` neighbouring outputs.
+    All copies read the same inputs. If an output does not use one of these inputs, its filter has a
+    weight of zero for the input.
 
     Args:
         size: Number of inputs.
@@ -235,12 +241,16 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 class PhaseShuffle:
     """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
 
+    A transposed convolution is replaced by several ordinary ones. Each of them computes some of the
+    outputs within a stride.
+
     Args:
         conv: The transposed convolution.
         plans: The plan for each axis.
 
     Attributes:
-        phases: For each ordinary convolution, the phases for each axis.
+        phases: For each ordinary convolution, the outputs within a stride that it computes, for
+            each axis.
     """
 
     def __init__(self, conv: ConvolutionCall, plans: Sequence[AxisPlan]) -> None:
@@ -251,17 +261,20 @@ class PhaseShuffle:
         self.phases = list(itertools.product(*(plan.phases for plan in plans)))
 
     def for_phases(self, constant: NDArray[Any], phases: Sequence[Phases]) -> NDArray[Any] | None:
-        """Repeat a constant per channel for all outputs that one ordinary convolution computes.
+        """Repeat a constant, so that it has one number per channel of an ordinary convolution.
 
         The constant is the operand of an element-wise operator that follows the transposed
-        convolution. With the repeated constant, the operator can follow the ordinary convolution
-        instead.
-
-        The result is None if the constant differs between positions of the output.
+        convolution. An ordinary convolution computes several neighbouring outputs, and has a copy
+        of all output channels for each of them. With the repeated constant, the element-wise
+        operator can follow the ordinary convolution instead.
 
         Args:
             constant: An operand of an element-wise operator after the transposed convolution.
-            phases: The phases that the ordinary convolution computes, for each axis.
+            phases: The outputs within a stride that the ordinary convolution computes, for each
+                axis.
+
+        Returns:
+            The repeated constant, or None if the constant differs between positions of the output.
         """
         if constant.size == 1:
             return constant

@@ -68,10 +68,14 @@ class Operands:
         return self.data.scale * self.scales
 
     def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
-        """Convert a bias to integers in ``units``, or return None if sums might exceed 32 bits.
+        """Convert a bias to the integers that are added to the operator's integer sums.
 
         Args:
             real: The bias in float32, of shape (output channels,).
+
+        Returns:
+            The bias divided by ``units``, rounded, of shape (output channels,). None if a sum of
+            products and bias might exceed 32 bits.
         """
         terms = self.weights[0].size
         rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))

@@ -71,8 +71,9 @@ class ImportedNetwork(ABC):
             compiled for one of several buckets of shapes. Otherwise None.
         sibling: The network of the same source in other shapes, or None. Data that do not depend on
             shapes are shared with it.
-        programs: Files that another process wrote for this network, as ``kept_programs`` returned
-            them.
+        programs: Files with parts of this network that another process wrote, such as an exported
+            torch program. Reading them is faster than reading the source again. The keys are those
+            of ``kept_programs``.
         preloads: Modules that a process imports while it waits, because reading the network needs
             them.
     """
@@ -240,4 +241,7 @@ class ImportedNetwork(ABC):
     @property
     @abstractmethod
     def forms(self) -> NetworkForms:
-        """The network in float32, in the forms from which frameworks make other precisions."""
+        """The float32 network in the formats that frameworks read: torch's, if it has it, and ONNX.
+
+        Frameworks such as onnxruntime make the same network in int8 or bfloat16 from these formats.
+        """

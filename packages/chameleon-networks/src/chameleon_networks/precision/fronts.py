@@ -99,11 +99,15 @@ def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> ND
 def thinned(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
-    """Select the fastest partial assignment of each state in each interval of the error.
+    """Select the best partial assignments of dtypes, so that a search continues with fewer of them.
+
+    The range of the errors is split into intervals. From each interval, the fastest assignment of
+    each state is selected.
 
     Args:
         rows: Indices of partial assignments in ``errors`` and ``seconds``.
-        states: The state of each assignment in ``rows``, as for ``undominated``.
+        states: A number (state) for each assignment in ``rows``. Equal numbers mean that the
+            operators without a dtype will add the same errors and seconds.
         errors: The error of each partial assignment.
         seconds: The seconds of each partial assignment.
         most: About how many assignments are selected at most.

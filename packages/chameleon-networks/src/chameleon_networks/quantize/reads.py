@@ -94,10 +94,14 @@ class Network:
         return self._operand_of.get((reader, tensor))
 
     def residual(self, index: int) -> tuple[Any, Any] | None:
-        """The residual of a fused operator with the variable that reads it, or None without one.
+        """The residual that a fused operator adds, and the binding that reads the residual.
 
         Args:
             index: The index of the fused operator.
+
+        Returns:
+            The variable of the residual, and the variable of the binding that reads the residual.
+            None if the fused operator adds no residual.
         """
         chain = self.chains[index]
         if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
@@ -116,8 +120,8 @@ class Network:
     def carried(self) -> Iterator[tuple[Any, Any]]:
         """Yield pairs of tensors: the second holds only numbers moved or selected from the first.
 
-        A tuple holds several independent tensors, for example the outputs of the network. So an
-        operator that moves numbers of a tuple is paired with the tensors in the tuple.
+        For example, int8 needs the same range for both tensors of a pair. If an operator such as a
+        concatenation reads a tuple, its result is paired with each tensor in the tuple.
         """
         fields: dict[Any, Sequence[Any]] = {}
         for binding in self.bindings:
@@ -146,7 +150,7 @@ def _names(variables: Sequence[Any]) -> dict[Any, str]:
 
 
 class Reads:
-    """The forms in which tensors are read, if some operators of a network have reduced dtypes.
+    """How each tensor is rounded for its readers, if some operators have reduced dtypes.
 
     Args:
         network: The network.
@@ -155,8 +159,8 @@ class Reads:
 
     Attributes:
         narrow: Indices of the fused operators whose output has the operator's own dtype.
-        of: For the variable of a binding, the forms of the tensors that the binding reads. Tensors
-            that it reads in float32 are left out.
+        of: For the variable of a binding, the ``Form`` (dtype and scale) of each tensor that the
+            binding reads. Tensors that it reads in float32 are left out.
 
     Raises:
         ConfigError: A tensor that must be read in int8 has no range.
@@ -182,9 +186,10 @@ class Reads:
         self._settle_all()
 
     def form(self, kind: StorageType, variable: Any) -> Form | None:
-        """The form in which a tensor is read in a dtype.
+        """How the numbers of a tensor are rounded if an operator reads the tensor in a dtype.
 
-        The form is None if the dtype needs a range and the tensor has no range.
+        The result has the dtype, and the scale and zero point of an integer dtype. The result is
+        None if the dtype is an integer dtype and the tensor has no range.
 
         Args:
             kind: The dtype in which the tensor is read.

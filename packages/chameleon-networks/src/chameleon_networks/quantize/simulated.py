@@ -184,7 +184,8 @@ class SimulatedNetwork:
     Tensors that a fused operator reads in a dtype are rounded to the dtype and back. The weights of
     the operator are rounded in the same way. Products are summed in float32. (Jacob et al., arXiv
     1712.05877, section 3: simulated quantization.) The rounding of biases to integers is not
-    simulated. This rounding is at most half of the last place of a product.
+    simulated. It changes a sum by at most half of its integer unit, which is far less than the
+    rounding of the sum's products.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -192,7 +193,7 @@ class SimulatedNetwork:
         target: The resolved target, which must be this machine.
 
     Attributes:
-        network: The readers of the network's tensors.
+        network: An object that knows which operators read each tensor of the network.
         places: Indices of the fused operators that can be simulated.
         overflowed: Whether rounding made a finite number infinite in the last run. Later operators,
             such as ReLU6, may hide that.

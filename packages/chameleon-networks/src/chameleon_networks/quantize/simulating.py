@@ -122,7 +122,11 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The 8-bit ranges of the tensors by each method: by method, and then by tensor name."""
+        """The 8-bit ranges of the tensors that several methods choose, such as percentiles.
+
+        Returns:
+            A mapping from the method's name to the ranges by tensor name.
+        """
         names = {*self._names.values(), *self._group_of}
         by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}

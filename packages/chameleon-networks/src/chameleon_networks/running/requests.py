@@ -27,7 +27,9 @@ def request_of(network: ImportedNetwork, *, reads: bool = False) -> Message:
 
     Args:
         network: The imported network.
-        reads: Whether the other process reads the source instead, and then writes these files.
+        reads: Whether the other process should read the network's source, and write the files of
+            exported programs for this process. The request then has the folder for these files
+            instead of the files' paths.
     """
     # Another process has no run folder to recall a layout from.
     options = attrs.evolve(network.options, layout=network.layout)

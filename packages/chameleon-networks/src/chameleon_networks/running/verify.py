@@ -117,12 +117,15 @@ class Conditioning:
     def of(
         cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, nudged: bool = False
     ) -> Conditioning:
-        """Compare a framework's answers with its exact answers.
+        """Measure how much a network amplifies rounding, by two sets of outputs of one framework.
+
+        A quantized network has no outputs in float64. For such a network, the second set contains
+        the outputs for samples that were changed by about a rounding error (nudged samples).
 
         Args:
-            answers: The answers in float32, for each sample.
-            exact: The answers in float64 for the same samples, or the answers for nudged samples.
-            nudged: Whether ``exact`` holds the answers for nudged samples.
+            answers: The outputs in float32, for each sample.
+            exact: The outputs in float64 for the same samples, or the outputs for nudged samples.
+            nudged: Whether ``exact`` holds the outputs for nudged samples.
         """
         pairs = [
             pair
@@ -170,10 +173,13 @@ class Expected:
     Args:
         samples: The inputs of several inferences.
         answers: The framework's answers in float32, for each sample.
-        exact: A function that computes the framework's exact answers: in float64, or for nudged
-            samples. The function returns None if nothing can compute them. It is called only if
-            needed.
-        rounded: Whether the network rounds to quantized numbers, so that ``exact`` nudges samples.
+        exact: A function that returns further answers of the framework, from which one sees how
+            much the network amplifies rounding. These are the answers in float64. For a quantized
+            network, they are the answers for samples changed by about a rounding error (nudged
+            samples). The function returns None if nothing can compute the answers. It is called
+            only if needed.
+        rounded: Whether the network rounds to quantized numbers, so that ``exact`` returns answers
+            for nudged samples.
     """
 
     _samples: Sequence[Arrays]

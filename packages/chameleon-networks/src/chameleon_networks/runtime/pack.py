@@ -106,7 +106,8 @@ def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any
 
     Args:
         constants: The arrays, in the order in which the file holds them.
-        layout: A number that says which library the weights belong to.
+        layout: A number that identifies the layout of the weights. The library checks that it is
+            the number of its own layout.
 
     Returns:
         The offset of each constant in bytes followed by the size of the file, and the table as an

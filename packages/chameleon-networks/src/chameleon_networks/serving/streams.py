@@ -167,10 +167,11 @@ def network_request(folder: Path, streams: int, threads: int) -> Figures:
 
 
 def figures_of(turn: Figures) -> dict[str, float]:
-    """Requests per second and quantiles of the latency, from an answer of ``clients.answered``.
+    """Requests per second and quantiles of the latency, from one measurement of a network.
 
     Args:
-        turn: The answer of ``clients.answered`` for one turn.
+        turn: The answer of ``clients.answered``, which let clients call one network for some
+            seconds. Compared networks are measured in turns.
     """
     latencies = turn["latencies"]
     quantiles = np.percentile(latencies, QUANTILES)

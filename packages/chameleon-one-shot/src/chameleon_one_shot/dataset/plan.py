@@ -36,9 +36,10 @@ class Amounts:
     Attributes:
         tasks: The number of tasks.
         measurements: The number of candidates per task.
-        batch_size: The number of candidates per batch of a task. With few large batches, measuring
-            takes a larger share of the time.
-        tasks_per_run: The number of tasks that one run tunes. A run's candidates become one part.
+        batch_size: The number of candidates per batch of a task. Large batches save time, because
+            candidates are proposed once per batch.
+        tasks_per_run: The number of tasks that one run tunes. The candidates of a run become one
+            part (file) of the data set.
         most_gflop: The largest allowed size of a task, in 1e9 operations of one evaluation.
         seed: The seed of the tasks and of the searches.
     """

@@ -79,7 +79,8 @@ class DatasetTask:
     def group(self) -> tuple[str, str, int, str, str]:
         """A key of the task with its device, number of threads and design space.
 
-        Candidates with equal keys are merged when data sets are read.
+        ``merged`` joins the tasks of several data sets that have equal keys into one task, with the
+        candidates of all of them.
         """
         digest = hashlib.sha256(canonical(dict(self.device)).encode()).hexdigest()[:16]
         return self.task.key, digest, self.threads, self.space, self.fingerprint

@@ -22,10 +22,13 @@ FIXED, KNOB, GROUP = range(3)
 
 @attrs.frozen(kw_only=True, eq=False)
 class Layout:
-    """The ids by which a network looks up several tokens (its inputs) and their numbers.
+    """The ids by which a network looks up the names in several tokens (its inputs).
+
+    A token, such as a loop, has a name and several numbers. Each number has a name, too.
 
     Attributes:
-        columns: The ids of the tokens' numbers, 0 for padding, shape (tokens, numbers).
+        columns: The ids of the names of each token's numbers, 0 for padding, shape (tokens,
+            numbers).
         names: The ids of the tokens' names, shape (tokens,).
         kinds: ``FIXED``, ``KNOB`` or ``GROUP`` for each token, shape (tokens,).
     """
@@ -39,15 +42,16 @@ class Layout:
 class EncodedTask:
     """The tokens of a task, encoded with a vocabulary as the inputs of a network.
 
+    A token, such as a knob or a loop, has a name and several named numbers that describe it.
+
     Attributes:
         tokens: The tokens.
         fixed: The ids of the tokens that all configurations share.
-        fixed_values: The numbers of the tokens that all configurations share, shape (fixed tokens,
-            numbers).
+        fixed_values: The numbers that describe these tokens, shape (fixed tokens, numbers).
         rows: The ids of a configuration's own tokens: knobs, then loops and buffers.
-        tables: For each knob the numbers of its choices, shape (choices, numbers). They are padded
-            with 0 to the length of the arrays in ``rows``.
-        vocabulary: The vocabulary that gives the ids.
+        tables: For each knob, the numbers that describe each of its values, shape (values,
+            numbers). All tables have as many columns as ``rows.columns``, padded with zeros.
+        vocabulary: The vocabulary that assigns an id to each name.
     """
 
     tokens: TaskTokens
@@ -83,15 +87,16 @@ class EncodedTask:
         )
 
     def values(self, configs: Configs) -> tuple[Numbers, NDArray[np.bool_]]:
-        """The numbers of the tokens that differ between n configurations.
+        """Encode n configurations as numbers, for the tokens of knobs, loops and buffers.
 
-        The second array says which of these tokens do not apply.
+        All other tokens are the same for all configurations (``fixed``).
 
         Args:
             configs: Configurations, shape (n, knobs).
 
         Returns:
-            Arrays of shapes (n, tokens, numbers) and (n, tokens).
+            The standardised numbers of each token, shape (n, tokens, numbers). The second array
+            says whether a token does not apply to a configuration, shape (n, tokens).
         """
         count, width = self.rows.columns.shape
         out = np.zeros((len(configs), count, width), np.float32)

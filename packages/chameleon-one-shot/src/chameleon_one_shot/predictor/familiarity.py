@@ -62,7 +62,7 @@ class Familiarity:
         deviations: Sequence[float],
         vocabulary: Vocabulary,
     ) -> Self:
-        """Learn the limits from trained and held-out tasks.
+        """Learn how far a task or device may be from the trained ones before it counts as strange.
 
         Args:
             trained: The tasks that the predictor was trained on.

@@ -215,11 +215,13 @@ class TokenNetwork(nn.Module):
     """Predicts mean and variance of a configuration's log-throughput from its tokens.
 
     The log-throughput is standardised. Tokens are parts of the input, such as the description of a
-    loop.
+    loop. A token has a name, and a list of numbers that each have a name of their own.
 
     Args:
-        columns: How many names the numbers of tokens can have, with a name for unknown numbers.
-        tokens: How many names tokens can have, with a name for unknown tokens.
+        columns: The size of the vocabulary of the numbers' names. One entry stands for all unknown
+            names.
+        tokens: The size of the vocabulary of the tokens' names. One entry stands for all unknown
+            names.
         architecture: The sizes of the network.
     """
 

@@ -267,7 +267,8 @@ class Distinct:
         """Find the distinct tokens among the loops and buffers of many configurations.
 
         Args:
-            structure: The numbers of loops and buffers, shape (n, groups, numbers).
+            structure: The numbers that describe each loop and buffer of n configurations, shape (n,
+                groups, numbers). Each loop and each buffer is a group.
         """
         count, groups, numbers = structure.shape
         rows = np.zeros((count, groups), np.int64)

@@ -131,11 +131,12 @@ class TreePredictor:
         members: int,
         seed: int,
     ) -> Self:
-        """Train the boosters of the rank and of its error.
+        """Train boosters that predict ranks, and a booster that predicts the errors of these ranks.
 
         Args:
             training: The examples from which the boosters of the rank learn.
-            stopping: The examples from which the booster of errors and the scale learn.
+            stopping: Other examples. From them, the booster of errors is trained, and the mapping
+                from ranks to log-throughput (``scale``) is fitted.
             vocabulary: The vocabulary of the training data.
             members: The number of boosters of the rank.
             seed: The seed of all random choices.
@@ -186,7 +187,7 @@ class TreePredictor:
         """Make a predictor from the content of its file.
 
         Args:
-            header: The header of the file, with the values of ``header``.
+            header: The header of the file, with the values that the method ``header`` returned.
             tensors: The tensors of the file.
             rest: The other attributes of the predictor.
 

@@ -26,14 +26,16 @@ class BuildPhase(Generic[C]):
     necessary, and the workers build candidates.
 
     Attributes:
-        preparation: The preparation of the stage's builder.
+        preparation: The object that makes the builder of a space provider or a baseline in a
+            worker.
         pending: The candidates to build.
         context: The workers, options and time limits to use.
         built: A function that is called with each candidate whose build succeeds.
         failed: A function that is called with each candidate whose build fails, and with the failed
             measurement.
         most: The largest number of workers to use; None for all.
-        keep: Whether the worker that built a candidate keeps the kernel, and builds no other.
+        keep: Whether the first worker that builds a candidate keeps its kernels. After its first
+            build, this worker works for this phase only, and builds all further candidates.
         postponed: A function that is called with the worker if a build ran out of memory. It
             returns whether to build the candidate again later, when the worker holds fewer kernels.
         under_way: The number of builds that are running.

@@ -14,7 +14,7 @@ from chameleon_core.task import Task
 def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
     """A string that identifies a builder: by its stage, options, task and variant.
 
-    Workers with the same key need not make the builder again.
+    A worker process that already has the builder with this key need not make the builder again.
 
     Args:
         stage: A space provider or a baseline, as data.

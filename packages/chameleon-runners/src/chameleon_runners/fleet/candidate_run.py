@@ -30,7 +30,7 @@ class FleetCandidateRun(CandidateRun):
 
     Attributes:
         artifact: The folder that a builder exports the kernel to.
-        tries: The number of further tries on devices.
+        tries: How many more times the candidate may be run, on any device.
         reports: The failures on devices so far.
         passed: The measurement, if the candidate succeeded on a device; else None.
         passed_on: The name of the device on which the candidate succeeded.

@@ -13,8 +13,8 @@ class DeviceRef:
     Attributes:
         name: The device's name in messages and records. Two references with one name mean the same
             device.
-        device: The ``chameleon_core.stages.Device`` as data. One worker process makes it, and no
-            other process shares it.
+        device: The name of a class of ``chameleon_core.stages.Device``, with its options. One
+            worker process creates the object from them and has the device to itself.
     """
 
     name: str

@@ -148,7 +148,7 @@ def judge(
 
     Args:
         reports: One report per failure, oldest first; at least one.
-        tries: The number of further tries.
+        tries: How many more times the candidate may be run, on any device.
         elsewhere: Whether there is a device on which the candidate has not failed.
 
     Returns:

@@ -53,8 +53,8 @@ class Rounds:
 
     Attributes:
         candidates: The kept candidates, fastest first.
-        looks: First and second time in seconds of candidates that were timed in turns and have
-            left.
+        looks: For each candidate that was timed again, its first time and its time after the turns,
+            in seconds. The pair is added when the timing of the candidate is finished.
     """
 
     def __init__(self, options: LocalOptions, best_seconds: float) -> None:
@@ -370,7 +370,11 @@ class LocalJobRun:
     def employ(self) -> bool:
         """Give idle workers candidates to build.
 
-        The result is whether to wait for workers before kernels are timed.
+        No kernel may be timed while another one is built, because builds disturb the timing.
+
+        Returns:
+            Whether the caller must wait for workers before it times kernels. It must wait while
+            candidates are built, or until the reference for checks has been computed.
         """
         if self._stopped:
             return False

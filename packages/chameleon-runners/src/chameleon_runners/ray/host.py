@@ -100,8 +100,9 @@ class Host:
             timeout: The time limit in seconds, counted from when the worker gets the command.
             preload: ``"module:Class"`` of the stage that a new worker should import early, or None.
             parcel: The packed folder of the exported kernel that the command uses, or None.
-            reference: The object that holds the reference file, in a list of one; empty if the
-                command needs none.
+            reference: A list with Ray's reference to an object, the file of reference outputs. The
+                list is empty if the command needs no such file. Ray would fetch the object for
+                each call if the argument were not a list. The actor fetches it only once.
         """
         worker = self._worker_of(number, preload)
         if worker is None or not worker.alive:

@@ -71,8 +71,8 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
 class TrackerDevices:
     """Lists as many devices as the tracker has servers of a key, busy servers included.
 
-    The tracker chooses the device for each session. A listed device therefore means any free device
-    of the key, and its description names the actual one.
+    The tracker chooses the device when a session starts. An entry of the list therefore stands for
+    any free device of the key. The description that a session later sends names the actual device.
 
     Args:
         options: The runner's options.

@@ -135,7 +135,11 @@ class PresetSuite(ConformanceSuite):
     kind = "presets"
 
     def test_keys(self) -> None:
-        """The preset has only keys of a pipeline, and none that each pipeline file sets itself."""
+        """All keys of the preset are keys of a pipeline file.
+
+        The keys ``model``, ``output`` and ``preset`` are not allowed, because a pipeline file must
+        set them itself.
+        """
         self.test_record()
         for key in self.record.pipeline:
             assert key in keys_of(default_registry()), f"{self.where}: there is no key '{key}'"

@@ -27,9 +27,9 @@ class Layer:
     Attributes:
         name: Name of its module in the network.
         program: The untransformed program of the convolution.
-        site: Name of the graph's node whose value scores use as the layer's output. The node comes
-            after the normalization and activation that follow only this layer. Empty if the network
-            calls the layer several times.
+        site: Name of a node of the graph. Network scores take the value of this node as the output
+            of the layer. The node comes after the normalization and activation that follow only
+            this layer. The name is empty if the network calls the layer several times.
     """
 
     name: str

@@ -100,7 +100,8 @@ class Parameters(NetworkScore):
 class MultiplyAdds(NetworkScore):
     """The number of multiply-adds of all convolutions, as a baseline for other scores.
 
-    If this score decides, all networks are accepted.
+    The score that a network needs is proportional to its multiply-adds, and so is this score. If
+    this score is the first of a pipeline, the search therefore accepts all networks.
     """
 
     proportional = True

@@ -1,4 +1,8 @@
-"""Transforms that shorten loops, with a 1x1 stage if the convolution's shapes require it."""
+"""Transforms that shorten a convolution's loops over channels or over the filter.
+
+If a convolution gets fewer input or output channels, the rest of the network must not notice. So a
+1x1 convolution is put before or after it.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,8 @@ class Flush:
     Attributes:
         preprocessor: Name of a function of the device's runtime that is called with the arguments
             before each run; empty for none.
-        copies: Whether caches are emptied by copying that many bytes on the device before each run.
+        copies: Whether the device copies other data before each run to empty its caches. The
+            argument ``cold_bytes`` of the timing says how many bytes.
     """
 
     preprocessor: str = ""

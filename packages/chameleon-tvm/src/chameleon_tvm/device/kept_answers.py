@@ -24,8 +24,8 @@ def kept(
 ) -> Callable[[Callable[Arguments, Answer]], Callable[Arguments, Answer]]:
     """A decorator that keeps a function's results in files of the user's cache folder.
 
-    The function's arguments are strings, and its results JSON values. It is called once on a
-    machine for the same arguments and versions.
+    The function's arguments are strings, and its results JSON values. On one machine, the function
+    is called once for the same arguments. It is called again after TVM or Chameleon has changed.
 
     Args:
         keeps: A function that says of a result whether to keep it. A result that may change with

@@ -125,7 +125,7 @@ class AmxFloat16(Amx):
 class AmxInt8(Amx):
     """AMX's product of a tile of unsigned bytes and a tile of signed bytes.
 
-    The 32-bit sums are exact, and wrap around.
+    The 32-bit sums are exact modulo 2**32.
     """
 
     name: ClassVar[str] = "tdpbusd"

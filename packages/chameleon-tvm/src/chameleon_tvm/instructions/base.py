@@ -188,7 +188,7 @@ class Dot(Instruction):
 
 
 class IntegerDot(Dot):
-    """A dot product of integers that is exact in 32-bit sums, which wrap around."""
+    """A dot product of integers whose products are exact and whose sums are modulo 2**32."""
 
     sums: ClassVar[str] = "int32"
 

@@ -12,7 +12,7 @@ from chameleon_tvm.types import INT8, UINT8
 
 
 class Sdot(IntegerDot):
-    """ARM's dot product of four signed bytes per lane, exact in 32-bit sums that wrap around.
+    """ARM's dot product of four signed bytes per lane, added to 32-bit sums modulo 2**32.
 
     (Arm Architecture Reference Manual for A-profile.)
     """

@@ -101,7 +101,7 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
 
 
 class Smmla(NeonTiles):
-    """ARM's product of tiles of signed bytes, exact in 32-bit sums that wrap around."""
+    """ARM's product of tiles of signed bytes, added to 32-bit sums modulo 2**32."""
 
     name: ClassVar[str] = "smmla"
     mnemonics: ClassVar[tuple[str, ...]] = ("smmla",)

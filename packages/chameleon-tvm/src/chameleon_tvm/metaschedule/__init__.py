@@ -1,4 +1,8 @@
-"""Chameleon as a search strategy of TVM's MetaSchedule, with records for its databases."""
+"""Chameleon as a search strategy of TVM's MetaSchedule.
+
+The strategy learns from the records in MetaSchedule's database. MetaSchedule adds the measurements
+of the strategy's candidates to the same database.
+"""
 
 import chameleon_tvm.quick_tvm  # noqa: F401 - before TVM's own names, which bring torch along
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics

@@ -30,9 +30,9 @@ LARGEST = STORAGE[UINT8].high
 
 @attrs.frozen(kw_only=True)
 class QuantizedProduct:
-    """The scale and zero points of a product of two quantized tensors.
+    """The zero points and the scale of a product of two quantized tensors.
 
-    The kernel gets them as one float32 array, in this order.
+    The kernel gets these numbers as one float32 array, in the order of the attributes.
 
     Attributes:
         left_zero_point: Zero point of the left side.

@@ -102,7 +102,7 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         builder_results: Any,
         runner_results: Any,
     ) -> None:
-        """Record the results of a batch, which MetaSchedule calls at its end.
+        """Record the results of a batch. MetaSchedule calls this method after each batch.
 
         Raises:
             OutOfTimeError: The time limit has passed.

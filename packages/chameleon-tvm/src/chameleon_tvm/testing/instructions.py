@@ -163,7 +163,9 @@ class DotTrial(Trial):
 
 
 class TileTrial(Trial):
-    """A test of a tile product, which computes a tile of sums per case.
+    """A test of a tile product, on several cases with different data and weights.
+
+    In each case, the instruction adds the products of two tiles to a tile of sums.
 
     Args:
         instruction: The tile product to test.

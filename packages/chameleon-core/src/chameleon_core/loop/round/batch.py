@@ -246,10 +246,10 @@ class Programs:
 
 @attrs.define(kw_only=True)
 class FallbackWatch:
-    """Logs a warning, once for each stage, if most of a stage's configurations are unusable.
+    """Logs a warning, once for each stage, if over half of all configurations are fallbacks.
 
-    Unusable configurations are replaced by fallbacks, such as random ones, so the search would no
-    longer be the chosen one.
+    A fallback is a configuration, such as a random one, that replaces an unusable proposal of a
+    stage. With so many fallbacks, the run hardly uses the search algorithm that the user chose.
 
     Fallbacks in the last batch of a small space cause no warning, because few of its configurations
     are new.

@@ -434,7 +434,9 @@ class BatchesInFlight:
     def first(self) -> tuple[TaskRun, Batch]:
         """Wait until a batch is complete, and return the first complete batch with its task.
 
-        A batch whose measurements are all in the store was complete in an earlier process.
+        If the store already has all measurements of a batch, the batch was complete in an earlier
+        process, and is returned without waiting. Several complete batches are returned in the order
+        in which they were completed.
 
         Raises:
             PluginError: the runner breaks its contract.

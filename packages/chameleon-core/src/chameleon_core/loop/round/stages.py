@@ -155,8 +155,9 @@ class SearchStages:
     def selected_batch_first(self, candidates: Candidates, count: int) -> Candidates:
         """Move the candidates that the cost model would select for one batch to the front.
 
-        Only the configurations change places. The scores stay sorted, highest first, because
-        samplers rely on their order.
+        The moved configurations get the highest scores, because samplers prefer high scores. To do
+        so, the method leaves the list of scores as it is. Scores in the result thus need not belong
+        to the configurations beside them.
 
         Args:
             candidates: the candidates of the explorer.

@@ -454,9 +454,10 @@ class TaskRun:
         self._publish(TaskFinished(task=self.summary(limit), reason=reason))
 
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
-        """Learn stored measurements that the repeated search did not propose.
+        """Learn from stored measurements whose configurations a resumed search did not propose.
 
-        Such measurements exist if the proposals changed, or if a smaller budget ends the task
+        A resumed run repeats its search from the seed, and takes measurements from the store. Some
+        of them are left over if the proposals changed, or if a smaller budget ends the task
         earlier than before. Proposals change with a new version of a library, or with another batch
         size. The measurements are valid results all the same.
 

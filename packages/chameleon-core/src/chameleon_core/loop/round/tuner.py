@@ -1,4 +1,7 @@
-"""Proposals for one task, and learning (figure 3: explore, sample, synthesize, learn)."""
+"""Proposes configurations of one task, and lets the search stages learn from measurements.
+
+A round of the search explores, samples and synthesizes configurations, and learns from their times.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Two questions to a frontend before it names its tasks: can it deliver, and its choices.
+"""Calls of a frontend before it names its tasks: the check, and the choice.
 
-A choice is, for example, the layout of images. The frontend makes it once, by measurements, and the
-run keeps it.
+The check finds out whether the frontend can compile and deliver the model at the end of the run. A
+choice is, for example, the layout of images. The frontend chooses once, by measurements, and the
+run keeps the choice.
 """
 
 from __future__ import annotations

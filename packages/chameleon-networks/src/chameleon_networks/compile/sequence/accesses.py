@@ -1,6 +1,7 @@
-"""Finds out whether a kernel can read a tensor with gaps, or find its channels by a table.
+"""Finds out whether a kernel can read or write a tensor in place that otherwise must be copied.
 
-Such kernels read a part of a larger tensor in place, so that no copy is needed.
+Such a tensor may be a part of a larger tensor, with gaps between its rows in memory. Or it may have
+shuffled channels, if the kernel can look up the position of each channel in a table.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ def table_axis(function: Function, position: int, shape: Sequence[int], axis: in
 
     With such a table, the kernel reads shuffled channels in place.
 
-    The result is None if vectors run along the axis, or if columns and channels are one axis. It is
-    None if the function passes the parameter's address on. It is also None if the loops of the
-    function are not final, because its schedule may vectorize any axis.
+    The result is None if vectors run along the axis, or if the parameter's shape joins the axis
+    with another axis. It is None if the function passes the parameter's address on. It is also None
+    if the loops of the function are not final, because its schedule may vectorize any axis.
 
     Args:
         function: A function whose parameters are buffers.
         position: The number of a parameter that is only read.
-        shape: The shape of the tensor that the parameter holds, or a part of it. The parameter may
-            have another shape.
-        axis: The axis of that tensor.
+        shape: The shape of the tensor that is passed to the parameter, or the shape of a part of
+            this tensor along ``axis``. The parameter may have another shape, as after a reshape.
+        axis: An axis of ``shape``.
     """
     if PLAIN not in (function.attrs or {}):
         return None

@@ -108,8 +108,8 @@ class Call:
         symbol: The name of the compiled function. A kernel may have several compiled functions.
         reads: The tensors that the kernel reads, which are its first arguments.
         writes: The tensors that the kernel writes, which are its next arguments.
-        lookups: The parameters with indices that the kernel looks up in tables. The tables are the
-            last arguments.
+        lookups: The parameters that the kernel reads by a table. The table has, for each index of
+            one axis, the index to read instead. The tables are the kernel's last arguments.
     """
 
     kernel: str

@@ -34,12 +34,12 @@ are never fused."""
 
 
 def with_useful_marks(module: Any) -> Any:
-    """Drop the marks of functions that need not be replaced by views or tables.
+    """Keep the marks of functions that are worth replacing by views or tables, and drop all others.
 
-    A mark says that a function only moves data. It is useful beside a kernel with much work, which
-    can then read or write the data in place.
-
-    TVM then fuses these functions as usual. Functions that keep their marks are not fused.
+    A mark says that a function only moves data, such as a concatenation. A later pass can remove a
+    marked function, so that its neighbours read or write the data in place. This pays only if a
+    neighbour is a kernel with much work, such as a convolution. TVM fuses functions without a mark
+    as usual, which is as fast. Functions that keep their marks are not fused.
 
     Args:
         module: The module that ``with_marks`` returned, after ``AnnotateTIROpPattern``.

@@ -107,14 +107,18 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
 
 
 def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer, int | None]:
-    """The place of a parameter's axis in each shape in which a function declares the parameter.
+    """Find an axis of a parameter in all buffers by which a function accesses the parameter.
 
-    A value is None if the axis is split or merged in that shape.
+    A function may declare further buffers for the memory of a parameter, with reshaped shapes.
 
     Args:
         function: A function whose parameters are buffers.
         position: The number of the parameter.
         axis: The axis of the parameter.
+
+    Returns:
+        For each buffer, the number of the same axis in its shape. None if the buffer's shape splits
+        the axis or merges it with another one.
     """
     parameter = function.params[position]
     shape, shapes = extents(parameter), [parameter, *aliases(function, parameter)]

@@ -223,7 +223,8 @@ class PrecisionDecisions:
     def to_json(self) -> Facts:
         """The decisions about dtypes as JSON values, which a resumed run passes to ``restore``.
 
-        They include the seconds of each step.
+        The JSON also has the seconds that each step of ``decide`` took, such as the calibration, so
+        that the run folder records them.
         """
         means = {name: mean.tolist() for name, mean in self._means.items()}
         return {

@@ -1,7 +1,8 @@
 """Converters of ONNX's image operators that TVM's importer lacks or misreads.
 
-``Resize`` and ``Upsample`` become a matrix product along each axis, or a selection of pixels. TVM
-has its own kernels for the common forms. The other forms follow the standard exactly.
+TVM's importer computes the common variants of ``Resize`` as the standard says, so they are left to
+TVM. This module converts all other variants, and ``Upsample``. They become a matrix product along
+each axis, or a selection of pixels if the mode is ``nearest``.
 """
 
 from __future__ import annotations

@@ -214,12 +214,17 @@ class _Rewriting:
         return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
 
     def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
-        """Write the dequantization of an int32 bias, whose scale is the product of two scales.
+        """Add nodes that dequantize an int32 bias to the model.
+
+        The scale of the bias is the product of the scales of the data and the weights.
 
         Args:
             numbers: The name of the int32 bias.
             data_scale: The name of the scale of the data.
             weights_scale: The name of the scale of the weights.
+
+        Returns:
+            The name of the dequantized bias.
         """
         writer = self.writer
         factors = [writer.value(one) for one in (data_scale, weights_scale)]

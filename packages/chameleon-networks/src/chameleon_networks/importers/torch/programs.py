@@ -94,7 +94,8 @@ class ProgramInputs:
 
     Attributes:
         half: ``float16`` or ``bfloat16`` if the program computes in that dtype, else None.
-        ranges: The range of each tensor by name, in float32 instead of half precision.
+        ranges: The dtype, the shape, and the smallest and largest number of each example input, by
+            name. Inputs in half precision are described as float32.
     """
 
     half: str | None

@@ -1,4 +1,8 @@
-"""Translates TVM's errors: a lost device, full memory, an ended session or a bad kernel."""
+"""Finds out the cause of an error that TVM raised in a call of a remote device.
+
+A lost device, full memory or an ended session becomes an error of its own class. All other errors
+were caused by the candidate, and stay as they are.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,10 @@ def told_features(processor: Processor) -> frozenset[str]:
 
 
 def used_features(target: Target) -> frozenset[str]:
-    """The CPU features that code for a target may use, without those Linux never reports.
+    """The CPU features that code for a target may use.
+
+    Features that Linux never reports are left out, so that the result can be compared with the
+    features that Linux reports for a machine.
 
     Args:
         target: TVM's target object of a CPU.

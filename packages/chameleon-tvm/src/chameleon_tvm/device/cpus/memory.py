@@ -1,8 +1,9 @@
 """The memory bandwidth of this machine's CPU, kept in a file after the user has measured it.
 
-First guesses are ordered by the bandwidth, so a run depends on it. For this reason no run measures
-it. The user measures it once with ``chameleon cpu --measure``, and all later runs read the file.
-Without the file, a usual rate of the CPU's kind of core is used.
+First guesses are ordered by the bandwidth. If each run measured the bandwidth, the order could
+change from run to run, and a resumed run would not repeat its search. For this reason the user
+measures the bandwidth once with ``chameleon cpu --measure``, and all later runs read the file.
+Without the file, runs use a usual rate of the CPU's kind of core.
 """
 
 from __future__ import annotations

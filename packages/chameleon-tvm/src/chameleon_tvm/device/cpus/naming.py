@@ -77,13 +77,20 @@ class CpuName:
 
 
 def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
-    """The CPU name that LLVM should compile with for a processor, and features that differ.
+    """Choose the CPU name that LLVM should compile with for a processor.
+
+    The chosen name is the one whose features differ least from the features that the operating
+    system reports for the processor.
 
     Args:
         processor: The processor as the operating system reports it.
-        guess: LLVM's own guess of the name, used if no other name fits better. Only the guess may
-            contain instructions that Linux does not report.
+        guess: LLVM's own guess of the name, which is chosen if no other name fits better. Some
+            vector features are never reported by Linux. If another name implies such a feature, it
+            counts as a difference, because the processor may lack it.
         triple: LLVM's triple.
+
+    Returns:
+        The name, with the features to add to it or to remove from it.
     """
     seen = told_features(processor)
     names = [

@@ -200,7 +200,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
     def unscheduled(self) -> tirx.PrimFunc:
         """The convolution as a TensorIR function that multiplies a matrix of inputs by weights.
 
-        The function writes an image.
+        The function writes its output in NHWC like any other convolution, not as a matrix.
         """
         spec, sizes = self.spec, self.sizes
         kh, kw = spec.kernel_size

@@ -190,7 +190,14 @@ class Nest:
         return steps
 
     def per_step(self, values: Values) -> Numbers:
-        """Number of products that are added to each sum in one step, shape (n,)."""
+        """Number of products that one iteration of the kernel's outer reduction loop adds to a sum.
+
+        Args:
+            values: Knob values of n configurations.
+
+        Returns:
+            Array of shape (n,).
+        """
         total: Numbers = np.asarray(prod(self.inner(values).values(), start=1))
         return total
 

@@ -261,7 +261,10 @@ def interleaved(block: Any) -> int:
 
 
 def has_gaps(block: Any) -> bool:
-    """Whether a block reads or writes an array with gaps, as a part of a larger array has."""
+    """Whether a block reads or writes an array with explicit strides.
+
+    Such an array is a part of a larger array, so there may be gaps between its rows in memory.
+    """
     return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
 
 
@@ -279,9 +282,16 @@ def computes_with_places(block: Any) -> bool:
 
 
 def other_axis(block: Any) -> int | None:
-    """The axis of which a block reads neighbours in memory, as in a transposition, or None.
+    """The axis along which a block reads contiguous memory, if it is not the block's last axis.
 
-    The block writes neighbours of the last axis, so such reads are slow without tiles.
+    For example, a transposition writes contiguous memory along its last axis and reads it along
+    another axis. If its loops are not tiled over both axes, each read takes another cache line.
+
+    Args:
+        block: The block.
+
+    Returns:
+        The number of the axis, or None if no input is read in this way.
     """
     variables = [axis.var for axis in block.iter_vars]
     for read in block.reads:
@@ -298,9 +308,10 @@ def other_axis(block: Any) -> int | None:
 def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     """Whether the numbers that a block adds up are neighbours in memory.
 
-    This holds if every input that changes along the reduced axes has neighbours along one of these
-    axes. It does not hold for a matrix product, because one factor has none. It does not hold for
-    windows that move along memory either, because their sums are neighbours too.
+    This holds if every input that changes along the reduced axes is contiguous along one of these
+    axes. It does not hold for a matrix product, because one factor is contiguous along an axis of
+    the output. The result is also False for a window that moves along contiguous memory. A vector
+    can then hold the sums of neighbouring windows instead.
 
     Args:
         block: A block of TVM.

@@ -25,11 +25,15 @@ COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
 def width_of(extent: int, lanes: int) -> int:
-    """The widest vector for a number of iterations, in elements; 0 if it would be too narrow.
+    """The width of the widest vector with which a loop can be vectorized.
 
     Args:
-        extent: Number of iterations.
+        extent: Number of iterations of the loop.
         lanes: Number of elements of a vector register.
+
+    Returns:
+        The largest power of two that exceeds neither ``extent`` nor ``lanes``. 0 if this number is
+        less than ``LEAST_LANES``, so the loop should not be vectorized.
     """
     width = 1 << min(extent, lanes).bit_length() >> 1
     return width if width >= LEAST_LANES else 0

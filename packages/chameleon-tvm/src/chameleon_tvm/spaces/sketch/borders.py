@@ -42,8 +42,9 @@ class Version:
     Attributes:
         condition: Condition on outer loops under which this version holds; None for all remaining
             positions.
-        runs: Four numbers for each run of the reduction loop: its start and its length, and start
-            and length of the tile's part inside the input.
+        runs: The reduction loop is split into ranges of iterations. In each range, the same part of
+            the tile lies inside the input. Four numbers describe a range: the first iteration, the
+            number of iterations, and the start and length of that part of the tile.
     """
 
     condition: Any
@@ -74,9 +75,11 @@ class Guards:
     """The conditions on padding in a sum of products, by the way in which they are handled.
 
     Attributes:
-        hoisted: Conditions that become guards directly inside the loop of their innermost variable.
-        borders: Conditions that splitting loops replaces.
-        kept: Conditions that stay with the operand.
+        hoisted: Conditions on outer loops only. Each becomes an ``if`` directly inside the
+            innermost loop that the condition depends on, so that inner loops need no condition.
+        borders: Conditions that become unnecessary if the reduction loop is split into ranges, one
+            for each part of the tile that lies inside the input.
+        kept: All other conditions. They stay in the innermost loop, at the operand that is read.
     """
 
     hoisted: tuple[Any, ...]

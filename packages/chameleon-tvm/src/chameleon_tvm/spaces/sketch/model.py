@@ -109,10 +109,16 @@ class NestModel:
         return self.nest.levels[-1]
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
-        """Estimates of the register tile: the innermost spatial loops, the last one vectorized.
+        """Estimate how a kernel uses registers, for example its sums and its loads.
+
+        The register tile consists of the innermost spatial loops, the last of which is vectorized.
 
         Args:
             extents: Extents of all parts of the nest, each of shape (n,) or (1,).
+
+        Returns:
+            The estimates by name, each of shape (n,) or (1,). For example, ``accumulators`` is the
+            number of registers with sums, and ``registers_over`` the number of registers missing.
         """
         facts: dict[str, Any] = {}
         nest = self.nest
@@ -224,7 +230,8 @@ class NestModel:
     def parallel(self, extents: list[Extents], values: Values) -> dict[str, Any]:
         """Estimates of the parallel loop: its iterations, and how well it keeps the cores busy.
 
-        TVM fuses spatial loops from outside as long as the loop has few enough iterations.
+        TVM fuses the outermost spatial loop with the next inner ones to one parallel loop. It stops
+        before the fused loop would have more than ``nest.max_parallel`` iterations.
 
         Args:
             extents: Extents of all parts of the nest, each of shape (n,) or (1,).

@@ -208,8 +208,9 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
     Args:
         spec: The operator's arguments.
         target: The canonical target.
-        skipping: Whether products of padding are left out even if the input is copied. Then zero
-            must be represented by 0 in the copy.
+        skipping: Whether the kernel may leave out products with padding. Such a product must then
+            be 0. Instructions that read their data with an offset are ruled out, because their
+            padding is not 0.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:

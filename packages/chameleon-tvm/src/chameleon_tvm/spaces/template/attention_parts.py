@@ -98,12 +98,14 @@ class Row:
         first: Index of the first query.
         valid: Number of queries. Lanes beyond them compute numbers that are not stored.
         vectors: Number of vectors that hold the queries.
-        queries: Scratch (features, lanes) of scaled queries. If groups of features are multiplied
-            together: (groups, lanes x features of a group) of unscaled queries.
-        mask: Scratch (keys of a tile, lanes) of the mask.
-        scores: Scratch (block, lanes) of scores, later of their exponentials.
-        sums: Scratch (queries, value features) of outputs that are not complete.
-        scales: Scratch (lanes,) of each query's factor for earlier sums.
+        queries: Scratch array of scaled queries, shape (features, lanes). An instruction may
+            multiply groups of several features at once. The array then has unscaled queries, and
+            the shape (groups, lanes x features of a group).
+        mask: Scratch array of the mask, shape (keys of a tile, lanes).
+        scores: Scratch array of scores, later of their exponentials, shape (keys of a block,
+            lanes).
+        sums: Scratch array of outputs that are not complete, shape (queries, value features).
+        scales: Scratch array of each query's factor for earlier sums, shape (lanes,).
         most: Each lane's largest score so far, one register per vector.
         totals: Each lane's sum of exponentials so far, one register per vector.
     """

@@ -109,8 +109,9 @@ class DepthwiseConvolution(DirectConvolution):
 class DepthwiseTemplate(Template):
     """Template of depthwise convolutions of any rank.
 
-    Each lane is an output channel. So the copy of the input repeats each channel if it has several
-    filters. The copy is padded with zeros if the channels do not fill a vector.
+    A kernel computes one output channel in each lane of a vector, and reads a copy of the input or
+    the input in place. If an input channel has several filters, the copy repeats the channel for
+    each of them. If the channels do not fill a vector, the copy is padded with zeros.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -153,7 +154,11 @@ class DepthwiseTemplate(Template):
 
 
 class DepthwiseTiling(ConvolutionTiling):
-    """The design space of a depthwise convolution, in which each product has its own input."""
+    """The design space of a depthwise convolution.
+
+    An output reads one input channel only. So there is no loop over input channels, and no knob
+    that unrolls it.
+    """
 
     @property
     def reduced(self) -> int:

@@ -36,7 +36,10 @@ class OuterAxis:
 
     @property
     def independent(self) -> bool:
-        """Whether each output position reads only the input at the same position, as in a batch."""
+        """Whether the output at each index of this axis reads only the input at the same index.
+
+        If so, the axis can be treated like a batch axis.
+        """
         return self.kernel == 1 and self.size == self.out and not self.padded
 
     @property
@@ -99,12 +102,15 @@ class Geometry:
 
     @property
     def planes(self) -> int:
-        """The number of planes (height x width) in one image of the input, without channels."""
+        """The product of the input's extents along all spatial axes except height and width.
+
+        The input of a 3-D convolution, for example, has as many planes as its depth.
+        """
         return math.prod(axis.size for axis in self.outer)
 
     @property
     def out_planes(self) -> int:
-        """The number of planes (height x width) in one image of the output, without channels."""
+        """The product of the output's extents along all spatial axes except height and width."""
         return math.prod(axis.out for axis in self.outer)
 
     @property
@@ -242,13 +248,15 @@ def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
 
 
 def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
-    """Weights whose filter columns become further input channels.
+    """Turn each row of a filter into input channels, so that the filter has one column.
 
     Args:
-        weights: Weights (O, I, outer axes, rows, columns).
+        weights: Weights (O, I, outer axes, rows, columns). Weights of a 1-D convolution have the
+            shape (O, I, columns).
 
     Returns:
-        Array of shape (O, columns * I, outer axes, rows, 1), or without rows if there are none.
+        Array of shape (O, columns * I, outer axes, rows, 1), or (O, columns * I, 1) for a 1-D
+        convolution.
     """
     moved = np.moveaxis(weights, -1, 1)
     oc, taps, ic, *rest = moved.shape

@@ -71,7 +71,8 @@ class QuantizedProductEpilogue(VectorEpilogue):
 
     Args:
         spec: The arguments of an int8 product of two quantized tensors.
-        channels: Number of columns of all products of the batch. All columns have the same scale.
+        channels: The number of columns of one product times the number of products in the batch.
+            All columns have the same scale.
         shape: Shape of the output.
     """
 

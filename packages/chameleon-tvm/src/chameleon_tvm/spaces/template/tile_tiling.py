@@ -170,9 +170,10 @@ def pack_tiles(
         product: The instruction that multiplies.
 
     Returns:
-        A one-dimensional array in the order: blocks of output channels, steps, tiles of channels,
-        rows of a register. The last block is moved back so that it ends with the channels, like its
-        outputs.
+        A one-dimensional array in the order: blocks of output channels, steps of the reduction,
+        tiles of channels, rows of a tile register. If the channels are no multiple of a block, the
+        last block starts earlier, so that it ends with the last channel. It then has some channels
+        of the block before it, which the kernel computes twice.
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
@@ -308,9 +309,11 @@ class TileTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """Estimated cycles of a core per needed product of whole tiles; shape (n,).
+        """A relative cost to order first guesses, of shape (n,); lower is better.
 
-        Products, loads, and weights that arrive from L3 overlap. The setup of a block is added.
+        The cost is the estimated number of cycles of a core, divided by the number of full tile
+        products that the convolution needs. Products, loads, and weights that arrive from L3
+        overlap. The setup of a block is added.
         """
         e, product = self.estimate(values), self.product
         tiles = values["product_strips"] * values["product_rows"]

@@ -71,9 +71,9 @@ def complex_to_real(
     """``torch.fft.irfftn`` of a pair of real tensors.
 
     Args:
-        given: The half of the tensor along the last of the axes. The other half is its mirror
-            image.
-        shape: The shape of the tensor.
+        given: The first half of the complex tensor along the last of the axes. The other half is
+            its mirror image, so it is not stored.
+        shape: The shape of ``given`` as a complex tensor.
         axes: The axes to transform along.
         mode: The kind of normalization, as for ``_scaled``.
         extent: The extent of the result along the last of the axes.
