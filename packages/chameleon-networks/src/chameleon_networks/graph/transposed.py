@@ -76,7 +76,9 @@ several convolutions."""
 
 @attrs.frozen(kw_only=True)
 class Phases:
-    """Neighbouring outputs within one stride, along one axis, that read the same inputs.
+    """Neighbouring outputs of a transposed convolution that read the same inputs, along one axis.
+
+    There are at most as many of these outputs as the stride.
 
     Attributes:
         taps: For each output, the taps (indices in the filter) that it uses. None stands for a
@@ -117,7 +119,7 @@ class AxisPlan:
 
     @property
     def stride(self) -> int:
-        """Number of outputs within one stride."""
+        """The stride of the transposed convolution along this axis."""
         return sum(len(phase.taps) for phase in self.phases)
 
 
@@ -209,16 +211,13 @@ def _products(plans: Sequence[AxisPlan], channels: int) -> int:
 
 
 def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
-    """The weights of an ordinary convolution that computes outputs of a transposed convolution.
-
-    With a stride s along an axis, outputs with the same remainder modulo s use the same weights.
-    The ordinary convolution computes the outputs of some remainders, as additional channels.
+    """The weights of an ordinary convolution that computes some outputs of a transposed one.
 
     Args:
         weights: The weights of the transposed convolution, of shape (I, O of a group, spatial
             axes).
         groups: Number of groups.
-        phases: The remainders to compute along each axis, with the weights that each of them uses.
+        phases: For each axis, the outputs within a stride that the ordinary convolution computes.
 
     Returns:
         An array of shape (groups * combinations * O of a group, I of a group, spatial axes).

@@ -102,8 +102,8 @@ class Conditioning:
     largest score, and rounding may make another score the largest. (Higham, Accuracy and Stability
     of Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
     condition number times the rounding.) In a quantized network, rounding may move a number to the
-    next step. There the measure is how the answers change if the inputs are nudged: changed by
-    about a rounding.
+    next step. The measure of such a network is how the answers change if the inputs are nudged:
+    changed by about a rounding error.
 
     Attributes:
         own_error: The largest |difference| over the largest |exact| of all samples.

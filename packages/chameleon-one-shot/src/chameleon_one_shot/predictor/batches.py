@@ -21,7 +21,7 @@ class TrainingTask:
 
     Attributes:
         encoded: The encoded tokens of the task.
-        values: The numbers of each candidate's tokens, shape (n, tokens, numbers).
+        values: The numbers that describe each candidate's tokens, shape (n, tokens, numbers).
         absent: Whether each token does not apply to a candidate, shape (n, tokens).
         wanted: The standardised targets, shape (n,).
     """
@@ -37,8 +37,8 @@ class Batch:
     """Candidates of several tasks for one training step, padded to the same shape.
 
     Attributes:
-        values: The numbers of the tokens, shape (tasks, candidates, tokens, numbers).
-        columns: The ids of these numbers, shape (tasks, tokens, numbers).
+        values: The numbers that describe each token, shape (tasks, candidates, tokens, numbers).
+        columns: The ids of the names of these numbers, shape (tasks, tokens, numbers).
         names: The ids of the tokens' names, shape (tasks, tokens).
         kinds: The kinds of the tokens, shape (tasks, tokens).
         absent: Whether a token is padding or does not apply, shape (tasks, candidates, tokens).

@@ -111,14 +111,14 @@ class EncodedTask:
         return out, absent
 
     def structure(self, configs: Configs) -> Numbers:
-        """The numbers of the tokens of loops and buffers, for n configurations.
+        """The numbers that describe the loops and buffers of n configurations.
 
         Args:
             configs: Configurations, shape (n, knobs).
 
         Returns:
-            Array of shape (n, loops and buffers, numbers). Tokens with fewer numbers than others
-            are padded with 0, to the length of the arrays in ``rows``.
+            Array of shape (n, loops and buffers, numbers), with as many numbers as ``rows.columns``
+            has columns.
         """
         groups = self.tokens.groups
         out = np.zeros((len(configs), len(groups), self.rows.columns.shape[1]), np.float32)

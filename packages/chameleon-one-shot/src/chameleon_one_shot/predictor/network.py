@@ -25,8 +25,10 @@ class TokenEmbedding(nn.Module):
     The vector is a sum over the numbers: each number times a learnt vector for its name.
 
     Args:
-        columns: How many names the numbers of tokens can have, with a name for unknown numbers.
-        tokens: How many names tokens can have, with a name for unknown tokens.
+        columns: The size of the vocabulary of the numbers' names. One entry stands for all unknown
+            names.
+        tokens: The size of the vocabulary of the tokens' names. One entry stands for all unknown
+            names.
         architecture: The sizes of the network.
     """
 

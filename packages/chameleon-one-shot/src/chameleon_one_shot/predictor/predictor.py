@@ -253,7 +253,7 @@ class Distinct:
     computed once.
 
     Attributes:
-        values: The numbers of the distinct tokens, shape (m, numbers).
+        values: The numbers that describe each distinct token, shape (m, numbers).
         groups: The index of the loop or buffer of each distinct token, shape (m,).
         rows: The distinct token for each loop and buffer of each configuration, shape (n, groups).
     """

@@ -17,7 +17,7 @@ def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
     A worker process that already has the builder with this key need not make the builder again.
 
     Args:
-        stage: A space provider or a baseline, as data.
+        stage: The class and options of a space provider or a baseline.
         task: The task.
         variant: The variant of a baseline; empty for a space provider.
     """

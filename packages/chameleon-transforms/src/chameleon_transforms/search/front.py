@@ -26,7 +26,7 @@ class Point:
         scores: The scores, by name.
         parameters: Number of weights of all layers.
         multiply_adds: Number of multiply-adds of all layers, for one sample.
-        accepted: Whether the deciding score is at least its bound.
+        accepted: Whether the first score of the pipeline is as high as the search requires.
         transforms: By layer name, the label of the transforms, for transformed layers.
         channels: By name of a channel group, the number of channels, for groups with fewer than in
             the original.
@@ -99,7 +99,7 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
 
     Args:
         points: Judged networks.
-        score: Name of the deciding score.
+        score: Name of the first score of the pipeline, which decides.
     """
     usable = [
         point

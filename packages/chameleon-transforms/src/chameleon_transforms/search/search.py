@@ -94,7 +94,7 @@ class TransformSearch:
         return self.front()
 
     def front(self) -> list[Point]:
-        """The networks that no other network dominates, by time and by the deciding score.
+        """The networks that no other network dominates, by time and the pipeline's first score.
 
         Times are predicted if the options say that nothing is measured.
         """

@@ -100,7 +100,7 @@ class Float16MultiplyAdd(MultiplyAdd):
 
 
 class IntegerMultiplyAdd(IntegerDot):
-    """A multiply-add of 32-bit integers that wrap around, for CPUs without a better product."""
+    """A multiply-add of 32-bit integers modulo 2**32, for CPUs without a better product."""
 
     name: ClassVar[str] = "integer-multiply-add"
     summary: ClassVar[str] = "32-bit integers, on every CPU"

@@ -14,8 +14,8 @@ from chameleon_tvm.types import INT8, UINT8
 class Vpdpbusd(IntegerDot):
     """The dot product of four unsigned by four signed bytes per lane.
 
-    The 32-bit sums are exact, and wrap around. The instruction ``vpdpbusds``, which saturates, is
-    not used (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
+    The 32-bit sums are exact modulo 2**32. The instruction ``vpdpbusds``, which saturates, is not
+    used (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
     """
 
     name: ClassVar[str] = "vpdpbusd"

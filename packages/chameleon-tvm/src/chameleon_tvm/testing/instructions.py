@@ -122,7 +122,9 @@ class Trial(ABC):
 
 
 class DotTrial(Trial):
-    """A test of a dot product, which computes a vector of sums per case.
+    """A test of a dot product, on many cases with different data and weights.
+
+    In each case, the instruction adds products to a vector of sums.
 
     Args:
         instruction: The dot product to test.

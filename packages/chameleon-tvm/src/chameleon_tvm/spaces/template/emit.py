@@ -188,7 +188,7 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
 
 
 def within(tile: Expr, size: int, extent: int) -> Expr:
-    """The start of a tile on its axis; the last tile is moved back to end with the axis.
+    """The start of a tile on its axis. The last tile starts earlier if it would exceed the axis.
 
     The last two tiles then overlap and compute the same numbers twice. So inner loops need no
     conditions, and outputs need no padding.
