@@ -240,8 +240,8 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 class PhaseShuffle:
     """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
 
-    A transposed convolution is replaced by several ordinary ones. Each of them computes some of the
-    outputs within a stride.
+    A transposed convolution is replaced by one or several ordinary ones. Each of them computes some
+    of the outputs within a stride.
 
     Args:
         conv: The transposed convolution.
@@ -263,8 +263,8 @@ class PhaseShuffle:
         """Repeat a constant, so that it has one number per channel of an ordinary convolution.
 
         The constant is the operand of an element-wise operator that follows the transposed
-        convolution. An ordinary convolution computes several neighbouring outputs, and has a copy
-        of all output channels for each of them. With the repeated constant, the element-wise
+        convolution. An ordinary convolution computes one or several neighbouring outputs, and has a
+        copy of all output channels for each of them. With the repeated constant, the element-wise
         operator can follow the ordinary convolution instead.
 
         Args:

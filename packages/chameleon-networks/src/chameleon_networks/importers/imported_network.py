@@ -241,7 +241,7 @@ class ImportedNetwork(ABC):
     @property
     @abstractmethod
     def forms(self) -> NetworkForms:
-        """The float32 network in the formats that frameworks read: torch's, if it has it, and ONNX.
+        """The float32 network in the formats that frameworks read: ONNX, and torch's if it has it.
 
         Frameworks such as onnxruntime make the same network in int8 or bfloat16 from these formats.
         """

@@ -246,7 +246,7 @@ class Programs:
 
 @attrs.define(kw_only=True)
 class FallbackWatch:
-    """Logs a warning, once for each stage, if over half of all configurations are fallbacks.
+    """Logs a warning, once for each stage, if over half of the proposals are fallbacks.
 
     A fallback is a configuration, such as a random one, that replaces an unusable proposal of a
     stage. With so many fallbacks, the run hardly uses the search algorithm that the user chose.
