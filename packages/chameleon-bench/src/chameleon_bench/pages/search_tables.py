@@ -139,10 +139,10 @@ def reasons(measured: Measured) -> Table | None:
 
 
 def failing_values(measured: Measured) -> Table | None:
-    """A table of knob values with which configurations fail more often than all configurations do.
+    """A table of knob values with which configurations fail more often than on average.
 
-    A value is in the table if its number of failures exceeds the expected number by more than two
-    standard deviations.
+    A value is in the table if it has more failures than the average rate of failures predicts, by
+    more than two standard deviations.
 
     Args:
         measured: The measurements of one operator.

@@ -32,7 +32,7 @@ def shares_data(spec: OperatorSpec) -> bool:
 
 
 def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
-    """Yield the tasks' operators that can compute a fused operator, fastest first.
+    """Yield the operators by which a fused operator can be computed and tuned, fastest first.
 
     Some CPUs multiply bytes faster by weights of 7 bits than by weights of 8 bits. On such a CPU,
     the first operator has 7-bit weights, if the weights of the fused operator fit into 7 bits. The

@@ -217,7 +217,8 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
         weights: The weights of the transposed convolution, of shape (I, O of a group, spatial
             axes).
         groups: Number of groups.
-        phases: For each axis, the outputs within a stride that the ordinary convolution computes.
+        phases: For each axis, with a stride of s, the outputs that the ordinary convolution
+            computes of every s neighbouring ones.
 
     Returns:
         An array of shape (groups * combinations * O of a group, I of a group, spatial axes).
@@ -240,16 +241,16 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 class PhaseShuffle:
     """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
 
-    A transposed convolution is replaced by one or several ordinary ones. Each of them computes some
-    of the outputs within a stride.
+    A transposed convolution is replaced by one or several ordinary ones. With a stride of s along
+    an axis, each of them computes certain outputs of every s neighbouring ones.
 
     Args:
         conv: The transposed convolution.
         plans: The plan for each axis.
 
     Attributes:
-        phases: For each ordinary convolution, the outputs within a stride that it computes, for
-            each axis.
+        phases: For each ordinary convolution and each axis, the outputs that the convolution
+            computes of every s neighbouring ones.
     """
 
     def __init__(self, conv: ConvolutionCall, plans: Sequence[AxisPlan]) -> None:
@@ -269,8 +270,8 @@ class PhaseShuffle:
 
         Args:
             constant: An operand of an element-wise operator after the transposed convolution.
-            phases: The outputs within a stride that the ordinary convolution computes, for each
-                axis.
+            phases: For each axis, with a stride of s, the outputs that the ordinary convolution
+                computes of every s neighbouring ones.
 
         Returns:
             The repeated constant, or None if the constant differs between positions of the output.

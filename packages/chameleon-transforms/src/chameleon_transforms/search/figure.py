@@ -34,7 +34,7 @@ def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str
     Args:
         judged: All judged networks, the original first.
         front: The networks that no other dominates, fastest first.
-        score: Name of the first score of the pipeline, which decides.
+        score: Name of the first score of the pipeline, which decides what networks are accepted.
         title: Title of the page.
     """
     header = ("point", "ms", "faster", score, "weights", "changes")

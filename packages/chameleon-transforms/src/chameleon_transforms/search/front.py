@@ -99,7 +99,7 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
 
     Args:
         points: Judged networks.
-        score: Name of the first score of the pipeline, which decides.
+        score: Name of the first score of the pipeline, which decides what networks are accepted.
     """
     usable = [
         point

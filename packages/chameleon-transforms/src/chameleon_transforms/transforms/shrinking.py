@@ -1,7 +1,7 @@
 """Transforms that shorten a convolution's loops over channels or over the filter.
 
-If a convolution gets fewer input or output channels, the rest of the network must not notice. So a
-1x1 convolution is put before or after it.
+If a convolution gets fewer input or output channels, the rest of the network still has all of them.
+So a 1x1 convolution before or after the convolution changes the number of channels.
 """
 
 from __future__ import annotations
