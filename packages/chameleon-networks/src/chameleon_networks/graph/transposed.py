@@ -101,14 +101,14 @@ class Phases:
 class AxisPlan:
     """How ordinary convolutions compute a transposed convolution along one axis.
 
-    The output is divided into groups of neighbours, each as long as the stride. Outputs at the same
-    position in their groups use the same taps, so one convolution computes all of them.
+    With a stride s, outputs with the same remainder modulo s use the same taps, so one ordinary
+    convolution computes all of them.
 
     Attributes:
-        phases: The positions within a group. Each ``Phases`` has one or several neighbouring
-            positions that one convolution computes, in order.
-        positions: Number of groups in the output.
-        out: Number of outputs. Surplus outputs of the last group are cut off.
+        phases: The remainders from 0 to s - 1. Each ``Phases`` has one or several neighbouring
+            remainders, in order, whose outputs one convolution computes.
+        positions: Number of outputs that are computed for each remainder.
+        out: Number of outputs. Surplus outputs at the end are cut off.
         crop: Number of outputs to remove at the front.
     """
 
@@ -211,14 +211,16 @@ def _products(plans: Sequence[AxisPlan], channels: int) -> int:
 
 
 def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
-    """The weights of an ordinary convolution that computes some outputs of a transposed one.
+    """The weights of an ordinary convolution that computes outputs of a transposed convolution.
+
+    With a stride s along an axis, outputs with the same remainder modulo s use the same weights.
+    The ordinary convolution computes the outputs of some remainders, as additional channels.
 
     Args:
         weights: The weights of the transposed convolution, of shape (I, O of a group, spatial
             axes).
         groups: Number of groups.
-        phases: For each axis, with a stride of s, the outputs that the ordinary convolution
-            computes of every s neighbouring ones.
+        phases: The remainders to compute along each axis, with the weights that each of them uses.
 
     Returns:
         An array of shape (groups * combinations * O of a group, I of a group, spatial axes).
@@ -241,16 +243,15 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 class PhaseShuffle:
     """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
 
-    A transposed convolution is replaced by one or several ordinary ones. With a stride of s along
-    an axis, each of them computes certain outputs of every s neighbouring ones.
+    With a stride s along an axis, outputs with the same remainder modulo s use the same weights.
+    Each of the ordinary convolutions computes the outputs of some remainders.
 
     Args:
         conv: The transposed convolution.
         plans: The plan for each axis.
 
     Attributes:
-        phases: For each ordinary convolution and each axis, the outputs that the convolution
-            computes of every s neighbouring ones.
+        phases: For each ordinary convolution, the remainders that it computes along each axis.
     """
 
     def __init__(self, conv: ConvolutionCall, plans: Sequence[AxisPlan]) -> None:
@@ -264,14 +265,13 @@ class PhaseShuffle:
         """Repeat a constant, so that it has one number per channel of an ordinary convolution.
 
         The constant is the operand of an element-wise operator that follows the transposed
-        convolution. An ordinary convolution computes one or several neighbouring outputs, and has a
-        copy of all output channels for each of them. With the repeated constant, the element-wise
-        operator can follow the ordinary convolution instead.
+        convolution. The ordinary convolution computes the outputs of one or several remainders
+        modulo the stride, and has a copy of all output channels for each remainder. With the
+        repeated constant, the element-wise operator can follow the ordinary convolution instead.
 
         Args:
             constant: An operand of an element-wise operator after the transposed convolution.
-            phases: For each axis, with a stride of s, the outputs that the ordinary convolution
-                computes of every s neighbouring ones.
+            phases: The remainders that the ordinary convolution computes along each axis.
 
         Returns:
             The repeated constant, or None if the constant differs between positions of the output.
