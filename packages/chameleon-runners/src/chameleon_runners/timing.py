@@ -44,15 +44,19 @@ _LONG_RUN = 0.05
 class TimingPolicy:
     """The options of timing a kernel. A repeat is one timing of one or several runs.
 
-    Candidates are timed in turns: one candidate gets a few repeats, then the next candidate.
+    Candidates are timed in turns: one candidate gets a few repeats, then the next candidate. Noise
+    makes repeats slower. So a kernel near the best (at most 1.1 times its time) is timed until its
+    three fastest repeats agree.
 
     Attributes:
         repeat_seconds: The seconds that the runs of one repeat fill together.
         turn_seconds: The seconds that the repeats of a candidate's turn fill together.
-        min_repeats: The least number of repeats of a kernel near the best.
-        max_repeats: The largest number of repeats.
-        spread: The largest relative difference between the fastest repeat and a repeat that agrees
-            with it.
+        min_repeats: The least number of repeats of a kernel near the best, even if the three
+            fastest agree earlier.
+        max_repeats: The number of repeats after which timing ends, even if the three fastest do not
+            agree.
+        spread: The largest relative difference between the fastest and the third fastest repeat at
+            which the three fastest agree.
         slow_factor: The factor by which a kernel must be slower than the best to get only one short
             repeat.
         cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.

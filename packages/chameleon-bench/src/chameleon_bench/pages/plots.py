@@ -119,13 +119,13 @@ def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
 
 
 def at(value: float) -> dict[str, float]:
-    """Give all points of a plot's trace the same value, such as the same height.
+    """A reference to one value that all points of a plot's trace share, such as their height.
 
-    The result, ``{"constant": value}``, takes the place of the name of a column that has one value
-    for each point. ``chameleon_bench.pages.drawing`` and the page read it.
+    A trace may contain the result, ``{"constant": value}``, wherever it may contain the result of
+    ``of``. ``of`` refers to a column of the plot's table, which has a value for each point.
 
     Args:
-        value: The value.
+        value: The value that all points share.
     """
     return {"constant": value}
 

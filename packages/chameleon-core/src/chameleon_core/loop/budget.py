@@ -163,11 +163,19 @@ class Allowance:
     def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
         """The number of measurements at which the budget ends one task, or None for no limit.
 
-        The number includes records, which are measurements that were copied from other runs. If all
-        tasks share one budget, an equal part of it is a task's share. A task with as many records
-        as its share gets no further measurement. A task with fewer records may use all measurements
-        that the records of all tasks leave of the budget. A task without records keeps its share:
-        the records of another task count at most as the other task's share.
+        The number includes the task's records, which are measurements that were copied from other
+        runs. New measurements of other tasks are not subtracted; ``measurements_left`` does that.
+
+        If all tasks share one budget, an equal part of the budget is a task's share. For example,
+        three tasks share a budget of 300 and have 150, 20 and 0 records, so each share is 100. The
+        first task gets no new measurement, because it has at least as many records as its share.
+        The second task has fewer records than its share. It may get 130 new measurements: the
+        budget minus the 170 records of all tasks. The third task has no records. To keep its share
+        for it, the records of each other task then count at most as that other task's share. So it
+        may get 180 new measurements: 300 minus 100 minus 20.
+
+        If each task has a budget of its own, the number is this budget. A task with more records
+        than its budget ends at the number of its records.
 
         Args:
             task: the measurements and seconds of the task, an entry of ``everything``.

@@ -92,15 +92,24 @@ NAMES = {
 
 
 class Structurer(KeyPath):
-    """Makes instances of annotated types from nodes.
+    """Makes instances of annotated types, such as options classes, from a pipeline's values.
 
-    The metadata of a field may have these keys. ``duration``: strings such as ``20m`` become
-    seconds. ``path`` or ``source``: relative file names become absolute. ``tagged``: the value in
-    the pipeline, or each entry of its list, is a mapping whose only key names an attrs class. The
-    metadata lists these classes: by a mapping from name to class, or by a kind of plugin whose
-    records have classes. ``stages`` (a kind of plugin): the value is a list of stages, each written
-    as in a pipeline. ``names`` (a kind of plugin): the value is a name of a plugin, or a list of
-    names.
+    A ``Node`` is a value of a pipeline with its position in the file. If the type is an attrs
+    class, the metadata of each field may have these keys:
+
+    - ``duration``: A string such as ``20m`` becomes a number of seconds.
+    - ``path``: The value is the name of a file or folder. A relative name becomes absolute,
+      relative to the pipeline's folder.
+    - ``source``: The value names a Python object, as ``file.py:function`` or ``module:function``. A
+      relative ``file.py`` becomes absolute in the same way, and must exist.
+    - ``tagged``: The value, or each entry of a list, is a mapping such as ``{dense: {...}}``. Its
+      only key is the name of an attrs class, and its value has the options of that class. The
+      metadata has a dictionary of these classes by name, or a kind of plugin. In the second case,
+      the plugins of that kind provide the classes.
+    - ``stages``: The value is a list of stages, each written as in a pipeline. The metadata has the
+      kind of plugin of the stages.
+    - ``names``: The value is the name of a plugin, or a list of names. The metadata has the kind of
+      plugin.
 
     Args:
         stage: a function that makes the ``StageSpec`` of a kind and a node. It returns None if it

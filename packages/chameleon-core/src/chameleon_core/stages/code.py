@@ -50,10 +50,11 @@ class Kernel(ABC):
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """Call the method ``time`` ``count`` times without pauses, and return the times in seconds.
+        """Time ``count`` repeats of ``number`` runs each, without pauses between the repeats.
 
-        Each call of ``time`` begins with a run that is not counted, to warm up caches and threads.
-        A kernel may leave out this run in all repeats but the first.
+        By default, this calls the method ``time`` for each repeat. So each repeat begins with a run
+        that is not counted, which wakes threads and warms caches. Because there are no pauses, a
+        subclass may do such a run before the first repeat only.
 
         Args:
             number: the number of runs to average over in each repeat, at least 1.
@@ -61,8 +62,12 @@ class Kernel(ABC):
             cold_bytes: the smallest number of bytes that are touched between runs; with 0, the
                 caches stay warm.
 
+        Returns:
+            the mean time of a run in seconds, for each repeat.
+
         Raises:
-            Exception: ``time`` raised an exception, which is handled as for ``time``.
+            DeviceLostError: the device is gone; Chameleon measures the candidate elsewhere.
+            Exception: any other exception is a run error of the candidate.
         """
         return tuple(self.time(number, cold_bytes=cold_bytes) for _ in range(count))
 

@@ -43,7 +43,12 @@ class FoundActivation:
 def activation_after(
     variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
 ) -> FoundActivation | None:
-    """The activation that follows a variable, if nothing else reads its intermediate values.
+    """Find the operators that compute an activation, such as a hard swish, from a variable.
+
+    Several operators may compute one activation together. Operators outside of the activation may
+    read only its result, neither the variable nor the values in between. If the first operators
+    already compute an activation, such as a ReLU, but more operators compute a longer one, the
+    result is the longer one. The result is None if the function finds no activation.
 
     Args:
         variable: The variable before the activation.

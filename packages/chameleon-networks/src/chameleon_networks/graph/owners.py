@@ -95,9 +95,11 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
     """The kind and sizes of each convolution or product that an operator contains, in order.
 
-    These signatures tell which module of the user's model an operator comes from: the imported
-    graph knows the module of each convolution and product. If several have the same signature, both
-    sides are matched in order. Empty for operators without a convolution or product.
+    ``owners`` uses these signatures to find the module of the user's model that a fused operator
+    comes from. For each convolution and product of the imported graph, the module is known. So the
+    fused operator gets the module of the imported operator with the same signature. If several
+    operators have this signature, the first fused operator gets the module of the first imported
+    one, and so on. The result is empty for operators without a convolution or product.
     """
     del spec
     return ()

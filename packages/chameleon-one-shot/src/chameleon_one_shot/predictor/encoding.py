@@ -48,9 +48,11 @@ class EncodedTask:
         tokens: The tokens.
         fixed: The ids of the tokens that all configurations share.
         fixed_values: The numbers that describe these tokens, shape (fixed tokens, numbers).
-        rows: The ids of a configuration's own tokens: knobs, then loops and buffers.
+        rows: The ids of the tokens that differ between configurations: first one token for each
+            knob, then one for each loop or buffer.
         tables: For each knob, the numbers that describe each of its values, shape (values,
-            numbers). All tables have as many columns as ``rows.columns``, padded with zeros.
+            numbers). The last axis has room for the longest token in ``rows``. Shorter tokens are
+            padded with 0.
         vocabulary: The vocabulary that assigns an id to each name.
     """
 
@@ -117,8 +119,9 @@ class EncodedTask:
             configs: Configurations, shape (n, knobs).
 
         Returns:
-            Array of shape (n, loops and buffers, numbers), with as many numbers as ``rows.columns``
-            has columns.
+            Array of shape (n, loops and buffers, numbers), with loops and buffers in the order of
+            ``tokens.groups``. The last axis has room for the longest token of a knob, loop or
+            buffer. Shorter tokens are padded with 0.
         """
         groups = self.tokens.groups
         out = np.zeros((len(configs), len(groups), self.rows.columns.shape[1]), np.float32)

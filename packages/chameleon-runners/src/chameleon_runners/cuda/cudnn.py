@@ -51,9 +51,10 @@ class StandInBaseline(CudnnBaseline):
     """Runs oneDNN on a CPU with the code of the cuDNN baseline, to test it without a GPU."""
 
     def supports(self, task: Task) -> bool:
-        """Whether oneDNN can stand in for cuDNN: for tasks on a CPU without an epilogue.
+        """Whether the task is a convolution or matrix product without epilogue, on a CPU.
 
-        The task must be a convolution or matrix product.
+        For these tasks, tests use oneDNN in place of cuDNN. For all other tasks, the result is
+        False.
 
         Args:
             task: The task.

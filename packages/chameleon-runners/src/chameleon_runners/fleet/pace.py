@@ -162,8 +162,10 @@ class PaceMonitor:
     def compare(self) -> None:
         """Find devices that are too slow or too fast compared with the fleet's median device.
 
-        Such a device gets a reason in ``out_of_pace``, and a warning is logged. The method does
-        nothing until every device was timed, and slow ones often enough.
+        Such a device gets a reason in ``out_of_pace``, and a warning is logged. The method judges
+        no device until every working device has timed the common candidate. A device seems slow if
+        its shortest time exceeds ``pace_tolerance`` times the shortest time of the fleet. Noise can
+        be the cause, so the method also waits until each such device was timed three times.
         """
         tolerance = self._options.pace_tolerance
         working = [device for device in self._devices.known.values() if device.hopeful]

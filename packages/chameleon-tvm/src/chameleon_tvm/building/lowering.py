@@ -29,7 +29,10 @@ def compile_function(
     Args:
         function: The scheduled function.
         target: The target to compile for.
-        plain_loops: Whether the pipeline ``PLAIN_LOOPS`` suffices for the function.
+        plain_loops: Whether to compile with Chameleon's short pipeline ``PLAIN_LOOPS``, which takes
+            less time than TVM's default pipeline. True is allowed only for CPU functions without
+            TVM's blocks. They must consist of serial and parallel loops, explicit vectors and local
+            buffers, with 32-bit indices.
     """
     return lower_function(function, target, plain_loops=plain_loops).jit()
 
@@ -44,7 +47,10 @@ def lower_function(
     Args:
         function: The scheduled function, which gets the name ``main``.
         target: The target to compile for.
-        plain_loops: Whether the pipeline ``PLAIN_LOOPS`` suffices for the function.
+        plain_loops: Whether to compile with Chameleon's short pipeline ``PLAIN_LOOPS``, which takes
+            less time than TVM's default pipeline. True is allowed only for CPU functions without
+            TVM's blocks. They must consist of serial and parallel loops, explicit vectors and local
+            buffers, with 32-bit indices.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     pipeline = plain_loops_pipeline() if plain_loops else "default"

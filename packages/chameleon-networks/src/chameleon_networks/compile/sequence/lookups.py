@@ -6,11 +6,12 @@ These tensors become parts of one storage. A kernel that reads one channel at a 
 the channels' places. Other kernels read a view if the channels lie side by side, and otherwise a
 copy of the selection.
 
-No order in memory could avoid the tables. A unit of ShuffleNet v2
-(https://arxiv.org/abs/1807.11164) reads a part of the outputs of each earlier unit of its stage,
-and later units read the rest. Without tables, a unit's input and each unit's output would have to
-be ranges of memory without gaps. A range that overlaps three separate ranges contains the middle
-one. But a unit that reads parts of three outputs must not read all of the middle one.
+The tables are needed, because some networks have no order of channels in memory in which every
+kernel reads channels that lie side by side. An example is ShuffleNet v2
+(https://arxiv.org/abs/1807.11164). Each unit of a stage reads a part of the output of each earlier
+unit, and later units read the rest. Assume that the outputs of three earlier units lie in memory
+one after another, in any order. A unit that reads one range with channels of all three also reads
+the whole output in the middle. But the unit must read only a part of that output.
 """
 
 from __future__ import annotations

@@ -231,12 +231,13 @@ class _Columns:
         ]
 
         def vectors(body: Callable[[Any, Any], list[Any]]) -> Any:
-            """The statements for all vectors of sums.
+            """Join the statements of all vectors of sums, each vector as a loop over its lanes.
 
             Args:
-                body: A function that returns the statements of a vector. Its arguments are the
-                    indices of the vector's sums in the local buffer of sums, and the indices of
-                    these sums along the tensor's axis.
+                body: A function that returns the statements for one sum, which is a lane of a
+                    vector. Its first argument is the index of the sum in the local buffer ``sums``.
+                    Its second argument is the value of the loop variable ``column`` for this sum,
+                    from which the indices into the tensors in memory follow.
             """
 
             def vector(number: int, place: int, lane: Any) -> Any:

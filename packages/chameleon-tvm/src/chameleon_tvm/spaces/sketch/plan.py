@@ -56,9 +56,10 @@ class Decision:
 
     @property
     def name(self) -> str:
-        """The name of the knob that makes the choice.
+        """The name of this decision, such as ``tile_h``: the name of its knob, if it has a knob.
 
-        If there is only one choice, no knob makes it, and the result is the name of the choice.
+        A decision with only one option has no knob. The result is then ``sample.subject``, the name
+        that the sampling instruction has for the decision.
         """
         return self.knob or self.sample.subject
 

@@ -38,10 +38,12 @@ class DirectConvolution:
         arithmetic: The dtypes of the inner loop.
         channels: Number of channels of the input in all groups. ``geometry`` may have more, if the
             channels of each group are padded with zeros. None means the number of ``geometry``.
-        staging: The sizes by which the kernel copies its input, if they differ from ``geometry``.
-            In such a copy, all taps of a filter's row are neighbours, so ``geometry`` has them as
-            channels of one tap. If ``geometry`` has more channels than these taps, the weights of
-            the additional channels are zero.
+        staging: The original sizes of the convolution, if ``geometry`` treats the taps of a
+            filter's row as channels of one tap (see ``row_runs``); otherwise None. In ``geometry``,
+            each row of the filter then has one tap with the channels of all its original taps. The
+            kernel copies the input by the sizes of ``staging``, so that these channels are
+            neighbours in memory. ``geometry`` may have more channels, to fill the instruction that
+            multiplies several channels. The weights of the additional channels are zero.
     """
 
     def __init__(

@@ -16,14 +16,16 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 class Input:
     """The input of a convolution, in place and as a copy.
 
-    Planes of outer axes lie below each other, as if they were rows of one tall image. The copy pads
-    each plane separately, and has no planes of zeros.
+    Planes (height x width) of outer axes, such as depth, lie below each other, as if they were rows
+    of one tall image. The copy contains the padding of height and width, around each plane. It does
+    not contain the padding along outer axes, because kernels skip the taps there.
 
     Args:
         geometry: The sizes of the convolution.
         block: Input channels of a block of the copy. If there are fewer, the copy is padded with
             zeros.
-        rows: Whether loops continue from the channels of a column to those of the next column.
+        rows: Whether one loop, of the kernel or of the copy, may run over the channels of several
+            neighbouring columns, as over a single axis.
         lanes: Number of elements that the inner loops load at once.
         repeat: Number of times that the copy repeats each channel of the input. It is above 1 for
             depthwise convolutions with several filters per channel, and ``geometry`` counts the

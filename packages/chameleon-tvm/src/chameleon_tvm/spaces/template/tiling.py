@@ -278,10 +278,12 @@ class ConvolutionTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
 
-        It is the estimated time of the kernel, divided by the time of all its products at the CPU's
-        full rate. Needless work multiplies the time of the inner loop. Data that L2 does not hold
-        are loaded during the inner loop. So the longer of both times counts, and a tenth of the
-        loads' time is added. The time of copies is added too.
+        The cost is the estimated time of the kernel, divided by the time of all its products at the
+        CPU's full rate. During the inner loop, the CPU also loads the data that L2 does not hold.
+        So only the longer of two times counts: that of the inner loop, and that of these loads. A
+        tenth of the loads' time is added, so that fewer loads are better if the inner loop takes
+        longer. The time of copies is added, too. The inner loop's time grows in proportion to
+        computed outputs that the result does not need, and to the work of the busiest core.
         """
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)
