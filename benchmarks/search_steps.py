@@ -18,10 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -30,6 +27,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.space import Configs, DesignSpace
@@ -43,9 +41,7 @@ from chameleon_explorers.options import AnnealingOptions
 from chameleon_explorers.ppo.explorer import PPOExplorer
 from chameleon_explorers.ppo.options import PPOOptions
 from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE
-
-# What was measured before must not make a run seem quick.
-os.environ["CHAMELEON_RECORDS"] = "none"
+from chameleon_runs import run_document
 
 MEASURED = (64, 128, 192)
 """Measurements known at each round."""
@@ -88,10 +84,7 @@ class Subject:
 def subject_of(pipeline: Path, layer: str, folder: Path, space: str) -> Subject:
     """Measure what is missing of a layer's configurations."""
     resolved = load_pipeline(pipeline, [f"space={space}"])
-    target = resolved.target
-    if resolved.target_resolver is not None:
-        target = resolved.target_resolver.create().resolve(target)
-    tasks = {task.name: task for task in resolved.model.create().tasks(target)}
+    tasks = {task.name: task for task in resolved.model.create().tasks(target_of(resolved))}
     if layer not in tasks:
         raise SystemExit(f"{pipeline} has no operator {layer}; it has {', '.join(tasks)}")
     task = tasks[layer]
@@ -108,12 +101,8 @@ def subject_of(pipeline: Path, layer: str, folder: Path, space: str) -> Subject:
         "budget": {"measurements": max(MEASURED), "batch_size": 32, "plan_size": 128},
         "output": str(run),
     }
-    file = folder / layer / "pipeline.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML.
     if not (run / "best.json").exists():
-        command = [sys.executable, "-m", "chameleon_cli", "run", str(file), "--json"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        run_document(document)
     with RecordStore(run / "records.sqlite", read_only=True) as store:
         (stored,) = store.tasks()
         measurements = store.measurements(stored.id)
