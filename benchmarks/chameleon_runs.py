@@ -10,19 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-CHAMELEON = ("-m", "chameleon_cli")
-"""What Python runs."""
 
-
-def command_json(words: Sequence[str], *, program: Sequence[str] = CHAMELEON) -> dict[str, Any]:
-    """Run a command that prints one JSON object; its progress goes to our stderr.
+def command_json(words: Sequence[str]) -> dict[str, Any]:
+    """Run a command of `chameleon` that prints one JSON object; its progress goes to our stderr.
 
     Raises:
         SystemExit: the command failed.
     """
     # What was measured before must not make a run seem quick.
     environment = {**os.environ, "CHAMELEON_RECORDS": "none"}
-    command = [sys.executable, *program, *words]
+    command = [sys.executable, "-m", "chameleon_cli", *words]
     finished = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, text=True, env=environment
     )

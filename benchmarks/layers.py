@@ -14,15 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from chameleon_core.plugins import NoOptions
 from chameleon_runs import command_json
 from chameleon_system.cores import usable_cores
-
-PEAK = (str(Path(__file__).with_name("peak.py")),)
+from chameleon_tvm.commands import cpu_measuring
+from chameleon_tvm.device.targets import TVMTargets, target_info
 
 
 def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> dict[str, Any]:
     """Run the pipeline afresh and put the peak beside every operator."""
-    peak = command_json(["--threads", str(threads), "--json"], program=PEAK)
+    target = TVMTargets(NoOptions()).resolve(f"llvm -mcpu=native -num-cores={threads}")
+    peak = cpu_measuring.measure(target, target_info(target)).flops / 1e9
     settings = [word for value in overrides for word in ("--set", value)]
     command = ["run", str(pipeline), "--fresh", "--json", "--output", output, *settings]
     result = command_json(command)
@@ -34,13 +36,13 @@ def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> 
                 **operator,
                 "vendor_gflops": flop / operator["vendor_seconds"],
                 "ratio": operator["vendor_seconds"] / operator["tuned_seconds"],
-                "peak_share": operator["gflops"] / peak["fma_peak_gflops"],
+                "peak_share": operator["gflops"] / peak,
             }
         )
     mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
     return {
         "threads": threads,
-        "fma_peak_gflops": peak["fma_peak_gflops"],
+        "fma_peak_gflops": peak,
         "seconds": result["seconds"],
         "geometric_mean_ratio": mean,
         "operators": rows,
