@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -30,31 +31,14 @@ _FEWEST = 2
 """The fewest tasks for training, since a predictor is judged by tasks that it has not seen."""
 
 
-@attrs.frozen(kw_only=True)
-class Summary:
+def summary_of(dataset: Dataset) -> dict[str, Any]:
     """The numbers that ``chameleon dataset list`` shows about a data set.
 
-    Attributes:
-        tasks: The number of tasks.
-        candidates: The number of measured candidates, without duplicates.
-        failed: The number of failed candidates by kind of failure.
-        operators: The number of tasks by kind of operator.
-        devices: The number of candidates by a short description of the device.
-        sources: The number of candidates by source.
-        threads: The number of candidates by number of threads.
+    Returns:
+        The numbers of tasks, and of measured candidates without duplicates. Further counts are the
+        failed candidates by kind of failure, and the tasks by kind of operator. The candidates are
+        counted by a short description of the device, by source and by number of threads.
     """
-
-    tasks: int
-    candidates: int
-    failed: dict[str, int]
-    operators: dict[str, int]
-    devices: dict[str, int]
-    sources: dict[str, int]
-    threads: dict[str, int]
-
-
-def summary_of(dataset: Dataset) -> Summary:
-    """Count the tasks and candidates of a data set."""
 
     def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
         counts: Counter[str] = Counter()
@@ -63,15 +47,15 @@ def summary_of(dataset: Dataset) -> Summary:
         return dict(counts.most_common())
 
     failures = Counter(kind for task in dataset.tasks for kind in task.failures if kind is not None)
-    return Summary(
-        tasks=len(dataset.tasks),
-        candidates=dataset.candidates,
-        failed=dict(failures.most_common()),
-        operators=dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
-        devices=counted(_device_in_words),
-        sources=counted(lambda task: task.source),
-        threads=counted(lambda task: str(task.threads)),
-    )
+    return {
+        "tasks": len(dataset.tasks),
+        "candidates": dataset.candidates,
+        "failed": dict(failures.most_common()),
+        "operators": dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
+        "devices": counted(_device_in_words),
+        "sources": counted(lambda task: task.source),
+        "threads": counted(lambda task: str(task.threads)),
+    }
 
 
 @attrs.frozen(kw_only=True)
@@ -252,7 +236,7 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
     """Show the numbers of tasks and candidates in the data set FOLDER."""
-    facts = attrs.asdict(summary_of(read_dataset(folder)))
+    facts = summary_of(read_dataset(folder))
     if as_json:
         click.echo(json.dumps({"dataset": str(folder), **facts}))
         return
