@@ -58,30 +58,16 @@ def summary_of(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-@attrs.frozen(kw_only=True)
-class Check:
-    """The problems that ``chameleon dataset check`` found in a data set.
-
-    Attributes:
-        parts: The number of files that could be read.
-        candidates: The number of candidates in these files, without duplicates.
-        duplicates: The number of duplicate candidates, which readers leave out.
-        errors: Problems that prevent the training of a predictor, as sentences.
-        warnings: Other problems, as sentences.
-    """
-
-    parts: int
-    candidates: int
-    duplicates: int
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-
-def checked(folder: Path) -> Check:
+def checked(folder: Path) -> dict[str, Any]:
     """Read every file of a data set, and report all problems.
 
     Args:
         folder: The folder of the data set.
+
+    Returns:
+        The numbers of files that could be read (parts), of their candidates without duplicates, and
+        of duplicates. The errors prevent the training of a predictor; warnings are other problems.
+        Both are sentences.
 
     Raises:
         DatasetError: The folder is no data set, or has a newer format.
@@ -108,13 +94,13 @@ def checked(folder: Path) -> Check:
         warnings.append(f"{len(tasks) - len(useful)} tasks have less than two valid candidates")
     if any(not task.device for task in tasks):
         warnings.append("of some candidates the device is not known")
-    return Check(
-        parts=readable,
-        candidates=sum(map(len, tasks)),
-        duplicates=duplicates,
-        errors=tuple(errors),
-        warnings=tuple(warnings),
-    )
+    return {
+        "parts": readable,
+        "candidates": sum(map(len, tasks)),
+        "duplicates": duplicates,
+        "errors": errors,
+        "warnings": warnings,
+    }
 
 
 def _device_in_words(task: DatasetTask) -> str:
@@ -256,12 +242,12 @@ def check(folder: Path, as_json: bool) -> None:
     """
     problems = checked(folder)
     if as_json:
-        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(problems)}))
+        click.echo(json.dumps({"dataset": str(folder), **problems}))
     else:
         click.echo(
-            f"{folder}: {problems.parts} parts, {problems.candidates} candidates, "
-            f"{problems.duplicates} there twice"
+            f"{folder}: {problems['parts']} parts, {problems['candidates']} candidates, "
+            f"{problems['duplicates']} there twice"
         )
-        for sentence in (*problems.errors, *problems.warnings):
+        for sentence in (*problems["errors"], *problems["warnings"]):
             click.echo(sentence)
-    sys.exit(ExitCode.NO_VALID_RESULT if problems.errors else ExitCode.OK)
+    sys.exit(ExitCode.NO_VALID_RESULT if problems["errors"] else ExitCode.OK)
