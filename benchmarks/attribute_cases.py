@@ -13,7 +13,7 @@ import argparse
 import sys
 import warnings
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attribute_arrays
@@ -24,7 +24,7 @@ import onnx
 from attribute_draws import Draw, Known
 from case_suite import NoNetworkError, Suite, WrongAnswerError, main
 from chameleon_networks.backends.onnx_networks import prepare
-from graph_cases import problem_of, witness_of
+from graph_cases import checked_model, infos_of, problem_of, witness_of
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -146,11 +146,8 @@ def _model(kind: str, operator: Any, version: int, draw: Draw) -> tuple[Any, dic
         names.pop()
     outputs = [f"y{place}" for place in range(operator.outputs)]
     node = helper.make_node(kind, names, outputs, **attributes)
-    graph = helper.make_graph([node], "node", _infos(feeds), _empty(outputs), constants)
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10
-    )
-    model = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    results = list(map(helper.make_empty_tensor_value_info, outputs))
+    model = checked_model([node], infos_of(feeds), results, constants, version=version)
     context = onnx.checker.C.CheckerContext()
     context.ir_version, context.opset_imports = model.ir_version, {"": version}
     # A whole model is not checked before its outputs have shapes.
@@ -168,17 +165,6 @@ def _is_inferred(info: Any, value: Any) -> bool:
 def _extents(arrays: Iterable[Any]) -> set[int]:
     """The extents that arrays have."""
     return {extent for array in arrays for extent in array.shape}
-
-
-def _infos(values: Mapping[str, Any]) -> list[Any]:
-    return [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-        for name, v in values.items()
-    ]
-
-
-def _empty(names: Sequence[str]) -> list[Any]:
-    return [helper.make_empty_tensor_value_info(name) for name in names]
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from case_suite import Suite, WrongAnswerError, main
 from chameleon_networks.backends.onnx_networks import prepare
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx_cases import onnxruntime_session
 
 _FLOATS, _INTEGERS = ("float32", "float64", "float16"), ("int32", "int64", "int8", "uint8")
 _TOLERANCES = {"float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
@@ -311,18 +312,28 @@ def _model(nodes: Any, feeds: Any, outputs: Any, constants: Any) -> Any:
     Raises:
         InferenceError: it finds others.
     """
-    inputs, results = (
-        [
-            helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-            )
-            for name, value in values.items()
-        ]
-        for values in (feeds, outputs)
-    )
     weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "graph", inputs, results, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+    return checked_model(nodes, infos_of(feeds), infos_of(outputs), weights, version=24)
+
+
+def infos_of(values: Mapping[str, Any]) -> list[Any]:
+    """Inputs or outputs of a graph: names, dtypes and shapes of arrays."""
+    return [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for name, v in values.items()
+    ]
+
+
+def checked_model(nodes: Any, inputs: Any, outputs: Any, weights: Any, *, version: int) -> Any:
+    """A model of a version of the standard, with the types and shapes that ONNX infers.
+
+    Raises:
+        InferenceError: they are not those of the outputs.
+    """
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, weights)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10
+    )
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
 
 
@@ -344,15 +355,8 @@ def problem_of(got: Any, expected: Any) -> str | None:
 
 def witness_of(model: Any, inputs: Any) -> Any:
     """The outputs of onnxruntime, or None if it refuses the model."""
-    import onnxruntime  # noqa: PLC0415 - for what differs alone
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        return session.run(None, inputs)
+        return onnxruntime_session(model).run(None, inputs)
     except Exception:  # noqa: BLE001 - whatever it raises at a model that it does not take
         return None
 

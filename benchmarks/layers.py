@@ -10,35 +10,24 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from chameleon_core.plugins import NoOptions
+from chameleon_runs import command_json
 from chameleon_system.cores import usable_cores
-
-# What was measured before must not make a run seem quick.
-os.environ["CHAMELEON_RECORDS"] = "none"
-
-HERE = Path(__file__).parent
-
-
-def run_json(command: list[str]) -> dict[str, Any]:
-    """Run a command that prints one JSON object; its progress goes to our stderr."""
-    finished = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    if finished.returncode not in {0, 5}:
-        raise SystemExit(f"{' '.join(command)} ended with exit code {finished.returncode}")
-    return json.loads(finished.stdout)
+from chameleon_tvm.commands import cpu_measuring
+from chameleon_tvm.device.targets import TVMTargets, target_info
 
 
 def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> dict[str, Any]:
     """Run the pipeline afresh and put the peak beside every operator."""
-    peak = run_json([sys.executable, str(HERE / "peak.py"), "--threads", str(threads), "--json"])
+    target = TVMTargets(NoOptions()).resolve(f"llvm -mcpu=native -num-cores={threads}")
+    peak = cpu_measuring.measure(target, target_info(target)).flops / 1e9
     settings = [word for value in overrides for word in ("--set", value)]
     command = ["run", str(pipeline), "--fresh", "--json", "--output", output, *settings]
-    result = run_json([sys.executable, "-m", "chameleon_cli", *command])
+    result = command_json(command)
     rows = []
     for operator in result["operators"]:
         flop = operator["gflops"] * operator["tuned_seconds"]
@@ -47,13 +36,13 @@ def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> 
                 **operator,
                 "vendor_gflops": flop / operator["vendor_seconds"],
                 "ratio": operator["vendor_seconds"] / operator["tuned_seconds"],
-                "peak_share": operator["gflops"] / peak["fma_peak_gflops"],
+                "peak_share": operator["gflops"] / peak,
             }
         )
     mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
     return {
         "threads": threads,
-        "fma_peak_gflops": peak["fma_peak_gflops"],
+        "fma_peak_gflops": peak,
         "seconds": result["seconds"],
         "geometric_mean_ratio": mean,
         "operators": rows,

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -39,11 +38,9 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.task import Task
+from chameleon_runs import command_json, run_document
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
-
-# What was measured before must not make a run seem quick.
-os.environ["CHAMELEON_RECORDS"] = "none"
 
 SPACES = ("sketch", "template")
 UNLIMITED = 1_000_000
@@ -51,15 +48,6 @@ ROUNDS = 5
 """Processes in which each final kernel is timed."""
 FINISH = 10.0
 """Seconds that a run goes on after its budget: the last batch, and timing the best again."""
-CLI = [sys.executable, "-m", "chameleon_cli"]
-
-
-def command_json(words: list[str]) -> dict[str, Any]:
-    """Run a command that prints one JSON object; its progress goes to our stderr."""
-    finished = subprocess.run([*CLI, *words], check=False, stdout=subprocess.PIPE, text=True)
-    if finished.returncode not in {0, 5}:
-        raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
-    return json.loads(finished.stdout)
 
 
 def commit() -> str:
@@ -103,10 +91,8 @@ def tune(task: Task, space: str, seconds: float, seed: int, folder: Path) -> dic
         "budget": {"measurements": UNLIMITED, "wall_time": f"{max(seconds, 1.0):.1f}s"},
         "output": str(folder / "run"),
     }
-    file = folder / "pipeline.yaml"
-    file.write_text(json.dumps(pipeline), encoding="utf-8")  # JSON is YAML.
     started = time.time()
-    result = command_json(["run", str(file), "--fresh", "--json"])
+    result = run_document(pipeline, "--fresh")
     wall = time.time() - started
     events = [json.loads(line) for line in (folder / "run/events.jsonl").read_text().splitlines()]
     improved = [

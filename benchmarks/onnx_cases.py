@@ -170,17 +170,26 @@ def _of_type(value: Any, output: Any) -> Any:
     return value.view(kind) if bytes_of and kind.name.startswith("float8") else value
 
 
-def _onnxruntime(model: Any) -> Any:
+def onnxruntime_session(model: Any) -> Any:
+    """A model in onnxruntime, which logs nothing.
+
+    Raises:
+        Exception: onnxruntime does not take it.
+    """
     import onnxruntime  # noqa: PLC0415 - for this engine alone
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def _onnxruntime(model: Any) -> Any:
     constants = {one.name for one in model.graph.initializer}
     names = [one.name for one in model.graph.input if one.name not in constants]
     try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime_session(model)
     except Exception as error:
         raise RefusedError(" ".join(str(error).split())) from error
 

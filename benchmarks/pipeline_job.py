@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
@@ -48,15 +49,12 @@ class Subject:
 def subject(path: Path, overrides: Sequence[str]) -> Subject:
     """Load a pipeline and make its first task's space."""
     pipeline = load_pipeline(path, overrides)
-    target = pipeline.target
-    if pipeline.target_resolver is not None:
-        target = pipeline.target_resolver.create().resolve(target)
-    task = pipeline.model.create().tasks(target)[0]
+    task = pipeline.model.create().tasks(target_of(pipeline))[0]
     return Subject(
         pipeline=pipeline,
         task=task,
         space=pipeline.space.create().design_space(task),
-        reference=StageRef(factory=pipeline.space.factory, options=pipeline.space.options_json),
+        reference=StageRef.of(pipeline.space),
     )
 
 

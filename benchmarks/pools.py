@@ -12,22 +12,24 @@ some of the pools; `pool:PIECES_EACH=8,TURN=500000` is `pool.c` with other const
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from chameleon_core.run_folder import NETWORK
 from chameleon_networks.compile.sequence.weights import WEIGHTS
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
+from chameleon_networks.serving.streams import network_request
+from served_processes import random_inputs, turn
 from tvm_ffi.libinfo import include_paths
 
 POOLS = Path(__file__).with_name("pools")
@@ -43,36 +45,6 @@ QUIET = 0.06
 """Cores that other processes and the host may have had during a measurement."""
 
 ALL = ("pool", "static", "openmp", "tbb", "pthreadpool")
-
-_PROCESS = """
-import hashlib, json, subprocess, sys, time
-import numpy as np
-folder, neighbours, threads, seconds = sys.argv[1], *map(int, sys.argv[2:4]), float(sys.argv[4])
-sys.path.insert(0, folder)
-from load import load
-run = load(folder, threads=threads)
-inputs = json.load(open(folder + "/manifest.json"))["inputs"]
-rng = np.random.default_rng(0)
-arrays = [np.abs(rng.standard_normal(one["shape"])).astype(one["dtype"]) for one in inputs]
-busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(neighbours)]
-try:
-    time.sleep(0.2)
-    outputs = run(*arrays)
-    end, times = time.perf_counter() + seconds, []
-    while time.perf_counter() < end:
-        begun = time.perf_counter()
-        outputs = run(*arrays)
-        times.append(time.perf_counter() - begun)
-finally:
-    for process in busy:
-        process.kill()
-        process.wait()
-digest = hashlib.sha256()
-for output in outputs if isinstance(outputs, list) else [outputs]:
-    digest.update(output.tobytes())
-times.sort()
-print(json.dumps([times[len(times) // 2], times[len(times) * 99 // 100], digest.hexdigest()]))
-"""
 
 
 def link(pool: str, network: Path, manifest: dict[str, Any], folder: Path) -> None:
@@ -130,16 +102,23 @@ def others() -> float:
     return busy - children.ru_utime - children.ru_stime
 
 
-def measure(pool: str, folder: Path, neighbours: int, arguments: argparse.Namespace) -> Measured:
-    """What a new process measures, in the first of several during which others were quiet."""
-    words = map(str, (folder, neighbours, arguments.threads, arguments.seconds))
-    command = [sys.executable, "-c", _PROCESS, *words]
+def measure(pool: str, outputs: Path, request: dict[str, Any]) -> Measured:
+    """What a new process measures, in the first of several during which others were quiet.
+
+    Args:
+        pool: its name.
+        outputs: a file for the outputs of one inference.
+        request: see ``clients.answered``.
+    """
+    request["outputs"] = str(outputs)
     for _ in range(ATTEMPTS):
         before, begun = others(), time.monotonic()
-        finished = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = turn(request)
         if others() - before < QUIET * (time.monotonic() - begun):
-            median, late, digest = json.loads(finished.stdout)
-            return pool, neighbours, median, late, digest
+            with np.load(outputs) as stored:
+                arrays = b"".join(stored[name].tobytes() for name in stored.files)
+            digest = hashlib.sha256(arrays).hexdigest()
+            return pool, request["neighbours"], found["p50_seconds"], found["p99_seconds"], digest
     raise SystemExit("other processes take the cores; repeat this once they are done")
 
 
@@ -178,12 +157,19 @@ def main() -> None:
     # Beside the network, since a link to a file stays in its file system.
     with tempfile.TemporaryDirectory(prefix="pools-", dir=arguments.run) as made:
         folders = {pool: Path(made) / str(place) for place, pool in enumerate(arguments.pools)}
+        inputs = random_inputs(manifest, Path(made))
         for pool, folder in folders.items():
             link(pool, network, manifest, folder)
-        for turn in range(arguments.rounds):
-            for pool, folder in list(folders.items())[:: -1 if turn % 2 else 1]:
+        for number in range(arguments.rounds):
+            for pool, folder in list(folders.items())[:: -1 if number % 2 else 1]:
                 for neighbours in arguments.neighbours:
-                    measured.append(measure(pool, folder, neighbours, arguments))
+                    request = {
+                        **network_request(folder, 1, arguments.threads),
+                        "inputs": inputs,
+                        "seconds": arguments.seconds,
+                        "neighbours": neighbours,
+                    }
+                    measured.append(measure(pool, folder / "outputs.npz", request))
     if file is not None:
         file.write_text(json.dumps(measured), encoding="utf-8")
     print_table(measured)

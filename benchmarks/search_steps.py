@@ -8,9 +8,8 @@ step is one call of the surrogate, for at most one configuration per chain or ep
 was measured does not count as found. Only spaces of at least 10^6 configurations are looked at.
 
 Printed per explorer, as medians over layers, rounds and seeds: its steps to annealing's final score
-(infinite where it does not get there), annealing's steps to it over those; in what share of the
-walks it gets there; annealing's steps to its final score over its own, where annealing gets there
-or else annealing's all; the final score; and the seconds of a walk with the surrogate's share.
+(infinite if it does not get there), in what share of the walks it gets there, its final score, and
+the seconds of a walk.
 """
 
 from __future__ import annotations
@@ -18,18 +17,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.space import Configs, DesignSpace
@@ -43,9 +40,7 @@ from chameleon_explorers.options import AnnealingOptions
 from chameleon_explorers.ppo.explorer import PPOExplorer
 from chameleon_explorers.ppo.options import PPOOptions
 from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE
-
-# What was measured before must not make a run seem quick.
-os.environ["CHAMELEON_RECORDS"] = "none"
+from chameleon_runs import run_document
 
 MEASURED = (64, 128, 192)
 """Measurements known at each round."""
@@ -88,10 +83,7 @@ class Subject:
 def subject_of(pipeline: Path, layer: str, folder: Path, space: str) -> Subject:
     """Measure what is missing of a layer's configurations."""
     resolved = load_pipeline(pipeline, [f"space={space}"])
-    target = resolved.target
-    if resolved.target_resolver is not None:
-        target = resolved.target_resolver.create().resolve(target)
-    tasks = {task.name: task for task in resolved.model.create().tasks(target)}
+    tasks = {task.name: task for task in resolved.model.create().tasks(target_of(resolved))}
     if layer not in tasks:
         raise SystemExit(f"{pipeline} has no operator {layer}; it has {', '.join(tasks)}")
     task = tasks[layer]
@@ -108,12 +100,8 @@ def subject_of(pipeline: Path, layer: str, folder: Path, space: str) -> Subject:
         "budget": {"measurements": max(MEASURED), "batch_size": 32, "plan_size": 128},
         "output": str(run),
     }
-    file = folder / layer / "pipeline.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML.
     if not (run / "best.json").exists():
-        command = [sys.executable, "-m", "chameleon_cli", "run", str(file), "--json"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        run_document(document)
     with RecordStore(run / "records.sqlite", read_only=True) as store:
         (stored,) = store.tasks()
         measurements = store.measurements(stored.id)
@@ -127,13 +115,10 @@ class Recorder:
     def __init__(self, model: XGBoostModel, visited: Visited) -> None:
         self._model, self._visited = model, visited
         self.best: list[float] = []
-        self.seconds = 0.0
 
     def __call__(self, configs: Configs) -> Scores:
         """Scores of configurations."""
-        began = time.perf_counter()
         scores = self._model.predict(configs)
-        self.seconds += time.perf_counter() - began
         best = self.best[-1] if self.best else -math.inf
         better = np.flatnonzero(scores > best)
         if len(better):
@@ -167,28 +152,12 @@ def walks(
             explorer.observe(observations)
             recorders[name] = recorder = Recorder(model, visited)
             began = time.perf_counter()
-            found = explorer.explore(recorder, visited, 64)
-            seconds = time.perf_counter() - began
-            rows.append(
-                {
-                    "layer": subject.task.name,
-                    "known": known,
-                    "seed": seed,
-                    "explorer": name,
-                    "steps": found.steps,
-                    "final": recorder.best[-1],
-                    "mean_of_64": float(found.scores.mean()),
-                    "seconds": seconds,
-                    "surrogate_share": recorder.seconds / seconds,
-                    "steps_to_own": recorder.steps_to(recorder.best[-1]),
-                }
-            )
-        rival = recorders["annealing"]
+            explorer.explore(recorder, visited, 64)
+            row = {"layer": subject.task.name, "known": known, "seed": seed, "explorer": name}
+            rows.append({**row, "final": recorder.best[-1], "seconds": time.perf_counter() - began})
+        goal = recorders["annealing"].best[-1]
         for row in rows[-len(made) :]:
-            row["annealing_steps"] = rival.steps_to(rival.best[-1])
-            row["annealing_all_steps"] = len(rival.best) - 1
-            row["steps_to_annealing"] = recorders[row["explorer"]].steps_to(rival.best[-1])
-            row["annealing_steps_to_it"] = rival.steps_to(row["final"])
+            row["steps"] = recorders[row["explorer"]].steps_to(goal)
     return rows
 
 
@@ -202,40 +171,16 @@ def _context(subject: Subject, seed: int) -> StageContext:
     )
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """One explorer's rows as medians."""
-
-    def median(values: Iterable[float]) -> float:
-        return statistics.median(values)
-
-    fewer = [_ratio(row["annealing_steps"], row["steps_to_annealing"]) for row in rows]
-    exchanged = [
-        _ratio(min(row["annealing_steps_to_it"], row["annealing_all_steps"]), row["steps_to_own"])
-        for row in rows
-    ]
+    steps, finals, seconds = ([row[key] for row in rows] for key in ("steps", "final", "seconds"))
     return {
         "walks": len(rows),
-        "to_annealing": median(row["steps_to_annealing"] for row in rows),
-        "fewer_steps": median(fewer),
-        "gets_there": _share(row["steps_to_annealing"] for row in rows),
-        "exchanged": median(exchanged),
-        "annealing_gets_there": _share(row["annealing_steps_to_it"] for row in rows),
-        "final": median(row["final"] for row in rows),
-        "mean_of_64": median(row["mean_of_64"] for row in rows),
-        "steps": median(row["steps"] for row in rows),
-        "seconds": median(row["seconds"] for row in rows),
-        "surrogate_share": median(row["surrogate_share"] for row in rows),
+        "steps": statistics.median(steps),
+        "gets_there": statistics.fmean(map(math.isfinite, steps)),
+        "final": statistics.median(finals),
+        "seconds": statistics.median(seconds),
     }
-
-
-def _share(steps: Iterable[float]) -> float:
-    """The share of walks that got there."""
-    return statistics.fmean(math.isfinite(count) for count in steps)
-
-
-def _ratio(theirs: float, ours: float) -> float:
-    """Theirs over ours, where a walk may be there before its first step."""
-    return max(theirs, 1.0) / max(ours, 1.0)
 
 
 def show(summaries: Mapping[str, Mapping[str, Any]]) -> None:

@@ -148,12 +148,13 @@ def beside(subject: Subject) -> list[Figure]:
             runs = int(subject.seconds / turns[OURS, neighbours][-1]["p50_seconds"])
             with busy(neighbours):
                 turns[C, neighbours].append(c_turn(bundle, arrays, max(1, runs)))
-    figures = [_same_bits(subject, bundle)]
     medians = {
         (key, *place): median_of(found, f"{key}_seconds")
         for place, found in turns.items()
         for key in ("p50", "p99")
     }
+    ratio = medians["p50", C, 0] / medians["p50", OURS, 0]
+    figures = [_same_bits(subject, bundle), Figure(f"{C} over {OURS}: p50", ratio, "times")]
     bars = {1: 1.75, 2: 2.1}
     for name in (OURS, C, *(one for one in requests if one != OURS)):
         own = name in (OURS, C)

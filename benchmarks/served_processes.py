@@ -15,6 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving import clients
 from chameleon_networks.serving.streams import figures_of
 
@@ -179,6 +181,18 @@ def one_core() -> Iterator[list[str]]:
         yield ["sh", "-c", entered, str(group / "cgroup.procs")]
     finally:
         group.rmdir()
+
+
+def random_inputs(manifest: Mapping[str, Any], folder: Path) -> str:
+    """A file in a folder with random inputs of a delivered network, for ``turn``."""
+    rng = np.random.default_rng(0)
+    # Of whole types, which are indices, masks and the like, they are 0, 1, 2.
+    arrays = [
+        np.abs(rng.standard_normal(one["shape"])).astype(one["dtype"]) for one in manifest["inputs"]
+    ]
+    file = folder / "inputs.npz"
+    write_arrays(file, arrays)
+    return str(file)
 
 
 def median_of(turns: Sequence[Mapping[str, Any]], key: str) -> float:

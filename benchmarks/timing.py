@@ -17,6 +17,7 @@ import itertools
 import numpy as np
 import pipeline_job
 from chameleon_core.stages import Runner
+from scipy.stats import kendalltau
 
 
 def measure(
@@ -24,13 +25,6 @@ def measure(
 ) -> dict[tuple[int, ...], float]:
     """The cost of every configuration in seconds."""
     return {m.config: m.cost for m in runner.measure(subject.job(configs))}
-
-
-def kendall_tau(one: np.ndarray, other: np.ndarray) -> float:
-    """Kendall's rank correlation of two lists of costs (no ties to speak of)."""
-    upper = np.triu_indices(len(one), 1)
-    signs = np.sign(np.subtract.outer(one, one)) * np.sign(np.subtract.outer(other, other))
-    return float(signs[upper].mean())
 
 
 def spread_out(
@@ -110,7 +104,7 @@ def main() -> None:
         rows.append([costs[config] for config in configs])
     table = np.array(rows)
     variation = table.std(axis=0, ddof=1) / table.mean(axis=0)
-    taus = [kendall_tau(a, b) for a, b in itertools.combinations(table, 2)]
+    taus = [kendalltau(a, b).statistic for a, b in itertools.combinations(table, 2)]
     middle = np.median(table, axis=0)
     pipeline_job.report(
         arguments,

@@ -22,7 +22,7 @@ from chameleon_transforms.network.space import Candidate, NetworkSpace
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.search.search import Bound
 from numpy.typing import NDArray
-from scipy.stats import kendalltau, rankdata, spearmanr
+from scipy.stats import rankdata
 from transform_digits import digits, drawn, space_of, training, untrained
 
 Row = dict[str, Any]
@@ -98,8 +98,7 @@ def trained(
             row: Row = {name: judge.score(candidate, one) for name, one in scores.items()}
             accuracy = float(np.mean(accuracies[:seeds]))
             sizes = {name: one.proportional for name, one in scores.items()}
-            row |= {"proportional": sizes, "band": band, "accuracy": accuracy}
-            rows.append({**row, "each": accuracies[:seeds]})
+            rows.append({**row, "proportional": sizes, "band": band, "accuracy": accuracy})
     return rows
 
 
@@ -134,14 +133,6 @@ def within_bands(bands: Values, values: Values, accuracy: Values) -> tuple[float
     return found, (larger + 1) / (_SHUFFLES + 1)
 
 
-def given_cost(values: Values, accuracy: Values, cost: Values) -> float:
-    """Spearman's partial correlation of values and accuracy, given the cost."""
-    parts = [rankdata(one) - (len(one) + 1) / 2 for one in (values, accuracy, cost)]
-    of_cost = parts[2] / np.linalg.norm(parts[2])
-    left = [one - (one @ of_cost) * of_cost for one in parts[:2]]
-    return correlation(*left) if np.linalg.norm(left[0]) > 1e-9 else 0.0
-
-
 def report(network: str, names: Sequence[str], rows: Sequence[Row]) -> None:
     """Print what the scores are worth, as a table."""
     original, *others = rows
@@ -153,16 +144,8 @@ def report(network: str, names: Sequence[str], rows: Sequence[Row]) -> None:
         f"\n{network}: {len(others)} networks, accuracy {accuracy.min():.4f} to "
         f"{accuracy.max():.4f}, the original {original['accuracy']:.4f}"
     )
-    for band, (low, high) in enumerate(BANDS):
-        here = accuracy[bands == band]
-        print(f"  {low} to {high} times fewer multiply-adds: {here.mean():.4f} +- {here.std():.4f}")
-    each = np.array([row["each"] for row in others])
-    if each.shape[1] > 1:
-        # What one training says of another is the most that a score could say of either.
-        agreed = within_bands(bands, each[:, 0], each[:, 1:].mean(axis=1))[0]
-        print(f"  one training of a network and its others agree by {agreed:.2f} within bands")
-    print("| score | Spearman | Kendall | within bands (p) | given cost | accepted | rejected |")
-    print("|---|---|---|---|---|---|---|")
+    print("| score | within bands (p) | accepted | rejected |")
+    print("|---|---|---|---|")
     for name, values in columns.items():
         bound = Bound(
             score=original[name],
@@ -175,9 +158,4 @@ def report(network: str, names: Sequence[str], rows: Sequence[Row]) -> None:
             for here in (accepted, ~accepted)
         ]
         inside, chance = within_bands(bands, values, accuracy)
-        print(
-            f"| {name} | {spearmanr(values, accuracy)[0]:.2f} "
-            f"| {kendalltau(values, accuracy)[0]:.2f} | {inside:.2f} ({chance:.2g}) "
-            f"| {given_cost(values, accuracy, cost):.2f} | {means[0]} | {means[1]} |",
-            flush=True,
-        )
+        print(f"| {name} | {inside:.2f} ({chance:.2g}) | {means[0]} | {means[1]} |", flush=True)

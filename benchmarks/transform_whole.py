@@ -12,11 +12,12 @@ from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_networks.package.package import read_manifest
+from chameleon_networks.serving.streams import network_request
 from chameleon_transforms.session import Session
-from delivered_network import inputs_of, latency, loading
+from served_processes import random_inputs, turn
 
-_RUNS = 30
-"""Inferences of one process."""
+_SECONDS = 0.5
+"""Of each turn."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,16 +62,15 @@ def _delivered(run: RunResult) -> Path:
 
 def in_turns(original: Path, point: Path, turns: int) -> Whole:
     """Time two delivered networks, each turn in processes of their own."""
-    manifest = read_manifest(original)
     pairs = []
     with tempfile.TemporaryDirectory() as made:
-        outputs = Path(made)
-        inputs = inputs_of(manifest, outputs)
-        commands = [loading(one.absolute(), outputs, _RUNS, 0, inputs) for one in (original, point)]
-        for turn in range(turns):
-            order = (0, 1) if turn % 2 else (1, 0)
-            seconds = {one: latency(commands[one], outputs) for one in order}
-            pairs.append((seconds[0][0], seconds[1][0]))
+        inputs = random_inputs(read_manifest(original), Path(made))
+        common = {"inputs": inputs, "seconds": _SECONDS}
+        requests = [{**network_request(one, 1, 0), **common} for one in (original, point)]
+        for number in range(turns):
+            order = (0, 1) if number % 2 else (1, 0)
+            seconds = {one: turn(requests[one])["p50_seconds"] for one in order}
+            pairs.append((seconds[0], seconds[1]))
     before, after = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = tuple(sorted(one / other for one, other in pairs))
     return Whole(original=before, point=after, ratios=ratios)

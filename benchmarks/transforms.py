@@ -1,12 +1,11 @@
 """What `chameleon transform` reaches, and whether its checks are worth anything.
 
-    python benchmarks/transforms.py judge [NETWORK ...]      seconds to judge 1000 networks
     python benchmarks/transforms.py latency [NETWORK ...]    the fastest network that is accepted,
                                                              tuned and timed whole
     python benchmarks/transforms.py scores [NETWORK ...]     rank correlation with accuracy, digits
     python benchmarks/transforms.py retrain [NETWORK ...]    accuracy of a network 3 times as fast
 
-The first two take networks for CIFAR's images and for large ones, the others those for digits.
+The first takes networks for CIFAR's images and for large ones, the others those for digits.
 `--candidates`, `--networks`, `--epochs`, `--seeds` and `--threads` make them shorter.
 """
 
@@ -14,15 +13,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from chameleon_core.pipeline.load import from_dict
-from chameleon_transforms.search.search import Bound
 from chameleon_transforms.session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS
 from transform_retrain import retrained
@@ -30,7 +26,7 @@ from transform_scores import report, trained
 from transform_whole import Whole, whole
 
 HERE = Path(__file__).resolve().parent
-NETWORKS = ("resnet18_cifar", "resnet34_cifar", "resnext29_cifar", "resnet18_large")
+NETWORKS = ("resnet18_cifar", "resnet18_large")
 SCORES = ("fisher", "synflow", "naswot", "parameters", "multiply-adds")
 
 
@@ -61,37 +57,6 @@ def session(
         **(keys or {}),
     }
     return Session(from_dict(document))
-
-
-def judge(given: argparse.Namespace) -> None:
-    """Seconds to judge networks, each at its initialisation, on one minibatch of eight."""
-    for name in given.network or NETWORKS:
-        found = session(name, given.folder, scores=[given.score])
-        (stage,) = found.options.scores
-        score, space, judge = stage.create(), found.space, found.judge
-        original = space.candidate(space.original)
-        bound = Bound(
-            score=judge.score(original, score),
-            multiply_adds=original.multiply_adds,
-            proportional=score.proportional,
-        )
-        rows = space.design.sample(given.candidates, np.random.default_rng(0))
-        began, used = time.monotonic(), time.process_time()
-        candidates = [space.candidate(row) for row in rows]
-        scored = judge.scored(candidates, {stage.name: score})
-        took, used = time.monotonic() - began, time.process_time() - used
-        accepted = np.mean(
-            [
-                found[stage.name] >= bound.at(one.multiply_adds)
-                for one, found in zip(candidates, scored, strict=True)
-            ]
-        )
-        print(
-            f"{name}: {len(rows)} networks judged by {stage.name} in {took:.0f} s "
-            f"({used:.0f} s of a core), {took / len(rows) * 1000:.0f} s for 1000; "
-            f"{accepted:.0%} accepted",
-            flush=True,
-        )
 
 
 def latency(given: argparse.Namespace) -> None:
@@ -165,7 +130,6 @@ def main(given: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = {
-        "judge": judge,
         "latency": latency,
         "scores": scores,
         "retrain": retraining,

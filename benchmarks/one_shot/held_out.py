@@ -7,10 +7,9 @@ pipelines, and what these chose is timed in turns by the runner's final comparis
 after the other would meet the machine at different speeds. A continued call searches nothing twice.
 
 `searched` is the default preset with many measurements, `guessed` what the space recommends before
-anything is measured, `predicted` and `one-shot` the predictor with no measurement and with eight,
-`cautious` that with none and a standard deviation taken off what it predicts, `warm` the default
-preset whose models start from the predictor. Speed is the geometric mean over tasks of the searched
-kernel's time over the way's own, weighted by the share of the network's time.
+anything is measured, `predicted` and `one-shot` the predictor with no measurement and with eight.
+Speed is the geometric mean over tasks of the searched kernel's time over the way's own, weighted by
+the share of the network's time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.collecting import NetworkTasks
@@ -41,9 +39,6 @@ os.environ["CHAMELEON_RECORDS"] = "none"
 LAYOUTS = {"resnet18": "NHWC", "mobilenet_v2": "NHWC", "bert_base": "NHWC"}
 """Networks that `plan-cpu.yaml` holds out."""
 
-NEAR = 0.95
-"""Share of its own final speed at which a search counts as nearly there."""
-
 
 def ways(model: str, measurements: int) -> dict[str, dict[str, Any]]:
     """The pipelines to compare, without what they tune.
@@ -53,26 +48,12 @@ def ways(model: str, measurements: int) -> dict[str, dict[str, Any]]:
         measurements: of each task in a search.
     """
     predictor = {"name": "one-shot", "model": model}
-    prior = {"prior": [predictor]}
-    models = [
-        {"name": "mixed", "kappa": 3.0, **prior},
-        {"name": "gaussian-process", "kappa": 2.0, **prior},
-    ]
     one_shot = {"preset": "one-shot", "cost_model": predictor}
     return {
         "searched": {"budget": {"measurements": measurements}},
         "guessed": {"budget": {"measurements": 0}},
         "predicted": {**one_shot, "budget": {"measurements": 0}},
-        "cautious": {
-            "preset": "one-shot",
-            "cost_model": {**predictor, "caution": 1.0},
-            "budget": {"measurements": 0},
-        },
         "one-shot": one_shot,
-        "warm": {
-            "cost_model": {"name": "alternating", "models": models},
-            "budget": {"measurements": measurements},
-        },
     }
 
 
@@ -126,17 +107,6 @@ def compared(
     return seconds
 
 
-def until_near(folder: Path) -> list[int]:
-    """For each task, measurements until its search was nearly as good as at its end."""
-    counts = []
-    with read_store(folder) as store:
-        for stored in store.tasks():
-            costs = np.array([one.cost for one in store.measurements(stored.id)])
-            if np.isfinite(costs).any():
-                counts.append(1 + int(np.argmax(costs <= costs.min() / NEAR)))
-    return counts
-
-
 def speed(seconds: Sequence[float], searched: Sequence[float], weights: Sequence[int]) -> float:
     """Geometric mean of searched over own seconds, weighted by shares of the searched network."""
     share = np.array(weights) * np.array(searched)
@@ -178,8 +148,6 @@ def main() -> None:
                 "kernel_ms": round(1e3 * float(np.dot(weights, seconds[name])), 3),
                 "search_seconds": round(sum(one.spending.total for one in result.operators), 1),
             }
-            if result.operators and name in {"searched", "warm"}:
-                row["until_near"] = sum(until_near(folder / name))
             print(json.dumps(row), flush=True)
 
 

@@ -21,8 +21,8 @@ def task(target):
 
 @pytest.fixture(scope="session")
 def foreign_task(target):
-    """Makes the task of one of the operators that benchmarks take for other people's."""
-    source = Path(__file__).parents[3] / "benchmarks" / "foreign_operators.py"
+    """Makes the task of one of the operators of ``foreign_operators.py``."""
+    source = Path(__file__).with_name("foreign_operators.py")
 
     def make(name):
         return PrimFuncSpec(name=name, source=f"{source}:{name}").task(name, target)

@@ -70,11 +70,11 @@ class Trajectory:
         return {
             "operator": self.operator,
             "flop": self.flop,
-            "costs": _written(self.costs, 9),
+            "costs": written(self.costs, 9),
             "failures": {str(i): kind for i, kind in enumerate(self.failures) if kind},
-            "at": _written(self.at, 7),
+            "at": written(self.at, 7),
             "count": self.count.astype(int).tolist(),
-            "rounds": [_written(row, 7) for row in self.rounds],
+            "rounds": [written(row, 7) for row in self.rounds],
             "best_known": self.best_known,
             "final_seconds": self.final_seconds,
             "origins": dict(self.origins),
@@ -99,5 +99,6 @@ class Trajectory:
         )
 
 
-def _written(values: Floats, digits: int) -> list[float | None]:
+def written(values: Floats, digits: int) -> list[float | None]:
+    """Numbers for JSON with so many digits; None for infinity and NaN."""
     return [float(f"{x:.{digits}g}") if math.isfinite(x) else None for x in values.tolist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +21,6 @@ from chameleon_bench.pages.plots import write_sheets
 from chameleon_bench.pages.rendering import Table, rendered_page
 from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord, run_record
-from chameleon_bench.pages.search_tables import Listing, listings_of
-
-
-@attrs.frozen(kw_only=True)
-class _Search:
-    """The part of the page about one operator's search.
-
-    Attributes:
-        record: The operator.
-        described: The operator's kind and arguments, as a pipeline has them.
-        best: The ten fastest measurements; None if nothing has a time.
-        agreed: Knobs that have the same value in all ten fastest measurements.
-        comparison: The final comparison; None if there was nothing to compare.
-        reasons: Failures by kind and reason; None if nothing failed.
-        failing: Knob values that fail more often than others; None if there are none.
-        winner: The winner's knob values; None if there is no winner.
-        listings: Listings of the winner, such as its scheduled program and its assembly.
-    """
-
-    record: TaskRecord
-    described: str
-    best: Table | None
-    agreed: Mapping[str, str]
-    comparison: Table | None
-    reasons: Table | None
-    failing: Table | None
-    winner: Table | None
-    listings: Sequence[Listing]
 
 
 def page_of(record: RunRecord) -> str:
@@ -76,7 +48,7 @@ def page_of(record: RunRecord) -> str:
         operators=_operators(record),
         rounds=len(record.rounds) if len(record.tasks) > 1 else 0,
         searches=searches,
-        listed=sum(bool(search.listings) for search in searches),
+        listed=sum(bool(search["listings"]) for search in searches),
         origins=_origins(record),
         spending=_spending(record),
         failures=_failures(record),
@@ -117,19 +89,20 @@ def _operators(record: RunRecord) -> Table:
     )
 
 
-def _search(task: TaskRecord, folder: Path) -> _Search:
+def _search(task: TaskRecord, folder: Path) -> dict[str, Any]:
+    """The values for the part of the page about one operator's search; a table may be None."""
     words = (f"{name} {json.dumps(value)}" for name, value in task.task.arguments.items())
-    return _Search(
-        record=task,
-        described=f"{task.task.operator}: {', '.join(words)}",
-        best=search_tables.ten_best(task.measured),
-        agreed=search_tables.agreed(task.measured),
-        comparison=search_tables.comparison(task),
-        reasons=search_tables.reasons(task.measured),
-        failing=search_tables.failing_values(task.measured),
-        winner=search_tables.winner(task),
-        listings=listings_of(folder, task.task),
-    )
+    return {
+        "record": task,
+        "described": f"{task.task.operator}: {', '.join(words)}",
+        "best": search_tables.ten_best(task.measured),
+        "agreed": search_tables.agreed(task.measured),
+        "comparison": search_tables.comparison(task),
+        "reasons": search_tables.reasons(task.measured),
+        "failing": search_tables.failing_values(task.measured),
+        "winner": search_tables.winner(task),
+        "listings": search_tables.listings_of(folder, task.task),
+    }
 
 
 def _origins(record: RunRecord) -> Table | None:

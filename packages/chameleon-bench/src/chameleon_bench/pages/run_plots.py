@@ -236,7 +236,6 @@ def _progress(record: RunRecord) -> list[Plot]:
             layout={
                 "xaxis": titled(column, rangemode="tozero"),
                 "yaxis": logarithmic("sum of best times", sums),
-                "showlegend": False,
             },
         )
         for over, across, column in (
@@ -252,12 +251,7 @@ def _progress(record: RunRecord) -> list[Plot]:
         about=f"{len(record.rounds)} batches in the order in which they were measured.",
         columns=table,
         traces=[points("batch", "operator", list(table), symbol="square", size=7, color="--c1")],
-        layout={
-            "xaxis": titled("batch"),
-            "yaxis": DOWNWARDS,
-            "showlegend": False,
-            "hovermode": "closest",
-        },
+        layout={"xaxis": titled("batch"), "yaxis": DOWNWARDS},
         height=100 + 28 * len(names),
     )
     return [*plots, turns]

@@ -70,7 +70,6 @@ def _best(task: TaskRecord, table: Mapping[str, Column], *, over: str) -> Plot:
         layout={
             "xaxis": titled(across, rangemode="tozero"),
             "yaxis": logarithmic("best time", best.tolist()),
-            "showlegend": False,
         },
         subject=task.task.name,
     )
@@ -107,7 +106,6 @@ def _importance(task: TaskRecord) -> Plot | None:
                 range=[0.0, 1.15 * max(0.1, *shares.values())],
             ),
             "yaxis": DOWNWARDS,
-            "showlegend": False,
         },
         subject=task.task.name,
         height=90 + 24 * len(shares),
@@ -139,8 +137,6 @@ def _predicted(task: TaskRecord) -> Plot | None:
         layout={
             "xaxis": titled("predicted score"),
             "yaxis": logarithmic("time", measured.seconds[rows].tolist()),
-            "showlegend": False,
-            "hovermode": "closest",
         },
         subject=task.task.name,
     )
@@ -321,7 +317,6 @@ def _candidates(
         layout={
             "xaxis": titled("measurement"),
             "yaxis": logarithmic("time", [float(timed.min()), _ABOVE * edge, *in_sight]),
-            "hovermode": "closest",
             "showlegend": True,
         },
         subject=task.task.name,
@@ -395,7 +390,6 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
         layout={
             "xaxis": titled("component 1", zeroline=False),
             "yaxis": titled("component 2", zeroline=False),
-            "hovermode": "closest",
             "showlegend": True,
         },
         subject=task.task.name,

@@ -163,7 +163,6 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
         layout={
             "scattermode": "group",
             "scattergap": 0.7,
-            "hovermode": "closest",
             "xaxis": titled(
                 "measurements",
                 type="category",

@@ -201,33 +201,6 @@ Row = Mapping[str, Any]
 Unit = Callable[[float | None], str]
 
 
-@attrs.frozen(kw_only=True)
-class _Task:
-    """The part of the page about one task.
-
-    Attributes:
-        name: The task's name.
-        best_known_seconds: The lowest known time in seconds; None if nothing has a time.
-        exhaustive: Whether the best known time is the best possible, since all configurations are
-            recorded.
-        plots: The task's plots, by key.
-        goals: Tables of the measurements and the seconds until shares of the best known speed were
-            reached, by the unit ``measurements`` or ``seconds``.
-        quality: The quality after several numbers of measurements, and at the end.
-        spending: The numbers of search steps, the share of invalid measurements, and seconds.
-        failed: The cells that failed; None if none did.
-    """
-
-    name: str
-    best_known_seconds: float | None
-    exhaustive: bool
-    plots: Mapping[str, Plot]
-    goals: Mapping[str, Table]
-    quality: Table
-    spending: Table
-    failed: Table | None
-
-
 def page_of(report: Row) -> str:
     """The HTML page of a suite.
 
@@ -251,15 +224,16 @@ def page_of(report: Row) -> str:
     )
 
 
-def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
+def _task(report: Row, name: str, plots: Sequence[Plot]) -> dict[str, Any]:
+    """The values for the part of the page about one task."""
     rows = [row for row in report["results"] if row["task"] == name]
     failed = [(row["pipeline"], *cell) for row in rows for cell in row["failed_cells"].items()]
-    return _Task(
-        name=name,
-        best_known_seconds=rows[0]["best_known_seconds"],
-        exhaustive=rows[0]["best_known_is_exhaustive"],
-        plots={plot.key: plot for plot in plots if plot.subject == name},
-        goals={
+    return {
+        "name": name,
+        "best_known_seconds": rows[0]["best_known_seconds"],
+        "exhaustive": rows[0]["best_known_is_exhaustive"],
+        "plots": {plot.key: plot for plot in plots if plot.subject == name},
+        "goals": {
             kind: Table.of(
                 rows,
                 _PIPELINE,
@@ -267,7 +241,7 @@ def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
             )
             for kind, unit in (("measurements", _count), ("seconds", _seconds))
         },
-        quality=Table.of(
+        "quality": Table.of(
             rows,
             _PIPELINE,
             *((str(count), _estimate(_share, "quality_at", str(count))) for count in budgets(rows)),
@@ -276,7 +250,7 @@ def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
             ("re-measured", _estimate(in_seconds, "remeasured_seconds")),
             ("measured", _estimate(_count, "measurements")),
         ),
-        spending=Table.of(
+        "spending": Table.of(
             rows,
             _PIPELINE,
             ("steps", _estimate(_count, "search_steps", "total")),
@@ -286,8 +260,8 @@ def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
             ("fallback", _estimate(_share, "fallback_share")),
             *((f"{part} s", _estimate(_seconds, "seconds", part)) for part in (*PARTS, "total")),
         ),
-        failed=Table(header=("pipeline", "seed", "why"), rows=failed) if failed else None,
-    )
+        "failed": Table(header=("pipeline", "seed", "why"), rows=failed) if failed else None,
+    }
 
 
 _PIPELINE = ("pipeline", itemgetter("pipeline"))

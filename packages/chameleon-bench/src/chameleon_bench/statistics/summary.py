@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.cells.trajectory import Trajectory
+from chameleon_bench.cells.trajectory import Trajectory, written
 from chameleon_bench.statistics import goals
 from chameleon_bench.statistics.estimates import estimated, finite
 from chameleon_bench.suites.suite import Cell, Suite
@@ -116,9 +116,9 @@ class Group:
             low, middle, high = goals.band(curves)
             drawn[name] = {
                 "at": grid.tolist(),
-                "median_seconds": _plain(middle),
-                "low_seconds": _plain(low),
-                "high_seconds": _plain(high),
+                "median_seconds": written(middle, 7),
+                "low_seconds": written(low, 7),
+                "high_seconds": written(high, 7),
             }
         return drawn
 
@@ -191,7 +191,3 @@ def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
 
 def _each(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {name: estimated(row[name] for row in rows) for name in names}
-
-
-def _plain(values: Any) -> list[float | None]:
-    return [finite(float(f"{value:.7g}")) for value in values.tolist()]

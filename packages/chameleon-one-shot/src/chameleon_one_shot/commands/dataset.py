@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -30,31 +31,14 @@ _FEWEST = 2
 """The fewest tasks for training, since a predictor is judged by tasks that it has not seen."""
 
 
-@attrs.frozen(kw_only=True)
-class Summary:
+def summary_of(dataset: Dataset) -> dict[str, Any]:
     """The numbers that ``chameleon dataset list`` shows about a data set.
 
-    Attributes:
-        tasks: The number of tasks.
-        candidates: The number of measured candidates, without duplicates.
-        failed: The number of failed candidates by kind of failure.
-        operators: The number of tasks by kind of operator.
-        devices: The number of candidates by a short description of the device.
-        sources: The number of candidates by source.
-        threads: The number of candidates by number of threads.
+    Returns:
+        The numbers of tasks, and of measured candidates without duplicates. Further counts are the
+        failed candidates by kind of failure, and the tasks by kind of operator. The candidates are
+        counted by a short description of the device, by source and by number of threads.
     """
-
-    tasks: int
-    candidates: int
-    failed: dict[str, int]
-    operators: dict[str, int]
-    devices: dict[str, int]
-    sources: dict[str, int]
-    threads: dict[str, int]
-
-
-def summary_of(dataset: Dataset) -> Summary:
-    """Count the tasks and candidates of a data set."""
 
     def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
         counts: Counter[str] = Counter()
@@ -63,41 +47,27 @@ def summary_of(dataset: Dataset) -> Summary:
         return dict(counts.most_common())
 
     failures = Counter(kind for task in dataset.tasks for kind in task.failures if kind is not None)
-    return Summary(
-        tasks=len(dataset.tasks),
-        candidates=dataset.candidates,
-        failed=dict(failures.most_common()),
-        operators=dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
-        devices=counted(_device_in_words),
-        sources=counted(lambda task: task.source),
-        threads=counted(lambda task: str(task.threads)),
-    )
+    return {
+        "tasks": len(dataset.tasks),
+        "candidates": dataset.candidates,
+        "failed": dict(failures.most_common()),
+        "operators": dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
+        "devices": counted(_device_in_words),
+        "sources": counted(lambda task: task.source),
+        "threads": counted(lambda task: str(task.threads)),
+    }
 
 
-@attrs.frozen(kw_only=True)
-class Check:
-    """The problems that ``chameleon dataset check`` found in a data set.
-
-    Attributes:
-        parts: The number of files that could be read.
-        candidates: The number of candidates in these files, without duplicates.
-        duplicates: The number of duplicate candidates, which readers leave out.
-        errors: Problems that prevent the training of a predictor, as sentences.
-        warnings: Other problems, as sentences.
-    """
-
-    parts: int
-    candidates: int
-    duplicates: int
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-
-def checked(folder: Path) -> Check:
+def checked(folder: Path) -> dict[str, Any]:
     """Read every file of a data set, and report all problems.
 
     Args:
         folder: The folder of the data set.
+
+    Returns:
+        The numbers of files that could be read (parts), of their candidates without duplicates, and
+        of duplicates. The errors prevent the training of a predictor; warnings are other problems.
+        Both are sentences.
 
     Raises:
         DatasetError: The folder is no data set, or has a newer format.
@@ -124,13 +94,13 @@ def checked(folder: Path) -> Check:
         warnings.append(f"{len(tasks) - len(useful)} tasks have less than two valid candidates")
     if any(not task.device for task in tasks):
         warnings.append("of some candidates the device is not known")
-    return Check(
-        parts=readable,
-        candidates=sum(map(len, tasks)),
-        duplicates=duplicates,
-        errors=tuple(errors),
-        warnings=tuple(warnings),
-    )
+    return {
+        "parts": readable,
+        "candidates": sum(map(len, tasks)),
+        "duplicates": duplicates,
+        "errors": errors,
+        "warnings": warnings,
+    }
 
 
 def _device_in_words(task: DatasetTask) -> str:
@@ -252,7 +222,7 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
     """Show the numbers of tasks and candidates in the data set FOLDER."""
-    facts = attrs.asdict(summary_of(read_dataset(folder)))
+    facts = summary_of(read_dataset(folder))
     if as_json:
         click.echo(json.dumps({"dataset": str(folder), **facts}))
         return
@@ -272,12 +242,12 @@ def check(folder: Path, as_json: bool) -> None:
     """
     problems = checked(folder)
     if as_json:
-        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(problems)}))
+        click.echo(json.dumps({"dataset": str(folder), **problems}))
     else:
         click.echo(
-            f"{folder}: {problems.parts} parts, {problems.candidates} candidates, "
-            f"{problems.duplicates} there twice"
+            f"{folder}: {problems['parts']} parts, {problems['candidates']} candidates, "
+            f"{problems['duplicates']} there twice"
         )
-        for sentence in (*problems.errors, *problems.warnings):
+        for sentence in (*problems["errors"], *problems["warnings"]):
             click.echo(sentence)
-    sys.exit(ExitCode.NO_VALID_RESULT if problems.errors else ExitCode.OK)
+    sys.exit(ExitCode.NO_VALID_RESULT if problems["errors"] else ExitCode.OK)

@@ -158,9 +158,9 @@ def cross_validate(
     options: TrainingOptions,
     *,
     count: int,
-    labels: Sequence[int] | None = None,
-    alternatives: Sequence[str] = tuple(ALTERNATIVES),
-    say: Callable[[str], None] = lambda _: None,
+    labels: Sequence[int],
+    alternatives: Sequence[str],
+    say: Callable[[str], None],
 ) -> Evaluation:
     """Cross-validate a predictor and other models: each fold of the tasks is held out once.
 
@@ -168,16 +168,14 @@ def cross_validate(
         examples: The examples of a data set.
         options: The options of the predictor's training. The other models get its seed.
         count: The number of folds.
-        labels: A label per example; examples with the same label are held out together. None for
-            groups of similar tasks.
+        labels: A label per example; examples with the same label are held out together.
         alternatives: The names of the other models, keys of ``ALTERNATIVES``.
         say: A function that is called with each message about progress.
 
     Raises:
         DatasetError: There are too few groups.
     """
-    sources = [example.source for example in examples]
-    groups = task_groups(sources) if labels is None else np.asarray(labels)
+    groups = np.asarray(labels)
     shares = [Division().stopping]
     results: list[TaskResult] = []
     for number, fold in enumerate(folds(groups, count, options.seed), 1):

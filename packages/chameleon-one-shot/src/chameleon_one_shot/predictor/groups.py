@@ -16,19 +16,6 @@ SIMILAR = 1.1
 Labels = NDArray[np.int64]
 
 
-def similar(task: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool_]:
-    """Which other tasks have the same operator and similar sizes, on any device.
-
-    Args:
-        task: The task.
-        others: The other tasks.
-
-    Returns:
-        Booleans, shape (len(others),).
-    """
-    return _alike([task, *others])[0, 1:]
-
-
 def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
     """Divide tasks into groups, so that similar tasks are in the same group.
 

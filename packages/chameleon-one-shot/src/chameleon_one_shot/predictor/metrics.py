@@ -75,18 +75,14 @@ def regret(scores: Numbers, quality: Numbers, count: int) -> float:
 
 def _order(scores: Numbers, quality: Numbers) -> tuple[float, float]:
     """Kendall's tau-b, and the share of pairs in the right order."""
-    concordant = discordant = tied_scores = tied_quality = 0
-    count = len(scores)
-    for row in range(count - 1):
+    balance = told = judged = 0
+    for row in range(len(scores) - 1):
         above = np.sign(scores[row + 1 :] - scores[row])
         wanted = np.sign(quality[row + 1 :] - quality[row])
-        agree = above * wanted
-        concordant += int((agree > 0).sum())
-        discordant += int((agree < 0).sum())
-        tied_scores += int(((above == 0) & (wanted != 0)).sum())
-        tied_quality += int(((wanted == 0) & (above != 0)).sum())
-    different = concordant + discordant
-    spread = float(np.sqrt((different + tied_scores) * float(different + tied_quality)))
-    correlation = (concordant - discordant) / spread if spread else 0.0
-    pairs = different + tied_scores
-    return correlation, (concordant + 0.5 * tied_scores) / pairs if pairs else 0.5
+        balance += int(above @ wanted)
+        told += int(np.count_nonzero(above))
+        judged += int(np.count_nonzero(wanted))
+    spread = float(np.sqrt(judged * float(told)))
+    # A pair with equal scores counts as half right.
+    pairwise = (judged + balance) / (2 * judged) if judged else 0.5
+    return balance / spread if spread else 0.0, pairwise

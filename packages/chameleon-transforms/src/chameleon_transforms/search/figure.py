@@ -121,7 +121,6 @@ def _plot(judged: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
         layout={
             "xaxis": logarithmic("time of all convolutions", seconds),
             "yaxis": titled(score, **({"type": "log"} if min(scores) > 0 else {})),
-            "hovermode": "closest",
             "showlegend": True,
         },
         height=460,

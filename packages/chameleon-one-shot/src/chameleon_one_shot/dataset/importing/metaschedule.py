@@ -25,7 +25,7 @@ import numpy as np
 from chameleon_core.measurement import FailureKind
 from chameleon_core.task import Task
 
-from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key
 
 OPERATOR = "metaschedule"
 """The ``Task.operator`` of workloads, of which only the hash, blocks and buffers are known."""
@@ -185,7 +185,7 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
     )
     failed = [math.isinf(record.seconds) for record in records]
     return DatasetTask(
-        task=attrs.evolve(task, name=f"{OPERATOR} {task.key[:12]}"),
+        task=named_by_key(task),
         device={"kind": json.loads(first.target).get("kind", "")},
         source=source,
         choices=[record.knobs for record in records],
