@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -40,7 +39,7 @@ hypothesis.settings.register_profile(
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_nobody_configured_them() -> Iterator[None]:
+def _logs_as_nobody_configured_them():
     """The command line sets a level for the whole process, which the next test must not inherit."""
     structlog.reset_defaults()
     yield
@@ -48,7 +47,7 @@ def _logs_as_nobody_configured_them() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _every_test_has_all_cores() -> Iterator[None]:
+def _every_test_has_all_cores():
     """TVM binds whoever runs a kernel in this process to one core; what follows would be, too."""
     if not hasattr(os, "sched_setaffinity"):
         yield
@@ -59,7 +58,7 @@ def _every_test_has_all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache_folder() -> Iterator[Path]:
+def _cache_folder():
     """The tests of one process share a cache folder, since it holds rates that take a second."""
     temporary = tempfile.TemporaryDirectory(prefix="chameleon-test-cache-")
     with temporary as folder, pytest.MonkeyPatch.context() as patch:
@@ -68,7 +67,7 @@ def _cache_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _no_test_reads_networks_that_another_one_kept(_cache_folder: Path) -> Iterator[None]:
+def _no_test_reads_networks_that_another_one_kept(_cache_folder):
     yield
     shutil.rmtree(_cache_folder / "networks", ignore_errors=True)
 
