@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
+from chameleon_cli.main import run as chameleon_command
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.plugins.registry import default_registry
@@ -135,6 +136,19 @@ def log_lines(tmp_path):
         return log.read_text().splitlines() if log.exists() else []
 
     return lines
+
+
+@pytest.fixture
+def command_line(capfd):
+    """A command in this process, which has imported what it needs already."""
+
+    def call(*words):
+        capfd.readouterr()
+        code = chameleon_command([str(word) for word in words])
+        printed = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

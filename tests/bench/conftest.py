@@ -35,12 +35,12 @@ def load(tmp_path):
 def run():
     """Runs a suite; the names of the cells that ended, in order."""
 
-    def made(suite, **more):
+    def made(suite, *, workers=1, **more):
         names = []
         execution = Execution(
             registry=synthetic_registry(),
             worker_registry=WORKERS,
-            workers=2,
+            workers=workers,
             ended=lambda cell, _failure: names.append(cell.name),
             **more,
         )

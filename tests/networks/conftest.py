@@ -1,12 +1,10 @@
 """A network for tests to which its size does not matter, and processes that start quickly."""
 
-import subprocess
 import sys
 from functools import partial
 
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
 from chameleon_networks.importers.options import OnnxOptions
@@ -43,16 +41,8 @@ def forked_networks(request):
 
 
 @pytest.fixture
-def chameleon(capfd):
-    """A command in this process, which has imported torch and TVM already."""
-
-    def call(*words):
-        capfd.readouterr()
-        code = command_line([str(word) for word in words])
-        printed = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
-
-    return call
+def chameleon(command_line):
+    return command_line
 
 
 @pytest.fixture(scope="session")

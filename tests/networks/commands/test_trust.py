@@ -152,6 +152,7 @@ def test_a_task_file_runs_nothing_unasked(chameleon, marker, target):
         "target": "native",
         "space": "sketch",
         "baselines": [],
+        "runner": {"name": "local", "workers": 1},
         "budget": {"measurements": 1},
         "output": str(marker.parent / "run"),
     }
@@ -177,6 +178,7 @@ def test_a_record_database_runs_nothing(chameleon, marker):
             "model": {"operators": [{"primfunc": source}]},
             "target": "native",
             "space": "sketch",
+            "runner": {"name": "local", "workers": 1},
             "records": str(records),
             "baselines": [],
             "budget": {"measurements": 1},

@@ -17,6 +17,8 @@ from chameleon_networks.importers.sources import network_of
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 DATA = """
 import numpy as np
 
@@ -50,7 +52,7 @@ def _write(file, last="Sigmoid"):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(forked_networks, tmp_path_factory):
     """The folder of a run that measures nothing."""
     folder = tmp_path_factory.mktemp("verified")
     _write(folder / "net.onnx")

@@ -2,23 +2,18 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.stages import CostModel
 
-
-def _chameleon(*words):
-    start = "from chameleon_cli import main; main()"
-    command = [sys.executable, "-c", start, *map(str, words)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 class LikesLargeIndices(CostModel):
@@ -35,7 +30,7 @@ class LikesLargeIndices(CostModel):
 
 
 @pytest.fixture(scope="module")
-def run(tiny, tmp_path_factory):
+def run(tiny, forked_networks, tmp_path_factory):
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("network")
     pipeline = {
@@ -43,13 +38,13 @@ def run(tiny, tmp_path_factory):
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
+        "runner": {"name": "local", "workers": 1},
         "budget": {"measurements": 8, "batch_size": 2, "scope": "network"},
         "output": str(folder / "run"),
     }
     (folder / "p.yaml").write_text(json.dumps(pipeline))
-    finished = _chameleon("run", folder / "p.yaml", "--json")
-    assert finished.returncode == 0, finished.stderr
-    network = json.loads(finished.stdout)["network"]
+    assert command_line(["run", str(folder / "p.yaml"), "--json"]) == 0
+    network = json.loads((folder / "run" / "best.json").read_text())["network"]
     assert network["max_relative_error"] < 1e-4
     assert network["kernels"]
     assert network["delivered_seconds"] > 0
@@ -220,7 +215,7 @@ def test_a_folder_that_is_no_run_is_refused(chameleon, tmp_path):
 
 
 @pytest.mark.long
-def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path):
+def test_a_network_in_buckets_is_run_compiled_and_timed(chameleon, tmp_path):
     shapes = {"image": [{"buckets": [1, 3], "pad": 0, "name": "batch"}, 3, 16, 16]}
     pipeline = {
         "model": {"builtin": {"network": "resnet_small", "compare": False, "shapes": shapes}},
@@ -231,21 +226,21 @@ def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path):
         "output": str(tmp_path / "run"),
     }
     (tmp_path / "p.yaml").write_text(json.dumps(pipeline))
-    finished = _chameleon("run", tmp_path / "p.yaml", "--json")
+    finished = chameleon("run", tmp_path / "p.yaml", "--json")
     assert finished.returncode == 0, finished.stderr
     ran = json.loads(finished.stdout)["network"]
     assert [row["name"] for row in ran["buckets"]] == ["batch=1", "batch=3"]
     names = {row["name"] for row in json.loads(finished.stdout)["operators"]}
     assert {row["name"] for row in ran["kernels"] if row["tuned"]} <= names
     assert "<td>batch=3</td>" in (tmp_path / "run" / "report.html").read_text()
-    finished = _chameleon("compile", tmp_path / "run", "-o", tmp_path / "net", "--json")
+    finished = chameleon("compile", tmp_path / "run", "-o", tmp_path / "net", "--json")
     assert finished.returncode == 0, finished.stderr
     again = json.loads(finished.stdout)["network"]
     assert again["layout"] == ran["layout"]
     tuned = [{row["name"] for row in values["kernels"] if row["tuned"]} for values in (ran, again)]
     assert tuned[0] == tuned[1]
     words = ("--rounds", "2", "--rivals", "torch", "--json")
-    finished = _chameleon("bench-network", tmp_path / "run", *words)
+    finished = chameleon("bench-network", tmp_path / "run", *words)
     assert finished.returncode == 0, finished.stderr
     buckets = json.loads(finished.stdout)["buckets"]
     assert [list(row["contenders"]) for row in buckets.values()] == [["network", "torch"]] * 2

@@ -10,6 +10,8 @@ from chameleon_core.errors import ExitCode
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 
 def _write(file, batch, last):
     """Write a convolution and an operator behind it."""
@@ -83,8 +85,10 @@ def indifferent():
 """
 
 
-@pytest.mark.parametrize("command", ["validate", "run"])
-@pytest.mark.parametrize("function", ["make", "evaluated", "indifferent"])
+@pytest.mark.parametrize(
+    ("function", "command"),
+    [("make", "validate"), ("evaluated", "validate"), ("indifferent", "validate"), ("make", "run")],
+)
 def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
     function, command, pipeline, capfd
 ):

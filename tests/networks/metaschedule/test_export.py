@@ -67,6 +67,7 @@ def _run(folder, space):
         "model": {"operators": [DENSE]},
         "target": "native",
         "space": space,
+        "runner": {"name": "local", "workers": 1},
         "baselines": [],
         "budget": {"measurements": 4, "batch_size": 4},
         "output": str(folder / "run"),

@@ -17,6 +17,7 @@ def _pipeline(tiny, folder, **more):
     pipeline = {
         "model": {"onnx": {"file": tiny.options.source, "compare": False, "check": False}},
         "target": "native",
+        "runner": {"name": "local", "workers": 1},
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
         "budget": {"measurements": MEASUREMENTS, "batch_size": 2, "scope": "network"},
