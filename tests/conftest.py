@@ -6,12 +6,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 import structlog
+from chameleon_cli.main import run as chameleon_command
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.plugins.registry import default_registry
@@ -40,7 +40,7 @@ hypothesis.settings.register_profile(
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_nobody_configured_them() -> Iterator[None]:
+def _logs_as_nobody_configured_them():
     """The command line sets a level for the whole process, which the next test must not inherit."""
     structlog.reset_defaults()
     yield
@@ -48,7 +48,7 @@ def _logs_as_nobody_configured_them() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _every_test_has_all_cores() -> Iterator[None]:
+def _every_test_has_all_cores():
     """TVM binds whoever runs a kernel in this process to one core; what follows would be, too."""
     if not hasattr(os, "sched_setaffinity"):
         yield
@@ -59,7 +59,7 @@ def _every_test_has_all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache_folder() -> Iterator[Path]:
+def _cache_folder():
     """The tests of one process share a cache folder, since it holds rates that take a second."""
     temporary = tempfile.TemporaryDirectory(prefix="chameleon-test-cache-")
     with temporary as folder, pytest.MonkeyPatch.context() as patch:
@@ -68,7 +68,7 @@ def _cache_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _no_test_reads_networks_that_another_one_kept(_cache_folder: Path) -> Iterator[None]:
+def _no_test_reads_networks_that_another_one_kept(_cache_folder):
     yield
     shutil.rmtree(_cache_folder / "networks", ignore_errors=True)
 
@@ -136,6 +136,19 @@ def log_lines(tmp_path):
         return log.read_text().splitlines() if log.exists() else []
 
     return lines
+
+
+@pytest.fixture
+def command_line(capfd):
+    """A command in this process, which has imported what it needs already."""
+
+    def call(*words):
+        capfd.readouterr()
+        code = chameleon_command([str(word) for word in words])
+        printed = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

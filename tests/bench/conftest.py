@@ -1,12 +1,8 @@
 """Suites of synthetic stages, which run in milliseconds."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-
 import pytest
 from chameleon_bench.cells.execute import Execution
 from chameleon_bench.suites.load import load_suite
-from chameleon_bench.suites.suite import Suite
 from synthetic import synthetic_registry
 
 WORKERS = "synthetic:synthetic_registry"
@@ -23,10 +19,10 @@ scheduler: round-robin
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., Suite]:
+def load(tmp_path):
     """Loads a suite from its text, with the synthetic stages added."""
 
-    def made(text: str, *overrides: str, plugins: Iterable[object] = ()) -> Suite:
+    def made(text, *overrides, plugins=()):
         file = tmp_path / "suite.yaml"
         file.write_text(text + STAGES, encoding="utf-8")
         output = f"output={tmp_path / 'out'}"
@@ -36,15 +32,15 @@ def load(tmp_path: Path) -> Callable[..., Suite]:
 
 
 @pytest.fixture
-def run() -> Callable[..., list[str]]:
+def run():
     """Runs a suite; the names of the cells that ended, in order."""
 
-    def made(suite: Suite, **more: object) -> list[str]:
-        names: list[str] = []
+    def made(suite, *, workers=1, **more):
+        names = []
         execution = Execution(
             registry=synthetic_registry(),
             worker_registry=WORKERS,
-            workers=2,
+            workers=workers,
             ended=lambda cell, _failure: names.append(cell.name),
             **more,
         )

@@ -252,7 +252,7 @@ def test_the_deadline_ends_a_command_and_all_it_started(tmp_path):
     assert not _alive(state)
 
 
-def _alive(state: Path) -> bool:
+def _alive(state):
     try:
         return state.read_text().split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -23,7 +23,7 @@ def _environment(monkeypatch):
 
 
 @pytest.fixture(name="subject")
-def _subject(tmp_path: Path):
+def _subject(tmp_path):
     folder = tmp_path / "network"
     folder.mkdir()
     (folder / "load.py").write_text(LOADER)

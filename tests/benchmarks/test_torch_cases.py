@@ -1,7 +1,6 @@
 """Torch's samples of operators: several of them in one network, and each alone if that is wrong."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ class Cases(OpInfoCases):
         wrong: results of a network of several samples.
     """
 
-    def __init__(self, together: str, *, wrong: bool = False) -> None:
+    def __init__(self, together, *, wrong=False):
         super().__init__("0", together)
         self.outputs: list[int] = []
         self._wrong = wrong
@@ -36,11 +35,11 @@ class Cases(OpInfoCases):
             )
         }
 
-    def compiler(self, graph: Any) -> Any:
+    def compiler(self, graph):
         outputs = graph["main"].ret_ty.fields
         self.outputs.append(len(outputs))
 
-        def network(*inputs: Any) -> list[Any]:
+        def network(*inputs):
             off = 1.0 if self._wrong and len(inputs) > 1 else 0.0
             results = [(x.max(0) + off, x.argmax(0)) for x in inputs]
             return [np.asarray(array) for pair in results for array in pair]
@@ -49,7 +48,7 @@ class Cases(OpInfoCases):
 
 
 @pytest.mark.parametrize(("together", "outputs"), [("1", [2, 2, 2]), ("3", [4, 2]), ("4", [6])])
-def test_samples_share_a_network(together: str, outputs: list[int]):
+def test_samples_share_a_network(together, outputs):
     suite = Cases(together)
     kinds = [outcome_of(suite, case).kind for case in suite.cases()]
     assert kinds == [RIGHT, NO_NETWORK, RIGHT, RIGHT]

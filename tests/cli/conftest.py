@@ -1,13 +1,9 @@
 """The command line in this process, with fake plugins instead of the installed ones."""
 
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from chameleon_cli.main import run
-from chameleon_core.plugins import Registry
 
 
 class Outcome(NamedTuple):
@@ -17,10 +13,10 @@ class Outcome(NamedTuple):
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def command(capsys):
     """Gives a command line to the program in this process."""
 
-    def call(*arguments: Any) -> Outcome:
+    def call(*arguments):
         capsys.readouterr()
         code = run([str(argument) for argument in arguments])
         captured = capsys.readouterr()
@@ -30,13 +26,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def chameleon(
-    fakes: ModuleType,
-    install: Callable[[Registry], Registry],
-    command: Callable[..., Outcome],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Outcome]:
+def chameleon(fakes, install, command, tmp_path, monkeypatch):
     install(fakes.registry())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CHAMELEON_DEBUG", "")

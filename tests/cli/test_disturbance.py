@@ -15,7 +15,7 @@ SHARED = Disturbance(core_seconds=100.0, others_seconds=30.0, pairs=10, kept=6)
 def ran(chameleon, install, monkeypatch, tmp_path):
     """Runs beside somebody; what the command printed."""
 
-    def run(disturbance: Disturbance, *words: str):
+    def run(disturbance, *words):
         install(synthetic_registry())
         monkeypatch.setattr(SyntheticRunner, "disturbance", lambda _: disturbance)
         YAML().dump(synthetic_document(tmp_path / "run"), tmp_path / "pipeline.yaml")

@@ -26,7 +26,6 @@ with signals(Interruption()):
 
 def test_the_second_signal_ends_a_process_amid_foreign_code():
     process = subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):

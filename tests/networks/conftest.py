@@ -1,16 +1,12 @@
 """A network for tests to which its size does not matter, and processes that start quickly."""
 
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
 from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Delivery, Frontend, Winner
+from chameleon_core.stages import Delivery, Winner
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running import processes
@@ -23,14 +19,14 @@ from .onnx_files import onnx_file
 
 
 @pytest.fixture(scope="session")
-def _fork_server() -> Iterator[ForkServer]:
+def _fork_server():
     server = ForkServer()
     yield server
     server.close()
 
 
 @pytest.fixture(scope="module")
-def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
+def forked_networks(request):
     """Processes of networks are forked from one that has imported TVM and torch, on Linux.
 
     For modules of tests whose subject is not how such a process is started.
@@ -44,32 +40,21 @@ def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
-
-
 @pytest.fixture
-def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
-    """A command in this process, which has imported torch and TVM already."""
-
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        capfd.readouterr()
-        code = command_line([str(word) for word in words])
-        printed = capfd.readouterr()
-        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
-
-    return call
+def chameleon(command_line):
+    return command_line
 
 
 @pytest.fixture(scope="session")
-def target() -> str:
+def target():
     return TVMTargets(NoOptions()).resolve("native")
 
 
 @pytest.fixture(scope="session")
-def delivery_into(target: str) -> Callable[..., Delivery]:
+def delivery_into(target):
     """Makes a delivery with a random configuration for every task, or with its first guess."""
 
-    def delivery(source: Frontend, folder: Path, *, guessed: bool = False) -> Delivery:
+    def delivery(source, folder, *, guessed=False):
         space = AutoSpace(AutoOptions())
         rng = np.random.default_rng(0)
         winners = []
@@ -84,7 +69,7 @@ def delivery_into(target: str) -> Callable[..., Delivery]:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxNetwork:
+def tiny(tmp_path_factory):
     """Three convolutions and a dense layer, in a file: onnxruntime starts sooner than torch."""
     text = """(float[1, 3, 8, 8] image) => (float[1, 10] gemm8) {
         [conv0] conv0 = Conv <pads = [1, 1, 1, 1]> (image, conv0_weights)

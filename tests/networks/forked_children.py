@@ -18,8 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import IO, Any, NoReturn
+from typing import Any
 
 from chameleon_system.processes.child import ChildProcess
 from chameleon_system.processes.death_signal import die_with, ignore_terminal
@@ -47,16 +46,7 @@ _IMPORTED = (
 class ForkedChild(ChildProcess):
     """A ``ChildProcess`` that is forked, and a child of this process as the others are."""
 
-    def __init__(
-        self,
-        server: ForkServer,
-        module: str,
-        arguments: Sequence[str] = (),
-        *,
-        environment: Mapping[str, str] | None = None,
-        stdin: int,
-        stdout: int,
-    ) -> None:
+    def __init__(self, server, module, arguments=(), *, environment=None, stdin, stdout):
         assert stdin == stdout == subprocess.PIPE
         self.token = child_token()
         read_log, write_log = os.pipe()
@@ -81,11 +71,11 @@ class ForkedChild(ChildProcess):
 class _Forked:
     """What a ``ChildProcess`` uses of ``subprocess.Popen``."""
 
-    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+    def __init__(self, pid, stdin, stdout):
         self.pid, self.stdin, self.stdout = pid, stdin, stdout
         self.returncode: int | None = None
 
-    def wait(self) -> int:
+    def wait(self):
         if self.returncode is None:
             _, status = os.waitpid(self.pid, 0)
             self.returncode = os.waitstatus_to_exitcode(status)
@@ -95,7 +85,7 @@ class _Forked:
 class ForkServer:
     """The process that forks; it ends when this one does, since nobody can ask it any more."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Threads would not survive the fork; each child starts its own.
         single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -108,11 +98,11 @@ class ForkServer:
                 start_new_session=True,
             )
 
-    def close(self) -> None:
+    def close(self):
         self._socket.close()
         self._process.wait()
 
-    def forked(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+    def forked(self, request, descriptors):
         """The id of a new child of this process, which has its ``descriptors`` 0, 1, and 2."""
         message = json.dumps({**request, "parent": os.getpid()}).encode()
         assert len(message) < _LONGEST
@@ -125,7 +115,7 @@ class ForkServer:
 
 
 @contextlib.contextmanager
-def _adopting() -> Any:
+def _adopting():
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -134,7 +124,7 @@ def _adopting() -> Any:
         prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _serve() -> None:
+def _serve():
     """Fork at every request until there is nobody to ask."""
     connection = socket.socket(fileno=0)
     for name in _IMPORTED:
@@ -160,7 +150,7 @@ def _serve() -> None:
         os.close(read)
 
 
-def _become(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
+def _become(request, descriptors):
     """Do as ``chameleon_system.processes.launcher`` does, as a child of who asked for it."""
     status = 1
     try:

@@ -1,7 +1,5 @@
 """A network of torch whose inputs have an open length, with a mask, in buckets of lengths."""
 
-from pathlib import Path
-
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.shapes import Buckets
@@ -29,7 +27,7 @@ def masked():
 """
 
 
-def masked(file: Path, *extents: int, pad: float | None = 0.0) -> BucketedFrontend:
+def masked(file, *extents, pad=0.0):
     """The network of a file that holds ``NETWORK``, in buckets of these lengths."""
     length = Buckets(buckets=extents, pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}

@@ -1,13 +1,10 @@
 """Relax modules of a few operators, and what they compute by TVM's own way."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
 
 
-def module_of(build: Any, *inputs: Sequence[int] | tuple[Sequence[int], str]) -> Any:
+def module_of(build, *inputs):
     """A module whose main computes ``build(emit, *inputs)``, one value or a tuple of several.
 
     Args:
@@ -28,13 +25,13 @@ def module_of(build: Any, *inputs: Sequence[int] | tuple[Sequence[int], str]) ->
     return builder.get()
 
 
-def operators_of(module: Any) -> list[str]:
+def operators_of(module):
     """Names of the operators that main calls, in order, without ``relax.``."""
     names = (operator_name(binding.value) for binding in bindings_of(module["main"]))
     return [name.removeprefix("relax.") for name in names if name]
 
 
-def expected(module: Any, *inputs: Any) -> list[Any]:
+def expected(module, *inputs):
     """What the module computes by TVM's own way, in the virtual machine."""
     # Code that runs once is not worth optimising: that takes longer than all the rest.
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
@@ -44,7 +41,7 @@ def expected(module: Any, *inputs: Any) -> list[Any]:
     return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
 
 
-def convolved(data: np.ndarray, weights: np.ndarray, groups: int = 1) -> np.ndarray:
+def convolved(data, weights, groups=1):
     """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))

@@ -1,12 +1,9 @@
 """ONNX files of networks that are written as text."""
 
-from pathlib import Path
-
-import numpy as np
 import onnx
 
 
-def onnx_file(path: Path, text: str, *, opsets: str = '"" : 18', **weights: np.ndarray) -> Path:
+def onnx_file(path, text, *, opsets='"" : 18', **weights):
     """Write a network.
 
     Args:

@@ -36,7 +36,7 @@ def with_climb(climb, tmp_path_factory):
 
 def tuned(environment, example, folder, *overrides, before=()):
     """The operator of an example's pipeline, as a run prints it."""
-    settings = [word for override in overrides for word in ("--set", override)]
+    settings = [word for row in ("runner.workers=1", *overrides) for word in ("--set", row)]
     words = ("run", example / "pipeline.yaml", *settings, "--output", "run")
     (operator,) = chameleon(environment, folder, *before, *words)["operators"]
     return operator

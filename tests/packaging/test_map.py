@@ -21,6 +21,6 @@ def test_it_has_everyday_changes():
 
 
 @pytest.mark.parametrize(("what", "where"), ROWS, ids=[what for what, _ in ROWS])
-def test_a_change_has_its_place(what: str, where: str):
+def test_a_change_has_its_place(what, where):
     for path in re.findall(r"`([^`]+)`", where):
         assert list(ROOT.glob(f"packages/*/src/{path}")), f"{what}: there is no {path}"

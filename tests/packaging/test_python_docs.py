@@ -13,7 +13,7 @@ def test_the_examples_run(root, tmp_path, monkeypatch):
     text = (root / "docs" / "python.md").read_text()
     blocks = PYTHON.findall(text)
     assert len(blocks) == text.count("```python") >= 7
-    names: dict = {}
+    names = {}
     for block in blocks:
         exec(block, names)  # noqa: S102 - our own documentation
     assert set(names) >= {"run", "found", "tuner", "fixed"}

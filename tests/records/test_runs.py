@@ -1,7 +1,5 @@
 """Every run looks into its record databases first, and adds to them."""
 
-from typing import ClassVar
-
 import attrs
 import pytest
 from chameleon_core.loop.end.result import RunResult
@@ -177,7 +175,7 @@ def test_records_that_fail_here_make_room_for_the_next(run, place, plugin, basel
 class Delivering(SyntheticFrontend):
     """Says what it is to deliver."""
 
-    seen: ClassVar[list] = []
+    seen = []
 
     def deliver(self, delivery):
         self.seen.append(delivery.winners)

@@ -1,7 +1,6 @@
 """What a run takes from databases of anybody's kind, what it adds, and what it does not believe."""
 
 import math
-from typing import ClassVar
 
 import attrs
 import pytest
@@ -10,7 +9,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Record, RecordDatabase, RecordKey
+from chameleon_core.stages import Record, RecordDatabase
 from chameleon_core.stages.record_database import rank
 from structlog.testing import capture_logs
 from synthetic import (
@@ -34,8 +33,8 @@ class MemoryOptions:
 class Memory(RecordDatabase):
     """Records in this process, by the name of their place."""
 
-    places: ClassVar[dict[str, dict[RecordKey, dict[tuple, Record]]]] = {}
-    closed: ClassVar[list[str]] = []
+    places = {}
+    closed = []
 
     def __init__(self, options):
         self._wrong = options.wrong
@@ -78,8 +77,8 @@ class MemoryPlugin:
 class Devices(SyntheticRunner):
     """A runner whose conditions a test sets, and which loses a device now and then."""
 
-    said: ClassVar[object] = None
-    losing: ClassVar[bool] = False
+    said = None
+    losing = False
 
     def conditions(self):
         return self.said

@@ -8,13 +8,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from chameleon_core.measurement import Measurement
-from chameleon_core.stages import MeasureJob, MeasureStream, StageRef
+from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
@@ -37,25 +36,25 @@ QUICK = {
 }
 
 
-def fault_space(**options: object) -> StageRef:
+def fault_space(**options):
     return StageRef(factory=FAULT_SPACE, options=options)
 
 
-def job(configs: list[tuple[int, ...]], **options: object) -> MeasureJob:
+def job(configs, **options):
     return MeasureJob(task=TASK, space=fault_space(**options), configs=configs)
 
 
-def by_config(measurements: list[Measurement]) -> dict[tuple[int, ...], Measurement]:
+def by_config(measurements):
     result = {m.config: m for m in measurements}
     assert len(result) == len(measurements), "a configuration was measured twice"
     return result
 
 
-def process_stamp(pid: int) -> str:
+def process_stamp(pid):
     return str(ProcessStamp.of(pid))
 
 
-def carriers(stamp: str | None = None) -> list[int]:
+def carriers(stamp=None):
     """Processes that workers of a runner's process (this one's by default) are or started."""
     stamp = stamp or process_stamp(os.getpid())
     collected = []
@@ -67,12 +66,12 @@ def carriers(stamp: str | None = None) -> list[int]:
     return collected
 
 
-def folders(stamp: str | None = None) -> list[Path]:
+def folders(stamp=None):
     stamp = stamp or process_stamp(os.getpid())
     return list(Path(tempfile.gettempdir()).glob(f"chameleon-runner-{stamp}-*"))
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+def eventually(condition, seconds=30.0):
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         if condition():
@@ -82,11 +81,11 @@ def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 
 @contextlib.contextmanager
-def killing(seed: int, pause: float) -> Iterator[Counter[str]]:
+def killing(seed, pause):
     """Kill workers of this process at random moments, and count how many."""
     chance, stop, done = random.Random(seed), threading.Event(), Counter[str]()
 
-    def kill() -> None:
+    def kill():
         while not stop.wait(chance.uniform(0.2, 1.0) * pause):
             if workers := carriers():
                 with contextlib.suppress(ProcessLookupError):
@@ -102,7 +101,7 @@ def killing(seed: int, pause: float) -> Iterator[Counter[str]]:
         thread.join()
 
 
-def drained(stream: MeasureStream) -> list[tuple[MeasureJob, Measurement]]:
+def drained(stream):
     """All that a stream still brings, in order."""
     arrivals = []
     while stream.busy:
@@ -113,7 +112,7 @@ def drained(stream: MeasureStream) -> list[tuple[MeasureJob, Measurement]]:
 
 
 @pytest.fixture
-def runner_options() -> LocalOptions:
+def runner_options():
     return LocalOptions(**QUICK)
 
 

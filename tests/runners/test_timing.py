@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from chameleon_core.stages import Arrays, Kernel
+from chameleon_core.stages import Kernel
 from chameleon_runners.timing import Repeats, TimingPolicy, settled, time_kernel, undisturbed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,16 +17,16 @@ POLICY = TimingPolicy(
 class ScriptedKernel(Kernel):
     """Takes ``seconds`` times the next factor of the script; counts its runs."""
 
-    def __init__(self, seconds: float, factors: list[float]) -> None:
+    def __init__(self, seconds, factors):
         self._seconds = seconds
         self._factors = itertools.cycle(factors)
         self.numbers: list[int] = []
         self.cold: set[int] = set()
 
-    def outputs(self) -> Arrays:
+    def outputs(self):
         return []
 
-    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+    def time(self, number, *, cold_bytes=0):
         self.numbers.append(number)
         self.cold.add(cold_bytes)
         return self._seconds * next(self._factors)
@@ -100,7 +100,7 @@ def test_cold_bytes_reach_every_run():
     ("repeat_seconds", "expected"),
     [(0.006, 1), (0.001, 6), (0.0015, 4), (10.0, 1), (math.inf, 1), (1e-9, 12)],
 )
-def test_repeats_fill_a_turn(repeat_seconds: float, expected: int):
+def test_repeats_fill_a_turn(repeat_seconds, expected):
     policy = TimingPolicy(
         repeat_seconds=0.0005, min_repeats=3, max_repeats=9, spread=0.01, slow_factor=2.0
     )
@@ -115,7 +115,7 @@ def test_a_kernel_repeats_by_timing_one_after_the_other():
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))
-def test_undisturbed_keeps_the_fastest_in_order(repeats: list[float]):
+def test_undisturbed_keeps_the_fastest_in_order(repeats):
     stored = undisturbed(repeats)
     assert min(repeats) in stored
     assert len(stored) >= min(3, len(repeats))
@@ -138,16 +138,16 @@ def test_disturbed_repeats_count_only_if_there_are_too_few_others(calm, disturbe
 class Switches:
     """Counts a switch during each run of a kernel that takes longer than it should."""
 
-    def __init__(self, kernel: ScriptedKernel, during: set[int]) -> None:
+    def __init__(self, kernel, during):
         self._kernel = kernel
         self._during = during
 
-    def __call__(self) -> int:
+    def __call__(self):
         return sum(run < len(self._kernel.numbers) for run in self._during)
 
 
 @given(st.lists(st.floats(1.0, 3.0), min_size=1, max_size=30), st.floats(1e-4, 1.0))
-def test_without_switches_timing_is_what_it_was(factors: list[float], best: float):
+def test_without_switches_timing_is_what_it_was(factors, best):
     kernels = [ScriptedKernel(0.002, factors) for _ in range(2)]
     quiet = time_kernel(kernels[0], POLICY, best, lambda: 7)
     assert quiet == time_kernel(kernels[1], POLICY, best)
@@ -175,9 +175,9 @@ def test_equal_repeats_are_not_believed_if_all_were_disturbed():
 
 def test_after_a_switch_each_repeat_is_told_from_the_others():
     kernel = ScriptedKernel(0.002, [1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0])
-    counts: list[int] = []
+    counts = []
     used = kernel.repeats
-    kernel.repeats = lambda number, count, **more: (  # type: ignore[method-assign]
+    kernel.repeats = lambda number, count, **more: (
         counts.append(count) or used(number, count, **more)
     )
     time_kernel(kernel, POLICY, math.inf, Switches(kernel, {3}))
@@ -193,5 +193,5 @@ def test_after_a_switch_each_repeat_is_told_from_the_others():
         ([2.0, 1.0, 1.0, 5.0, 1.0], True),
     ],
 )
-def test_settled(repeats: list[float], expected: bool):
+def test_settled(repeats, expected):
     assert settled(repeats, 0.01) is expected

@@ -1,7 +1,6 @@
 """Pieces of the worker and of the runner that need no process."""
 
 import json
-from pathlib import Path
 
 import attrs
 import numpy as np
@@ -24,7 +23,7 @@ _JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(), _JSON, max_size=4), max_size=5), st.integers(1, 50))
-def test_messages_survive_any_fragmentation(messages: list[dict[str, object]], piece: int):
+def test_messages_survive_any_fragmentation(messages, piece):
     data = b"".join(encode(message) for message in messages)
     decoder = Decoder()
     got = []
@@ -38,7 +37,7 @@ def test_infinity_is_a_number():
 
 
 @given(st.data())
-def test_a_changed_byte_is_noticed(data: st.DataObject):
+def test_a_changed_byte_is_noticed(data):
     raw = bytearray(encode({"seconds": [0.25, 0.5], "status": "ok"}))
     position = data.draw(st.integers(0, len(raw) - 1))
     raw[position] ^= data.draw(st.integers(1, 255))
@@ -85,7 +84,7 @@ def test_the_reference_may_be_more_precise():
         ([np.full_like(RIGHT, np.inf)], "infinity"),
     ],
 )
-def test_what_cannot_be_compared_says_why(got: list[np.ndarray], words: str):
+def test_what_cannot_be_compared_says_why(got, words):
     difference = compare(got, [RIGHT])
     assert difference.error == np.inf
     assert words in difference.problem
@@ -104,7 +103,7 @@ def test_a_reference_of_zeros():
     assert compare([zeros + 1], [zeros]).error == 1.0
 
 
-def test_arrays_come_back_from_the_file(tmp_path: Path):
+def test_arrays_come_back_from_the_file(tmp_path):
     arrays = [RIGHT, np.arange(5), np.array(3.0)]
     save_arrays(tmp_path / "reference.npz", arrays)
     back = load_arrays(tmp_path / "reference.npz")
@@ -150,7 +149,7 @@ def test_hooks_import_nothing_heavy(run_python):
 @pytest.mark.parametrize(
     "wrong", [{"threads": 0}, {"build_timeout": 0.0}, {"slow_factor": 1.0}, {"memory_mib": 1}]
 )
-def test_options_out_of_range_are_refused(wrong: dict[str, float]):
+def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LocalOptions(**wrong)
 
@@ -162,13 +161,13 @@ def opening(number=0, **more):
 
 
 @pytest.fixture
-def builders(monkeypatch: pytest.MonkeyPatch) -> Builders:
+def builders(monkeypatch):
     """Makes an object for each message; the real one blocks modules, which only workers may."""
     monkeypatch.setattr("chameleon_runners.worker.stages.make_builder", lambda _: object())
     return Builders()
 
 
-def test_a_builder_is_made_once(builders: Builders):
+def test_a_builder_is_made_once(builders):
     first = builders.get(opening())
     other = builders.get(opening(1))
     assert other is not first
@@ -176,9 +175,7 @@ def test_a_builder_is_made_once(builders: Builders):
     assert builders.get(opening(1)) is other
 
 
-def test_only_the_builder_in_use_is_kept_where_memory_is_short(
-    builders: Builders, monkeypatch: pytest.MonkeyPatch
-):
+def test_only_the_builder_in_use_is_kept_where_memory_is_short(builders, monkeypatch):
     monkeypatch.setattr("chameleon_runners.worker.stages._GROWTH_BYTES", -1)
     first = builders.get(opening())
     second = builders.get(opening(1))

@@ -54,10 +54,10 @@ class EverySpace(SpaceProvider):
     def __init__(self, options: EveryOptions) -> None:
         self.options = options
 
-    def design_space(self, task: Task) -> Any:
+    def design_space(self, task):
         raise NotImplementedError
 
-    def builder(self, task: Task, *, threads: int) -> Any:
+    def builder(self, task, *, threads):
         return Made(self.options)
 
 
@@ -65,7 +65,7 @@ class Made(Builder):
     def __init__(self, options: Any) -> None:
         self.options = options
 
-    def build(self, config: Any) -> Any:
+    def build(self, config):
         raise NotImplementedError
 
 
@@ -86,14 +86,14 @@ WRITTEN = {
 }
 
 
-def read(tmp_path: Path, written: Any) -> StageSpec:
+def read(tmp_path, written):
     # `sketch` is an installed space: what a worker finds, too.
     registry = synthetic_registry(Plugin(), *_installed_spaces())
     document = synthetic_document(tmp_path / "run", space=written)
     return from_dict(document, registry=registry).space
 
 
-def _installed_spaces() -> list[Any]:
+def _installed_spaces():
     from chameleon_tvm import hooks  # noqa: PLC0415 - nothing else of TVM's is needed
 
     class Spaces:
@@ -102,7 +102,7 @@ def _installed_spaces() -> list[Any]:
     return [("chameleon-tuner-tvm", Spaces())]
 
 
-def made(spec: StageSpec) -> Any:
+def made(spec):
     message = {
         "factory": spec.factory,
         "options": json.loads(json.dumps(spec.options_json)),

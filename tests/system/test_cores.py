@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
 
 import pytest
 from chameleon_system.cores import CoreWatch, ThreadProbe
@@ -18,34 +17,34 @@ class Host:
         speed: seconds of the computation on a core of its own.
     """
 
-    def __init__(self, rests: int | None, speed: float = 1.0) -> None:
+    def __init__(self, rests, speed=1.0):
         self.left = rests
         self.speed = speed
         self.probes = 0
         self.slept: list[float] = []
         self.closed = 0
 
-    def make(self, cores: Sequence[int]) -> Host:
+    def make(self, cores):
         assert list(cores) == [0, 1]
         return self
 
-    def seconds(self, count: int) -> float:
+    def seconds(self, count):
         self.probes += 1
         return self.speed * (1.8 if count > 1 and self.left != 0 else 1.0)
 
-    def close(self) -> None:
+    def close(self):
         self.closed += 1
 
-    def rest(self, seconds: float) -> None:
+    def rest(self, seconds):
         self.slept.append(seconds)
         if self.left:
             self.left -= 1
 
-    def watch(self) -> CoreWatch:
+    def watch(self):
         return CoreWatch([0, 1], make_probe=self.make, rest=self.rest)
 
 
-def test_cores_of_their_own_are_not_kept_waiting() -> None:
+def test_cores_of_their_own_are_not_kept_waiting():
     host = Host(rests=0)
     watch = host.watch()
     assert watch.wait()
@@ -56,7 +55,7 @@ def test_cores_of_their_own_are_not_kept_waiting() -> None:
 
 
 @pytest.mark.parametrize("rests", [1, 2, 9])
-def test_shared_cores_rest_until_the_host_moves_them(rests: int) -> None:
+def test_shared_cores_rest_until_the_host_moves_them(rests):
     host = Host(rests=rests)
     watch = host.watch()
     assert watch.wait()
@@ -64,7 +63,7 @@ def test_shared_cores_rest_until_the_host_moves_them(rests: int) -> None:
     assert all(0.0 < seconds < 0.01 for seconds in host.slept)
 
 
-def test_a_host_that_never_moves_them_is_asked_rarely() -> None:
+def test_a_host_that_never_moves_them_is_asked_rarely():
     host = Host(rests=None)
     watch = host.watch()
     assert not watch.wait()
@@ -77,7 +76,7 @@ def test_a_host_that_never_moves_them_is_asked_rarely() -> None:
     assert any(watch.wait() for _ in range(100)), "it is asked again some time"
 
 
-def test_all_cores_slowed_down_alike_are_not_shared() -> None:
+def test_all_cores_slowed_down_alike_are_not_shared():
     host = Host(rests=0)
     watch = host.watch()
     assert watch.wait()
@@ -87,14 +86,14 @@ def test_all_cores_slowed_down_alike_are_not_shared() -> None:
 
 
 @pytest.mark.parametrize("cores", [[], [3]])
-def test_fewer_than_two_cores_are_not_probed(cores: list[int]) -> None:
-    def make(_: Sequence[int]) -> Host:
+def test_fewer_than_two_cores_are_not_probed(cores):
+    def make(_):
         raise AssertionError("nothing to probe")
 
     assert CoreWatch(cores, make_probe=make).wait()
 
 
-def test_closing_ends_the_probe() -> None:
+def test_closing_ends_the_probe():
     host = Host(rests=0)
     with host.watch() as watch:
         watch.wait()
@@ -102,7 +101,7 @@ def test_closing_ends_the_probe() -> None:
     assert host.closed >= 1
 
 
-def test_the_real_probe_computes_on_each_core_and_ends_its_threads() -> None:
+def test_the_real_probe_computes_on_each_core_and_ends_its_threads():
     before = threading.active_count()
     core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     probe = ThreadProbe([core, core])
@@ -116,12 +115,12 @@ def test_the_real_probe_computes_on_each_core_and_ends_its_threads() -> None:
     assert threading.active_count() <= before
 
 
-def _settle_often(watch: CoreWatch) -> None:
+def _settle_often(watch):
     for _ in range(20):
         watch.wait()
 
 
-def test_closing_while_somebody_waits_keeps_nobody_waiting() -> None:
+def test_closing_while_somebody_waits_keeps_nobody_waiting():
     core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     for _ in range(20):
         probe = ThreadProbe([core, core])

@@ -4,7 +4,6 @@ import itertools
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from chameleon_system import disturbance
@@ -19,7 +18,7 @@ intr 1 2 3
 """
 
 
-def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path: Path):
+def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(STAT.format(SECOND, 3 * SECOND))
     assert disturbance.core_times([0], tmp_path) == disturbance.CoreTimes(busy=5.0, stolen=3.0)
@@ -31,7 +30,7 @@ def test_busy_and_stolen_seconds_are_those_of_the_cores_asked_for(tmp_path: Path
 @example(text="")
 @example(text="cpu0 1 2 3")
 @example(text="cpu0 1 2 3 4 5 6 x 8\n")
-def test_what_cannot_be_read_is_not_known(tmp_path_factory, text: str):
+def test_what_cannot_be_read_is_not_known(tmp_path_factory, text):
     root = tmp_path_factory.mktemp("root")
     assert disturbance.core_times([0], root) is None
     (root / "proc").mkdir()
@@ -39,9 +38,7 @@ def test_what_cannot_be_read_is_not_known(tmp_path_factory, text: str):
     assert disturbance.core_times([0], root) is None
 
 
-def meter(
-    reads: list[disturbance.CoreTimes | None], own: list[float | None]
-) -> disturbance.CoreMeter:
+def meter(reads, own):
     """A meter of two cores; each interval takes 10 s."""
     clock = itertools.count(step=10.0)
     answers, used = iter(reads), iter(own)
@@ -50,7 +47,7 @@ def meter(
     )
 
 
-def times(busy: float, stolen: float = 0.0) -> disturbance.CoreTimes:
+def times(busy, stolen=0.0):
     return disturbance.CoreTimes(busy=busy, stolen=stolen)
 
 

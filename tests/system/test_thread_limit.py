@@ -2,7 +2,6 @@
 
 import math
 import os
-from pathlib import Path
 
 import pytest
 from chameleon_system import cores, thread_limit
@@ -16,15 +15,15 @@ LIMIT = "200000 100000"
 
 
 @pytest.fixture(autouse=True)
-def _eight_cores(monkeypatch: pytest.MonkeyPatch):
+def _eight_cores(monkeypatch):
     monkeypatch.setattr(thread_limit, "allowed_cores", lambda: list(range(8)))
 
 
 @pytest.fixture
-def tree(tmp_path: Path):
+def tree(tmp_path):
     """Makes a root: what /proc/self says, and files below /sys/fs/cgroup."""
 
-    def make(cgroup: str, mounts: str, files: dict[str, str]) -> Path:
+    def make(cgroup, mounts, files):
         proc = tmp_path / "proc" / "self"
         proc.mkdir(parents=True)
         (proc / "cgroup").write_text(cgroup)
@@ -154,7 +153,7 @@ def test_this_process_may_use_no_more_than_its_affinity(monkeypatch):
     assert 1 <= usable_threads() <= len(os.sched_getaffinity(0))
 
 
-def _container(factory: pytest.TempPathFactory, text: str) -> Path:
+def _container(factory, text):
     """The root of a container of cgroup v2 whose ``cpu.max`` says something."""
     root = factory.mktemp("root")
     for name, content in (

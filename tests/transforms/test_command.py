@@ -124,7 +124,7 @@ def transform(tmp_path):
     """Words of a command line that delivers a point of the front after ten milliseconds."""
     (tmp_path / "net.py").write_text(NETWORK)
     (tmp_path / "p.yaml").write_text(
-        "model: {torch: {source: 'net.py:make', compare: false}}\n"
+        "model: {torch: {source: 'net.py:make', compare: false, check: false}}\n"
         "target: native\nbaselines: []\n"
         "transform: {candidates: 4, rounds: 1, per_round: 0}\n"
         f"budget: {{wall_time: 10ms, scope: network}}\noutput: {tmp_path / 'run'}\n"

@@ -37,7 +37,7 @@ def measured(tmp_path):
 
 def test_replayed_cells_run_once_and_leave_no_run_folder(load, run):
     suite = load(REPLAY)
-    assert sorted(run(suite)) == sorted(cell.name for cell in suite.cells())
+    assert sorted(run(suite, workers=2)) == sorted(cell.name for cell in suite.cells())
     assert run(suite) == []
     files = [path.name for path in (suite.output / "cells").rglob("*") if path.is_file()]
     assert Counter(files) == {"seed-0.json": 2, "seed-1.json": 2, "seed-2.json": 2}

@@ -1,7 +1,5 @@
 """Rivals of a suite have options like any other stage, other stages among them."""
 
-from typing import Any
-
 import attrs
 import pytest
 from chameleon_bench.cells.running import run_cell
@@ -31,7 +29,7 @@ class Team(SyntheticRival):
     def __init__(self, options: TeamOptions) -> None:
         self.members = options.members
 
-    def tune(self, task: Any, **given: Any) -> Any:
+    def tune(self, task, **given):
         names = [f"{member.kind}:{member.name}" for member in self.members]
         return attrs.evolve(super().tune(task, **given), details={"members": names})
 

@@ -2,7 +2,6 @@
 
 import threading
 from collections import Counter
-from typing import ClassVar
 
 import pytest
 from chameleon_core import hooks
@@ -28,7 +27,7 @@ OPERATORS = [[9, 9, 9], [8, 9, 10], [7, 9, 11]]
 class Elsewhere(SyntheticRunner):
     """Times on two devices that a search does not disturb."""
 
-    threads: ClassVar[set[str]] = set()
+    threads = set()
 
     @property
     def lanes(self):
@@ -48,7 +47,7 @@ class Tired(Elsewhere):
 class Watched(SyntheticExplorer):
     """Notes the threads it is used by, and may fail."""
 
-    threads: ClassVar[set[str]] = set()
+    threads = set()
     fails_after = 10**6
 
     def explore(self, score, visited, count):

@@ -210,7 +210,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path_factory, stops, at_
         budget={"measurements": 18, "batch_size": 4, "tasks_at_once": at_once},
         fleet={"devices": 5, "uneven": 0.5},
     )
-    before: set = set()
+    before = set()
     with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
         for count in [*stops, None]:
             stop = StopAfter(count, here=True)

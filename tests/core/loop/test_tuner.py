@@ -317,7 +317,7 @@ TASK = Task(name="a", operator="x", arguments={}, target="none", flop=1.0)
 OTHER = attrs.evolve(TASK, name="b", operator="y")
 
 
-def _history(task: Task) -> stages.TaskHistory:
+def _history(task):
     observations = stages.Observations.of(SPACE, [])
     return stages.TaskHistory(task=task, space=SPACE, observations=observations)
 

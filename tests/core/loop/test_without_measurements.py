@@ -6,7 +6,7 @@ from chameleon_core.loop.end.delivery import winners
 from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.stages import CostModel, StageRef
+from chameleon_core.stages import CostModel
 from synthetic import SyntheticRunner
 
 
@@ -77,9 +77,9 @@ def test_a_budget_of_each_task_is_none_of_the_network(run):
 
 @pytest.mark.parametrize(("measurements", "prepared"), [(0, 0), (4, 1)])
 def test_a_runner_prepares_only_if_something_is_to_be_measured(
-    pipeline, monkeypatch, measurements: int, prepared: int
+    pipeline, monkeypatch, measurements, prepared
 ):
-    spaces: list[StageRef] = []
+    spaces = []
     monkeypatch.setattr(SyntheticRunner, "prepare", lambda _, space: spaces.append(space))
     run_pipeline(pipeline(budget={"batch_size": 4, "measurements": measurements}))
     assert len(spaces) == prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter, deque
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 from chameleon_core import hooks
@@ -44,8 +44,8 @@ class FleetOptions:
 class VirtualFleet(SyntheticRunner):
     """Costs of synthetic tasks, from devices that take virtual seconds."""
 
-    measures_hardware: ClassVar[bool] = False
-    made: ClassVar[list[VirtualFleet]] = []
+    measures_hardware = False
+    made = []
 
     def __init__(self, options: FleetOptions) -> None:
         self.options = options
@@ -57,13 +57,13 @@ class VirtualFleet(SyntheticRunner):
         self.made.append(self)
 
     @property
-    def lanes(self) -> int:
+    def lanes(self):
         return self.options.devices
 
-    def now(self) -> float:
+    def now(self):
         return self.clock
 
-    def takes(self, config: tuple[int, ...]) -> float:
+    def takes(self, config):
         drawn = hash((*config, 7)) % 1000 / 1000 - 0.5
         return self.options.seconds * (1 + 2 * self.options.uneven * drawn)
 
@@ -73,10 +73,10 @@ class VirtualFleet(SyntheticRunner):
             while stream.busy:
                 yield stream.poll().measurement
 
-    def stream(self) -> MeasureStream:
+    def stream(self):
         return VirtualStream(self)
 
-    def interrupt(self) -> None:
+    def interrupt(self):
         self.stopped = True
 
     def outcome(self, task, config):
@@ -86,14 +86,14 @@ class VirtualFleet(SyntheticRunner):
 class VirtualStream(MeasureStream):
     """First come, first served, on as many devices as there are."""
 
-    def __init__(self, fleet: VirtualFleet) -> None:
+    def __init__(self, fleet):
         self._fleet = fleet
         self._waiting: deque[Any] = deque()
         self._running: list[Any] = []
         self._numbers = itertools.count()
         self._open: Counter[Any] = Counter()
 
-    def submit(self, job) -> None:
+    def submit(self, job):
         assert all(other.task.key != job.task.key for other in self._open), "one batch at a time"
         self._waiting.extend((job, tuple(config)) for config in job.configs)
         self._fleet.submitted.update((job.task.name, tuple(config)) for config in job.configs)
@@ -101,7 +101,7 @@ class VirtualStream(MeasureStream):
         self._fleet.overlapping = max(self._fleet.overlapping, len(self._open))
         self._start()
 
-    def _start(self) -> None:
+    def _start(self):
         while not self._fleet.stopped and self._waiting and len(self._running) < self._fleet.lanes:
             job, config = self._waiting.popleft()
             seconds = self._fleet.takes(config)
@@ -122,10 +122,10 @@ class VirtualStream(MeasureStream):
         return Arrival(job=job, measurement=self._fleet.outcome(job.task, config))
 
     @property
-    def busy(self) -> bool:
+    def busy(self):
         return bool(self._running or (self._waiting and not self._fleet.stopped))
 
-    def close(self) -> None:
+    def close(self):
         self._waiting.clear()
         self._running.clear()
 
@@ -133,7 +133,7 @@ class VirtualStream(MeasureStream):
 class VirtualSearch(SearchExecutor):
     """Every piece of a search takes the same virtual seconds."""
 
-    def __init__(self, fleet: VirtualFleet, seconds: float) -> None:
+    def __init__(self, fleet, seconds):
         self._fleet = fleet
         self._seconds = seconds
 
@@ -189,7 +189,7 @@ def pipeline_of(output, **more):
     )
 
 
-def run(monkeypatch, pipeline, *, search_seconds: float, **more):
+def run(monkeypatch, pipeline, *, search_seconds, **more):
     """Run a pipeline where telling and asking take virtual seconds.
 
     Returns:

@@ -14,7 +14,7 @@ class ConvSpec:
     channels: int
     stride: tuple[int, int] = (1, 1)
 
-    def __attrs_post_init__(self) -> None:
+    def __attrs_post_init__(self):
         if self.channels % self.stride[0]:
             raise ConfigError("the channels do not fit", hint="Choose others.")
 
@@ -57,7 +57,7 @@ class AnnealingOptions:
     pause: float = attrs.field(default=0.0, metadata={"duration": True})
 
 
-def record(name: str, options: type = NoOptions) -> PluginRecord:
+def record(name, options=NoOptions):
     return PluginRecord(name=name, summary=f"The {name}.", factory=HERE, options=options)
 
 
@@ -78,47 +78,47 @@ class Fakes:
     """One plugin with one or two of everything."""
 
     @hookimpl
-    def chameleon_frontends(self) -> list[PluginRecord]:
+    def chameleon_frontends(self):
         return [record("operators", OperatorsOptions), record("onnx", OnnxOptions)]
 
     @hookimpl
-    def chameleon_spaces(self) -> list[PluginRecord]:
+    def chameleon_spaces(self):
         return [record("template"), record("sketch")]
 
     @hookimpl
-    def chameleon_explorers(self) -> list[PluginRecord]:
+    def chameleon_explorers(self):
         return [record("annealing", AnnealingOptions), record("random")]
 
     @hookimpl
-    def chameleon_cost_models(self) -> list[PluginRecord]:
+    def chameleon_cost_models(self):
         return [record("forest")]
 
     @hookimpl
-    def chameleon_samplers(self) -> list[PluginRecord]:
+    def chameleon_samplers(self):
         return [record("greedy")]
 
     @hookimpl
-    def chameleon_synthesizers(self) -> list[PluginRecord]:
+    def chameleon_synthesizers(self):
         return [record("none")]
 
     @hookimpl
-    def chameleon_runners(self) -> list[PluginRecord]:
+    def chameleon_runners(self):
         return [record("local")]
 
     @hookimpl
-    def chameleon_baselines(self) -> list[PluginRecord]:
+    def chameleon_baselines(self):
         return [record("untuned"), record("vendor")]
 
     @hookimpl
-    def chameleon_schedulers(self) -> list[PluginRecord]:
+    def chameleon_schedulers(self):
         return [record("round-robin")]
 
     @hookimpl
-    def chameleon_targets(self) -> list[PluginRecord]:
+    def chameleon_targets(self):
         return [record("compiler")]
 
     @hookimpl
-    def chameleon_presets(self) -> list[PresetRecord]:
+    def chameleon_presets(self):
         hot = {"explorer": {"name": "annealing", "clip_range": 0.1}, "budget": {"batch_size": 64}}
         return [
             PresetRecord(name="default", summary="What applies.", pipeline=DEFAULT),
@@ -126,7 +126,7 @@ class Fakes:
         ]
 
 
-def registry(*more: Any) -> Registry:
+def registry(*more):
     return Registry.from_plugins([("fakes", Fakes()), *more])
 
 
@@ -134,7 +134,7 @@ class Extra:
     """A second explorer called random."""
 
     @hookimpl
-    def chameleon_explorers(self) -> list[PluginRecord]:
+    def chameleon_explorers(self):
         return [
             PluginRecord(name="random", summary="Another one.", factory=HERE, options=NoOptions)
         ]

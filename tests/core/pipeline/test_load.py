@@ -307,9 +307,9 @@ class First:
     def __init__(self, options: Any, context: Any) -> None:
         self.options, self.context = options, context
 
-    def explore(self, *_: Any) -> None: ...
+    def explore(self, *_): ...
 
-    def observe(self, *_: Any) -> None: ...
+    def observe(self, *_): ...
 
 
 class Foreign(First):
@@ -319,11 +319,11 @@ class Foreign(First):
 class Explorers:
     """A plugin with explorers."""
 
-    def __init__(self, **records: tuple[str, type]) -> None:
+    def __init__(self, **records):
         self.records = records
 
     @hookimpl
-    def chameleon_explorers(self) -> list[PluginRecord]:
+    def chameleon_explorers(self):
         return [
             PluginRecord(name=name, summary="", factory=f"{__name__}:{chosen}", options=options)
             for name, (chosen, options) in self.records.items()
@@ -339,13 +339,13 @@ OURS = (
 THEIRS = "theirs", Explorers(first=("Foreign", NoOptions), third=("Foreign", NoOptions))
 
 
-def team(tmp_path: Any, *plugins: Any, explorer: Any = "team") -> StageSpec:
+def team(tmp_path, *plugins, explorer="team"):
     registry = synthetic_registry(*plugins)
     document = synthetic_document(tmp_path / "run", explorer=explorer)
     return from_dict(document, registry=registry).explorer
 
 
-def made(spec: StageSpec) -> list[Any]:
+def made(spec):
     return [create_member("explorers", member, "context") for member in spec.options.members]
 
 

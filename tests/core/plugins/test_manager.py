@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-from typing import Any
 
 import attrs
 import pytest
@@ -24,12 +23,12 @@ from chameleon_core.plugins import (
 from chameleon_core.plugins.manager import DiscoveredPlugin, load_plugins
 
 
-def record(name: Any = "good", **changes: Any) -> PluginRecord:
+def record(name="good", **changes):
     values = {"summary": "Fine.", "factory": "some.module:Class", "options": NoOptions, **changes}
     return PluginRecord(name=name, **values)
 
 
-def plugin(kind: str, returned: Any) -> Any:
+def plugin(kind, returned):
     """A plugin whose hook for a kind returns, or raises, this."""
 
     def hook(self):
@@ -40,19 +39,19 @@ def plugin(kind: str, returned: Any) -> Any:
     return type("Plugin", (), {f"chameleon_{kind}": hookimpl(hook)})()
 
 
-def explorers(returned: Any) -> Any:
+def explorers(returned):
     return plugin("explorers", returned)
 
 
 GOOD = ("good-dist", explorers([record()]))
 
 
-def load(*plugins: Any) -> Registry:
+def load(*plugins):
     return Registry.from_plugins([*plugins, GOOD])
 
 
 class Unprintable(Exception):  # noqa: N818 - what a plugin may call it
-    def __str__(self) -> str:
+    def __str__(self):
         raise ValueError("no text")
 
 
@@ -267,7 +266,7 @@ class Arguments:
 
     kind = "mine"
 
-    def task(self, name: str, target: str) -> None: ...
+    def task(self, name, target): ...
 
 
 class Other(Arguments):
@@ -282,19 +281,19 @@ class Idle:
     kind = "mine"
 
 
-def operators(*classes: Any, **changes: Any) -> Any:
+def operators(*classes, **changes):
     """A plugin that registers operators."""
     values = {"summary": "", "factory": "a:B", **changes}
     return plugin("operators", [OperatorRecord(arguments=cls, **values) for cls in classes])
 
 
-def templates(**changes: Any) -> Any:
+def templates(**changes):
     """A plugin that registers a template."""
     values = {"summary": "", "factory": "a:B", "operators": ("conv2d",), "targets": ("llvm",)}
     return plugin("templates", [TemplateRecord(name="mine", **{**values, **changes})])
 
 
-def instructions(*names: str, **changes: Any) -> Any:
+def instructions(*names, **changes):
     """A plugin that registers instructions."""
     values = {"summary": "", "factory": "a:B", **changes}
     return plugin("instructions", [InstructionRecord(name=name, **values) for name in names])
@@ -302,10 +301,7 @@ def instructions(*names: str, **changes: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("noun", "made", "shared", "own"),
-    [
-        ("operator", operators, Other, Arguments),
-        ("instruction", instructions, "conv2d", "mine"),
-    ],
+    [("operator", operators, Other, Arguments), ("instruction", instructions, "conv2d", "mine")],
 )
 def test_a_name_that_records_hold_is_one_distribution_s_alone(noun, made, shared, own):
     kind = f"{noun}s"

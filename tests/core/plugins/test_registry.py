@@ -6,7 +6,6 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +17,6 @@ import structlog
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins import (
     KINDS,
     PROJECT,
@@ -53,7 +51,7 @@ class Sampler:
     def __init__(self, options: Options, context: Any) -> None:
         self.options, self.context = options, context
 
-    def select(self, candidates: Any, visited: Any, count: int) -> Any:
+    def select(self, candidates, visited, count):
         raise NotImplementedError
 
 
@@ -69,13 +67,13 @@ def refuse(options: Options, context: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def module(monkeypatch: pytest.MonkeyPatch) -> None:
+def module(monkeypatch):
     registry = ModuleType("registry_test_module")
     registry.__dict__.update(Sampler=Sampler, Idle=Idle, refuse=refuse, number=3)
     monkeypatch.setitem(sys.modules, registry.__name__, registry)
 
 
-def plugin(*names: str, **factories: str) -> Any:
+def plugin(*names, **factories):
     class Plugin:
         @hookimpl
         def chameleon_samplers(self):
@@ -200,22 +198,22 @@ class Copy:
 class Preset:
     """Names stages in a preset."""
 
-    def __init__(self, name: str, **more: Any) -> None:
+    def __init__(self, name, **more):
         self._name, self._more = name, more
 
     @hookimpl
     def chameleon_presets(self):
-        stages: dict[str, Any] = {**dict.fromkeys(STAGES, "synthetic"), "scheduler": "round-robin"}
+        stages = {**dict.fromkeys(STAGES, "synthetic"), "scheduler": "round-robin"}
         pipeline = {**stages, "runner": "synthetic", "baselines": ["synthetic"], **self._more}
         yield PresetRecord(name=self._name, summary="", pipeline=pipeline)
 
 
-def _record(name: str, factory: str) -> PluginRecord:
+def _record(name, factory):
     module = "synthetic"
     return PluginRecord(name=name, summary="", options=NoOptions, factory=f"{module}:{factory}")
 
 
-def _registry(*more: tuple[str, Any]) -> Registry:
+def _registry(*more):
     from chameleon_core import hooks  # noqa: PLC0415
 
     core = ("chameleon-tuner-core", hooks)
@@ -224,7 +222,7 @@ def _registry(*more: tuple[str, Any]) -> Registry:
     return registry
 
 
-def _load(registry: Registry, tmp_path: Path, **more: Any) -> ResolvedPipeline:
+def _load(registry, tmp_path, **more):
     document = synthetic_document(tmp_path / "run")
     base = {key: document[key] for key in ("model", "target", "output", "budget")}
     return from_dict({**base, **more}, registry=registry)
@@ -286,7 +284,7 @@ PLUGINS = (ROOT / "docs" / "plugins.md").read_text()
 EVENTS = [spec for name, spec in vars(EventHooks).items() if name.startswith("chameleon_")]
 
 
-def example(spec: Callable[..., Any], **names: Any) -> Any:
+def example(spec, **names):
     """A module-like object with the implementation that a hook spec shows."""
     code, _ = EXAMPLE.search(inspect.getdoc(spec)).groups()
     namespace = {"hookimpl": hookimpl, **names}
@@ -325,7 +323,7 @@ def test_the_documentation_shows_presets_commands_and_kinds_that_register():
 
 
 def test_the_examples_of_events_hear_a_run(tmp_path):
-    def listener(spec: Any) -> Any:
+    def listener(spec):
         return example(spec, log=structlog.get_logger().bind(hook=spec.__name__))
 
     registry = synthetic_registry(*[listener(spec) for spec in EVENTS])

@@ -1,7 +1,6 @@
 """A run folder is bound by what its measurements depend on, and by nothing else."""
 
 import json
-from typing import ClassVar
 
 import attrs
 import pytest
@@ -160,7 +159,7 @@ def test_a_damaged_database_is_no_full_disk(run, tmp_path, damage):
 class Narrower(SyntheticSpace):
     """The space as a later version of its plugin makes it."""
 
-    constraint: ClassVar[str] = ""
+    constraint = ""
 
     def design_space(self, task):
         base = super().design_space(task)
@@ -192,7 +191,7 @@ def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypat
 class Reduced(SyntheticFrontend):
     """A frontend that says it knows a type and takes it over."""
 
-    told: ClassVar[list] = []
+    told = []
 
     def compute_in(self, precision):
         self.told.append(precision)

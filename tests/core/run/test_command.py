@@ -1,4 +1,4 @@
-"""``chameleon run``, ``status`` and ``best`` as processes, signals included."""
+"""``chameleon run``, ``status`` and ``best``; what gets signals is a process."""
 
 import json
 import re
@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from chameleon_cli import group
+from chameleon_core.pipeline import load
+from chameleon_core.plugins import registry
 from chameleon_core.run_folder import read_store
-from synthetic import synthetic_document
+from synthetic import synthetic_document, synthetic_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("command.py"))]
 
@@ -28,13 +31,16 @@ def write(tmp_path):
     return make
 
 
-def chameleon(*words):
-    return subprocess.run(
-        [*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, timeout=60
-    )
+@pytest.fixture
+def chameleon(command_line, monkeypatch):
+    """The same command in this process."""
+    known = synthetic_registry()
+    for module in (registry, group, load):
+        monkeypatch.setattr(module, "default_registry", lambda: known)
+    return command_line
 
 
-def test_run_status_best(write, tmp_path):
+def test_run_status_best(chameleon, write, tmp_path):
     file = write(failing=20)
     done = chameleon("run", file)
     assert done.returncode == 0, done.stderr
@@ -66,7 +72,7 @@ def test_run_status_best(write, tmp_path):
     assert "knob0" in chameleon("best", tmp_path / "run").stdout
 
 
-def test_settings_output_and_fresh(write, tmp_path):
+def test_settings_output_and_fresh(chameleon, write, tmp_path):
     file = write()
     words = ("run", file, "--set", "budget.measurements=4", "-o", tmp_path / "other", "--json")
     result = json.loads(chameleon(*words).stdout)
@@ -79,7 +85,7 @@ def test_settings_output_and_fresh(write, tmp_path):
     assert chameleon(*words, "--set", "seed=3", "--fresh").returncode == 0
 
 
-def test_dry_run_writes_nothing(write, tmp_path):
+def test_dry_run_writes_nothing(chameleon, write, tmp_path):
     file = write()
     done = chameleon("run", file, "--dry-run")
     assert done.returncode == 0, done.stderr
@@ -96,14 +102,14 @@ def test_dry_run_writes_nothing(write, tmp_path):
         ({"require": {"min_ratio": 9, "against": "synthetic"}}, 5, "9 times the speed"),
     ],
 )
-def test_exit_codes(write, tmp_path, more, code, says):
+def test_exit_codes(chameleon, write, tmp_path, *, more, code, says):
     done = chameleon("run", write(**more))
     assert done.returncode == code
     assert says in done.stderr
     assert chameleon("best", tmp_path / "run").returncode == (1 if code == 1 else 0)
 
 
-def test_no_run_folder(tmp_path):
+def test_no_run_folder(chameleon, tmp_path):
     for name in ("status", "best"):
         done = chameleon(name, tmp_path)
         assert done.returncode == 2
@@ -124,7 +130,7 @@ def started(file, log, count):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_stops_in_order(write, tmp_path, number):
+def test_the_first_signal_stops_in_order(chameleon, write, tmp_path, number):
     log = tmp_path / "log"
     file = write(runner={"delay": 0.01}, operators=[[40, 40]], budget={"measurements": 400})
     process = started(file, log, 5)
@@ -163,7 +169,7 @@ def test_the_second_signal_stops_at_once(write, tmp_path):
         assert len(store.measurements(store.tasks()[0].id)) >= 2
 
 
-def test_two_processes_on_one_folder(write, tmp_path):
+def test_two_processes_on_one_folder(chameleon, write, tmp_path):
     hold = tmp_path / "hold"
     file = write(runner={"hold": str(hold), "delay": 0.001})
     hold.touch()

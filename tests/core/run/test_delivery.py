@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from typing import ClassVar
 
 import attrs
 import pytest
@@ -16,7 +15,7 @@ from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.plugins import hookimpl
-from chameleon_core.stages import Delivery, SpaceProvider
+from chameleon_core.stages import SpaceProvider
 from structlog.testing import capture_logs
 from synthetic import ModelOptions, RunnerOptions, SyntheticFrontend, SyntheticRunner
 
@@ -34,7 +33,7 @@ TOLD = {**GIVEN, "ratio": 0.025 / 0.009}
 class Delivering(SyntheticFrontend):
     """Delivers a network and says what it was given."""
 
-    seen: ClassVar[list[Delivery]] = []
+    seen = []
 
     def deliver(self, delivery):
         self.seen.append(delivery)
@@ -83,7 +82,7 @@ class Broken(SyntheticFrontend):
 class Interrupted(SyntheticFrontend):
     """Is interrupted while it compiles, the first time."""
 
-    left: ClassVar[list[str]] = []
+    left = []
 
     def deliver(self, delivery):
         if not self.left:
@@ -237,7 +236,7 @@ class ClockedRunner(SyntheticRunner):
     """Has a clock of its own, by which measurements of alternatives may take longer."""
 
     longer = SHORT
-    jobs: ClassVar[list] = []
+    jobs = []
 
     def __init__(self, options):
         super().__init__(options)

@@ -2,7 +2,6 @@
 
 import io
 import json
-from typing import ClassVar
 
 import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress
@@ -16,7 +15,7 @@ from synthetic import SyntheticFrontend
 class Careful(SyntheticFrontend):
     """Finds that all is well."""
 
-    asked: ClassVar[list[object]] = []
+    asked = []
 
     def check(self, target, threads, earlier):
         self.asked.append((threads, earlier))
@@ -26,7 +25,7 @@ class Careful(SyntheticFrontend):
 class Compared(SyntheticFrontend):
     """Knows how long its framework takes."""
 
-    seconds: ClassVar[float] = 0.0
+    seconds = 0.0
 
     def check(self, target, threads, earlier):
         return {"summary": "it compiles", "reference": "torch", "reference_seconds": self.seconds}
@@ -49,7 +48,7 @@ class Wrong(SyntheticFrontend):
 class Idle(SyntheticFrontend):
     """Delivers, but has nothing to tune."""
 
-    folder: ClassVar[str | None] = "there"
+    folder = "there"
 
     def tasks(self, target):
         return []
@@ -68,7 +67,7 @@ class Nothing(SyntheticFrontend):
 class Fragile(SyntheticFrontend):
     """Can be delivered in the second layout alone, which its check finds out."""
 
-    steps: ClassVar[list[str]] = []
+    steps = []
 
     def __init__(self, options):
         super().__init__(options)

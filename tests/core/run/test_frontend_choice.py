@@ -2,7 +2,6 @@
 
 import io
 import json
-from typing import ClassVar
 
 import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress
@@ -30,7 +29,7 @@ def _task(cards, target="nowhere", failing=0):
 class Choosy(SyntheticFrontend):
     """Asks which of two tasks is faster, and names that one alone."""
 
-    asked: ClassVar[list[object]] = []
+    asked = []
     size: int = 0
 
     def decide(self, trials):
@@ -49,7 +48,7 @@ class Choosy(SyntheticFrontend):
 class Stepwise(Choosy):
     """Notes when it is asked, as the stages below do."""
 
-    steps: ClassVar[list[str]] = []
+    steps = []
 
     def tasks(self, target):
         self.steps.append("name the tasks")
@@ -99,7 +98,7 @@ class Wrong(SyntheticFrontend):
 class Hopeless(SyntheticFrontend):
     """Asks for what has no time."""
 
-    answers: ClassVar[list[object]] = []
+    answers = []
 
     def decide(self, trials):
         self.answers += [
@@ -111,7 +110,7 @@ class Hopeless(SyntheticFrontend):
 class Waiting(SyntheticRunner):
     """Is asked to stop while it measures."""
 
-    interruption: ClassVar[Interruption | None] = None
+    interruption = None
 
     def measure(self, job):
         self.interruption.request()

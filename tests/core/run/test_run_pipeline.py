@@ -2,7 +2,6 @@
 
 import json
 import sys
-from typing import ClassVar
 
 import pytest
 from chameleon_core.errors import ExitCode, PluginError
@@ -313,7 +312,7 @@ class Workshop(TargetResolver):
 class Telling(SyntheticExplorer):
     """Keeps what it is told of the device."""
 
-    devices: ClassVar[list] = []
+    devices = []
 
     def __init__(self, options, context):
         super().__init__(options, context)
@@ -335,7 +334,7 @@ def test_a_record_goes_through_few_files(pipeline, runner, start, most):
     """``most`` is how many files of the core there are; stages and what processes need are not."""
     resolved = pipeline(runner={"name": runner})
     run_pipeline(resolved)  # imports what a run needs
-    entered: set[str] = set()
+    entered = set()
     begun = False
 
     def note(frame, event, _):

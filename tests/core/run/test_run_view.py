@@ -212,7 +212,7 @@ SHARED = Disturbance(core_seconds=10.0, others_seconds=2.0, pairs=4, kept=3)
 class SharedRunner(SyntheticRunner):
     """Shares its cores with somebody."""
 
-    def disturbance(self) -> Disturbance:
+    def disturbance(self):
         return SHARED
 
 
@@ -276,7 +276,7 @@ def test_nothing_is_said_of_what_nobody_knows():
         (Disturbance(pairs=10, kept=7), True),
     ],
 )
-def test_a_warning_has_a_reason(disturbance: Disturbance, warns: bool):
+def test_a_warning_has_a_reason(disturbance, warns):
     assert disturbance.disturbed == warns
     assert ("idle cores" in disturbance.summary) == warns
 

@@ -1,7 +1,6 @@
 """A run in which everything fails alike stops, and says why."""
 
 import json
-from typing import ClassVar
 
 import pytest
 from chameleon_cli.run import _print
@@ -19,7 +18,7 @@ OPERATORS = [[9, 9], [8, 9], [7, 9]]
 class Foreign(SyntheticRunner):
     """Runs nothing of the tasks it is told to fail; of the others what ``works`` says."""
 
-    doomed: ClassVar[set[str]] = set()
+    doomed = set()
 
     def measure(self, job):
         for number, trial in enumerate(super().measure(job)):

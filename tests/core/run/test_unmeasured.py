@@ -1,7 +1,6 @@
 """What the budget does not reach is delivered with its first guess, and a slow network is said."""
 
 import json
-from typing import Any, ClassVar
 
 import attrs
 import pytest
@@ -13,7 +12,6 @@ from chameleon_core.loop.end.result import OperatorResult, RunResult, slower
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
 from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.stages import Delivery
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from synthetic import ModelOptions, SyntheticFrontend
@@ -26,8 +24,8 @@ OURS, THEIRS = 0.004, 0.003
 class Delivering(SyntheticFrontend):
     """Delivers with whatever it is given, and is slower than onnxruntime."""
 
-    seen: ClassVar[list[Delivery]] = []
-    answer: ClassVar[dict[str, Any]] = {}
+    seen = []
+    answer = {}
 
     def deliver(self, delivery):
         self.seen.append(delivery)

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 from chameleon_networks.commands.cache import command
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """A delivered network that is two days old, and a refused one of today."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = tmp_path / "chameleon" / "torch"
@@ -25,21 +24,21 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_it_lists_networks(cache: Path):
+def test_it_lists_networks(cache):
     lines = CliRunner().invoke(command).output.splitlines()
     assert [line.split()[0] for line in lines] == ["aa/predicted", "bb/predicted", "2"]
     assert lines[0].endswith("2.0 days ago  delivered")
     assert lines[1].endswith("not possible")
 
 
-def test_it_removes_what_was_not_used_lately(cache: Path):
+def test_it_removes_what_was_not_used_lately(cache):
     lists = json.loads(CliRunner().invoke(command, ["--older-than", "24h", "--json"]).output)
     assert [network["name"] for network in lists["removed"]] == ["aa/predicted"]
     assert [network["name"] for network in lists["networks"]] == ["bb/predicted"]
     assert [path.parent.name for path in cache.glob("*/*")] == ["bb"]
 
 
-def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache: Path):
+def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache):
     read = cache.with_name("networks") / "cc"
     read.mkdir(parents=True)
     (read / "graph.json").write_text("{}")
@@ -52,7 +51,7 @@ def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache: Path
     assert not read.exists()
 
 
-def test_kernels_of_networks_are_listed_and_removed_as_well(cache: Path):
+def test_kernels_of_networks_are_listed_and_removed_as_well(cache):
     kernels = cache.with_name("objects") / "dd"
     kernels.parent.mkdir()
     kernels.write_bytes(bytes(1 << 20))
@@ -63,7 +62,7 @@ def test_kernels_of_networks_are_listed_and_removed_as_well(cache: Path):
     assert not kernels.exists()
 
 
-def test_an_empty_cache_and_a_wrong_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_empty_cache_and_a_wrong_duration(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert CliRunner().invoke(command).output.startswith("0 items in ")
     refused = CliRunner().invoke(command, ["--older-than", "long"])

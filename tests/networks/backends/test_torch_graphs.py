@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 class Network:
     """A delivered network that multiplies; ``seen`` has what it was called with."""
 
-    def __init__(self, factor: float = 2.0):
+    def __init__(self, factor=2.0):
         self.factor, self.seen = factor, []
 
     def arrays(self, inputs):
@@ -40,7 +40,7 @@ class Network:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def cache(tmp_path, monkeypatch):
     """A cache of the test's own; torch forgets what it compiled before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     torch._dynamo.reset()
@@ -48,16 +48,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def eager_is_slow(monkeypatch: pytest.MonkeyPatch):
+def eager_is_slow(monkeypatch):
     """Whatever the machine is busy with, networks count as faster."""
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
 
 
 @pytest.fixture
-def no_delivery(monkeypatch: pytest.MonkeyPatch):
+def no_delivery(monkeypatch):
     """Nothing is delivered."""
 
-    def refuse(*_: object, **__: object):
+    def refuse(*_, **__):
         raise AssertionError("a run was started")
 
     monkeypatch.setattr(deliveries, "ChildProcess", refuse)
@@ -74,11 +74,11 @@ class Net(nn.Module):
         return {"sum": y.sum(-1), "signs": y > 0}
 
 
-def _stays(logs: list) -> list[str]:
+def _stays(logs):
     return [log["reason"] for log in logs if log["event"] == "torch's own code computes a graph"]
 
 
-def _same(answer, expected) -> None:
+def _same(answer, expected):
     assert answer.keys() == expected.keys()
     for name, value in expected.items():
         torch.testing.assert_close(answer[name], value)
@@ -234,9 +234,9 @@ def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
     network = tmp_path / "network"
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: network)
     monkeypatch.setattr(backend, "load", lambda _: Network())
-    timings: list[object] = []
+    timings = []
 
-    def timed(torchs: float, *_: object) -> tuple[float, float]:
+    def timed(torchs, *_):
         timings.append(torchs)
         return 1.0, torchs
 

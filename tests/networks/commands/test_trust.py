@@ -3,9 +3,6 @@
 import contextlib
 import json
 import sqlite3
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chameleon_core import load_run
@@ -18,8 +15,6 @@ from chameleon_records.format import key_from_json
 from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
-
-from ..conftest import Command  # noqa: TID252 - shared by folders
 
 FUNCTION = """
 from tvm import te
@@ -37,7 +32,7 @@ def reference(a, b):
 
 
 @pytest.fixture
-def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def marker(tmp_path, monkeypatch):
     """What is there if the payload was run; the folder of the payload is the working folder."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "marker"
@@ -46,12 +41,12 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def _configs(task: Task) -> list[tuple[int, ...]]:
+def _configs(task):
     guesses = SketchSpace(SketchOptions()).design_space(task).first_guesses
     return [tuple(config) for config in guesses[:2].tolist()]
 
 
-def _folder(folder: Path, model: Mapping[str, Any], target: str, *tasks: Task, **more: Any) -> Path:
+def _folder(folder, model, target, *tasks, **more):
     """A run folder as somebody else may have written it."""
     folder.mkdir()
     (folder / "network").mkdir()
@@ -80,9 +75,7 @@ MODELS = [
 @pytest.mark.parametrize(
     "command", ["compile", "bench-network", "export RUN --to metaschedule -o out"]
 )
-def test_code_that_a_run_folder_names_is_not_imported(
-    chameleon: Command, marker: Path, target: str, command: str, case: Any
-):
+def test_code_that_a_run_folder_names_is_not_imported(chameleon, marker, target, command, case):
     model, more, named = case
     dense = DenseSpec(name="small", input=(16, 32), units=48).task("small", target)
     folder = _folder(marker.parent / "run", model, target, dense, **more)
@@ -96,7 +89,7 @@ def test_code_that_a_run_folder_names_is_not_imported(
     assert not marker.exists()
 
 
-def test_a_flag_has_it_imported(chameleon: Command, marker: Path, target: str):
+def test_a_flag_has_it_imported(chameleon, marker, target):
     folder = _folder(marker.parent / "run", MODELS[0][0], target)
     finished = chameleon("compile", folder, "--trust-source")
     assert finished.returncode == 2
@@ -104,7 +97,7 @@ def test_a_flag_has_it_imported(chameleon: Command, marker: Path, target: str):
     assert marker.exists()
 
 
-def _function_task(marker: Path, target: str) -> Task:
+def _function_task(marker, target):
     """A function whose reference is a payload."""
     source = marker.parent / "function.py"
     source.write_text(FUNCTION)
@@ -116,9 +109,7 @@ def _function_task(marker: Path, target: str) -> Task:
 
 
 @pytest.mark.parametrize("form", ["library", "c"])
-def test_a_function_of_a_run_folder_is_not_compiled(
-    chameleon: Command, marker: Path, target: str, form: str
-):
+def test_a_function_of_a_run_folder_is_not_compiled(chameleon, marker, target, form):
     model = {"operators": [{"dense": {"input": [16, 32], "units": 48}}]}
     folder = _folder(marker.parent / "run", model, target, _function_task(marker, target))
     words = ("export", folder, "--to", form, "-o", marker.parent / "out")
@@ -133,7 +124,7 @@ def test_a_function_of_a_run_folder_is_not_compiled(
     assert not marker.exists(), "a reference is for those who measure"
 
 
-def test_commands_that_show_a_run_run_nothing(chameleon: Command, marker: Path, target: str):
+def test_commands_that_show_a_run_run_nothing(chameleon, marker, target):
     task = _function_task(marker, target)
     folder = _folder(marker.parent / "run", MODELS[0][0], target, task)
     for words in (
@@ -152,7 +143,7 @@ def test_commands_that_show_a_run_run_nothing(chameleon: Command, marker: Path, 
     assert not marker.exists()
 
 
-def test_a_task_file_runs_nothing_unasked(chameleon: Command, marker: Path, target: str):
+def test_a_task_file_runs_nothing_unasked(chameleon, marker, target):
     task = _function_task(marker, target)
     file = marker.parent / "tasks.json"
     file.write_text(json.dumps([task.to_json()]))
@@ -161,6 +152,7 @@ def test_a_task_file_runs_nothing_unasked(chameleon: Command, marker: Path, targ
         "target": "native",
         "space": "sketch",
         "baselines": [],
+        "runner": {"name": "local", "workers": 1},
         "budget": {"measurements": 1},
         "output": str(marker.parent / "run"),
     }
@@ -176,16 +168,17 @@ def test_a_task_file_runs_nothing_unasked(chameleon: Command, marker: Path, targ
     assert marker.exists()
 
 
-def test_a_record_database_runs_nothing(chameleon: Command, marker: Path):
+def test_a_record_database_runs_nothing(chameleon, marker):
     file, records = marker.parent / "function.py", marker.parent / "records.sqlite"
 
-    def tuned(name: str, text: str) -> None:
+    def tuned(name, text):
         file.write_text(text)
         source = {"source": f"{file}:product", "reference": f"{file}:reference"}
         pipeline = {
             "model": {"operators": [{"primfunc": source}]},
             "target": "native",
             "space": "sketch",
+            "runner": {"name": "local", "workers": 1},
             "records": str(records),
             "baselines": [],
             "budget": {"measurements": 1},
@@ -216,7 +209,7 @@ def test_a_record_database_runs_nothing(chameleon: Command, marker: Path):
     assert not marker.exists()
 
 
-def test_names_of_a_run_folder_do_not_become_python(chameleon: Command, marker: Path, target: str):
+def test_names_of_a_run_folder_do_not_become_python(chameleon, marker, target):
     model = {"operators": [{"dense": {"input": [16, 32], "units": 48}}]}
     name = f"small\nopen({str(marker)!r}, 'w').close()\n"
     dense = DenseSpec(name="small", input=(16, 32), units=48).task(name, target)

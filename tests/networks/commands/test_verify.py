@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -17,6 +16,8 @@ from chameleon_networks.importers.options import OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import network_of
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
 
 DATA = """
 import numpy as np
@@ -36,7 +37,7 @@ def failing():
 """
 
 
-def _write(file: Path, last: str = "Sigmoid") -> None:
+def _write(file, last="Sigmoid"):
     """A network of two outputs and two branches."""
     text = f"""(float[1, 3, 8, 8] x) => (float[1, 4, 8, 8] y, float[1, 4, 8, 8] z) {{
         [conv] conv = Conv <pads = [1, 1, 1, 1]> (x, w)
@@ -51,7 +52,7 @@ def _write(file: Path, last: str = "Sigmoid") -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(forked_networks, tmp_path_factory):
     """The folder of a run that measures nothing."""
     folder = tmp_path_factory.mktemp("verified")
     _write(folder / "net.onnx")
@@ -65,9 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(
-    run: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(run, capfd):
     data = run.with_name("data.py")
     words = ["verify", str(run / "network"), "--inputs", f"{data}:batches", "--json"]
     assert command_line(words) == ExitCode.OK
@@ -96,21 +95,19 @@ def test_a_network_is_right_on_inputs_of_the_user_until_it_is_another_one(
         ("absent", "has no 'absent'"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(
-    function: str, words: str, run: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_that_do_not_fit_are_refused(function, words, run, capfd):
     source = f"{run.with_name('data.py')}:{function}"
     assert command_line(["verify", str(run), "--inputs", source]) == ExitCode.USAGE
     pattern = ".*".join(map(re.escape, words.split(".*")))
     assert re.search(f"error: --inputs: .*{pattern}", capfd.readouterr().err)
 
 
-def _comparison(network: Any, target: str, **operators: str) -> Comparison:
+def _comparison(network, target, **operators):
     """A comparison of a network that is imported with other operators than it has."""
 
     @relax.expr_functor.mutator
     class Replace(relax.PyExprMutator):
-        def visit_call_(self, call: Any) -> Any:
+        def visit_call_(self, call):
             other = operators.get(str(getattr(call.op, "name", "")).rpartition(".")[2])
             call = super().visit_call_(call)
             return relax.Call(tvm.ir.Op.get(other), call.args, call.attrs) if other else call
@@ -136,9 +133,7 @@ def _comparison(network: Any, target: str, **operators: str) -> Comparison:
         ({"tanh": "relax.sin", "exp": "relax.sin"}, 1, "node 'exp' (Exp)"),
     ],
 )
-def test_the_operator_at_which_errors_begin(
-    operators: dict[str, str], output: int, place: str, target: str, tmp_path: Path
-) -> None:
+def test_the_operator_at_which_errors_begin(operators, output, place, target, tmp_path):
     _write(tmp_path / "net.onnx")
     network = network_of(OnnxOptions(source=str(tmp_path / "net.onnx"), layout="NHWC"))
     comparison = _comparison(network, target, **operators)
@@ -163,7 +158,7 @@ def make():
 """
 
 
-def test_the_operator_of_torch_at_which_errors_begin(target: str, tmp_path: Path) -> None:
+def test_the_operator_of_torch_at_which_errors_begin(target, tmp_path):
     (tmp_path / "net.py").write_text(NET)
     network = network_of(TorchOptions(source=f"{tmp_path / 'net.py'}:make", layout="NHWC"))
     comparison = _comparison(network, target, tanh="relax.sin")

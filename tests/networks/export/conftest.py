@@ -1,15 +1,13 @@
 """Operators delivered as folders."""
 
 import importlib.util
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Arrays, SpaceProvider, Winner
+from chameleon_core.stages import Arrays, Winner
 from chameleon_networks.export.operators import deliver_operator
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import Operator, operator_of
@@ -37,32 +35,28 @@ class DeliveredOperator:
     inputs: Arrays
 
     @property
-    def activations(self) -> Arrays:
+    def activations(self):
         """What the kernel is called with, as it reads it."""
         arranged = self.operator.arrange(self.inputs)
         constants = self.operator.constants
         return [array for number, array in enumerate(arranged) if number not in constants]
 
-    def pack(self) -> None:
+    def pack(self):
         """Pack the weights with the folder's own file."""
         spec = importlib.util.spec_from_file_location("pack", self.folder / "pack.py")
-        assert spec is not None
-        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         constants = [self.inputs[number] for number in sorted(self.operator.constants)]
         module.pack_weights(*constants).tofile(self.folder / "weights.bin")
 
-    def error(self, output: Any) -> float:
+    def error(self, output):
         """The largest difference from the reference over the largest of its numbers."""
         [result] = self.operator.logical([output])
         [wanted] = self.operator.reference(self.inputs)
         return float(np.abs(result.astype(np.float64) - wanted).max() / np.abs(wanted).max())
 
 
-def configuration(
-    space: SpaceProvider, task: Any, wanted: Callable[[Mapping[str, Any]], bool]
-) -> tuple[int, ...]:
+def configuration(space, task, wanted):
     """A configuration whose knobs are as wanted."""
     designs = space.design_space(task)
     for row in designs.sample(300, np.random.default_rng(0)):
@@ -71,14 +65,10 @@ def configuration(
     raise AssertionError("no such configuration")
 
 
-def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
+def operator_deliverer(base):
     """What delivers an operator in some configuration into a folder of a folder."""
 
-    def deliver(
-        spec: Any,
-        wanted: Callable[[Mapping[str, Any]], bool] = lambda _: True,
-        space: SpaceProvider | None = None,
-    ) -> DeliveredOperator:
+    def deliver(spec, wanted=lambda _: True, space=None):
         space = space or AutoSpace(AutoOptions())
         task = spec.task("one", TARGET)
         winner = Winner(task=task, config=configuration(space, task, wanted), seconds=1e-3)
@@ -95,6 +85,6 @@ def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
 
 
 @pytest.fixture
-def deliver_one(tmp_path: Path) -> Callable[..., DeliveredOperator]:
+def deliver_one(tmp_path):
     """See ``operator_deliverer``."""
     return operator_deliverer(tmp_path)

@@ -5,9 +5,7 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +25,7 @@ CMAKE = shutil.which("cmake") or ""
 class Library:
     """A bundle's functions, called as C calls them."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder, name):
         self._library = ctypes.CDLL(str(folder / f"lib{name}.so"))
         self._name = name
         self.create = self._function("create", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
@@ -39,19 +37,19 @@ class Library:
         self.error = self._function("error", ctypes.c_char_p)
         self.input_count = self._function("input_count", ctypes.c_int)
 
-    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+    def _function(self, name, result, *arguments):
         symbol = getattr(self._library, f"{self._name}_{name}")
         symbol.restype, symbol.argtypes = result, arguments
         return symbol
 
-    def called(self, handle: Any, inputs: list[Any], output: Any) -> int:
+    def called(self, handle, inputs, output):
         """Run it on arrays."""
         read = (ctypes.c_void_p * len(inputs))(*(array.ctypes.data for array in inputs))
         return int(self.run(handle, read, (ctypes.c_void_p * 1)(output.ctypes.data)))
 
 
 @pytest.fixture
-def parallel(deliver_one: Any) -> Any:
+def parallel(deliver_one):
     """A delivered convolution by Winograd's algorithm, which needs workspaces and threads."""
     return deliver_one(
         SPEC,
@@ -63,7 +61,7 @@ def parallel(deliver_one: Any) -> Any:
 
 
 @pytest.mark.skipif(not CMAKE, reason="cmake builds the example")
-def test_the_example_gives_the_same_bits(parallel: Any, tmp_path: Path):
+def test_the_example_gives_the_same_bits(parallel, tmp_path):
     bundle = tmp_path / "conv"
     files = write_c_bundle(parallel.folder, bundle, "conv")
     assert {file.name for file in files} == {file.name for file in bundle.iterdir()}
@@ -90,7 +88,7 @@ def test_the_example_gives_the_same_bits(parallel: Any, tmp_path: Path):
     assert "another shape, type or order than data" in ran.stderr
 
 
-def _example(bundle: Path, *words: Any) -> subprocess.CompletedProcess[str]:
+def _example(bundle, *words):
     """The example's process, which has neither Python nor TVM to find."""
     return subprocess.run(
         ["./conv_example", *map(str, words), "--runs", "3"],
@@ -103,15 +101,15 @@ def _example(bundle: Path, *words: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_handles_run_at_the_same_time(parallel: Any, tmp_path: Path):
+def test_handles_run_at_the_same_time(parallel, tmp_path):
     write_c_bundle(parallel.folder, tmp_path / "c", "conv")
     library = Library(tmp_path / "c", "conv")
     weights = str(tmp_path / "c" / "weights.bin").encode()
     [data] = parallel.activations
     wanted = load(parallel.folder)(data)
-    errors: list[Any] = []
+    errors = []
 
-    def several(threads: int) -> None:
+    def several(threads):
         handle = library.create(weights, threads)
         for scale in (1.0, 2.0, 1.0):
             output = np.zeros_like(wanted)
@@ -129,7 +127,7 @@ def test_handles_run_at_the_same_time(parallel: Any, tmp_path: Path):
     assert errors == []
 
 
-def test_a_handle_may_be_used_by_several_threads(parallel: Any, tmp_path: Path):
+def test_a_handle_may_be_used_by_several_threads(parallel, tmp_path):
     write_c_bundle(parallel.folder, tmp_path / "c", "conv")
     library = Library(tmp_path / "c", "conv")
     weights = str(tmp_path / "c" / "weights.bin").encode()
@@ -138,9 +136,9 @@ def test_a_handle_may_be_used_by_several_threads(parallel: Any, tmp_path: Path):
     wanted = load(parallel.folder)(data)
     for instances in (1, 2):
         handle = library.open(weights, 2, instances, None)
-        wrong: list[float] = []
+        wrong = []
 
-        def busily(scale: Any, handle: Any = handle, wrong: list[float] = wrong) -> None:
+        def busily(scale, handle=handle, wrong=wrong):
             output = np.zeros_like(wanted)
             for _ in range(100):
                 status = library.called(handle, [data * scale], output)
@@ -165,9 +163,7 @@ def test_a_handle_may_be_used_by_several_threads(parallel: Any, tmp_path: Path):
         (lambda _: None, -1, b"1 or more threads"),
     ],
 )
-def test_what_goes_wrong_is_said(
-    parallel: Any, tmp_path: Path, prepare: Callable[[Path], object], threads: int, said: bytes
-):
+def test_what_goes_wrong_is_said(parallel, tmp_path, prepare, threads, said):
     write_c_bundle(parallel.folder, tmp_path / "c", "conv")
     library = Library(tmp_path / "c", "conv")
     weights = tmp_path / "c" / "weights.bin"
@@ -177,7 +173,7 @@ def test_what_goes_wrong_is_said(
     assert library.input_count() == 1
 
 
-def test_a_processor_without_the_features_is_refused(parallel: Any, tmp_path: Path):
+def test_a_processor_without_the_features_is_refused(parallel, tmp_path):
     manifest = read_manifest(parallel.folder)
     manifest["cpu_features"].append("flight")
     write_manifest(parallel.folder, manifest)
@@ -194,7 +190,7 @@ def test_a_processor_without_the_features_is_refused(parallel: Any, tmp_path: Pa
         ({"virtual_machine": "its shapes change"}, "because its shapes change"),
     ],
 )
-def test_what_has_no_bundle_is_refused(tmp_path: Path, change: Any, said: str):
+def test_what_has_no_bundle_is_refused(tmp_path, change, said):
     (tmp_path / OBJECTS).touch()
     write_manifest(tmp_path, {"needs": ["numpy"], "inputs": [], "outputs": [], **change})
     with pytest.raises(ChameleonError, match=said):
@@ -202,14 +198,14 @@ def test_what_has_no_bundle_is_refused(tmp_path: Path, change: Any, said: str):
     assert not (tmp_path / "c").exists()
 
 
-def test_a_network_of_an_earlier_version_is_compiled_again(tmp_path: Path):
+def test_a_network_of_an_earlier_version_is_compiled_again(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"inputs": [], "outputs": []}))
     with pytest.raises(ChameleonError, match="is of an earlier version") as caught:
         write_c_bundle(tmp_path, tmp_path / "c", "net")
     assert "chameleon compile" in str(caught.value.hint)
 
 
-def test_kernels_that_call_tvm_are_refused(tmp_path: Path):
+def test_kernels_that_call_tvm_are_refused(tmp_path):
     (tmp_path / OBJECTS).touch()
     write_manifest(tmp_path, {"needs": ["numpy", "apache-tvm"], "inputs": [], "outputs": []})
     with pytest.raises(ChameleonError, match="call functions of TVM's") as caught:

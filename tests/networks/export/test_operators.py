@@ -1,8 +1,6 @@
 """A delivered operator: whatever its weights are packed as, the kernel computes the reference."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +23,7 @@ CONVOLUTION = Conv2dSpec(
 )
 
 
-def _algorithm(values: Any) -> str:
+def _algorithm(values):
     return str(values.get("algorithm", "direct"))
 
 
@@ -39,13 +37,13 @@ def _algorithm(values: Any) -> str:
     ],
     ids=["blocks and a bias", "groups in one vector", "int8", "bfloat16"],
 )
-def test_weights_of_ones_own_are_packed(spec: Any, deliver_one: Any):
+def test_weights_of_ones_own_are_packed(spec, deliver_one):
     own = deliver_one(spec, lambda values: _algorithm(values) == "direct")
     own.pack()
     assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
-def test_winograds_weights_are_transformed(deliver_one: Any):
+def test_winograds_weights_are_transformed(deliver_one):
     own = deliver_one(CONVOLUTION, lambda values: _algorithm(values).startswith("winograd"))
     before = load(own.folder)(*own.activations)
     assert own.error(before) > own.operator.tolerance, "it has random weights"
@@ -53,7 +51,7 @@ def test_winograds_weights_are_transformed(deliver_one: Any):
     assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
-def test_sketches_pack_too(deliver_one: Any):
+def test_sketches_pack_too(deliver_one):
     own = deliver_one(
         DenseSpec(input=[4, 32], units=48), space=SketchSpace(SketchOptions(prune=False))
     )
@@ -61,7 +59,7 @@ def test_sketches_pack_too(deliver_one: Any):
     assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
 
 
-def test_an_operator_without_weights_has_nothing_to_pack(deliver_one: Any):
+def test_an_operator_without_weights_has_nothing_to_pack(deliver_one):
     own = deliver_one(BatchMatmulSpec(a=[2, 4, 16], b=[2, 16, 24]))
     assert not (own.folder / "pack.py").exists()
     assert own.error(load(own.folder)(*own.activations)) < own.operator.tolerance
@@ -80,7 +78,7 @@ print([name for name in sys.modules if name.startswith("chameleon")])
 """
 
 
-def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one: Any, run_python: Any):
+def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one, run_python):
     own = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
     data, weights, bias = own.inputs
     for name, array in (("x", data), ("w", weights), ("b", bias)):
@@ -92,7 +90,7 @@ def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one: Any, run_pyt
     assert manifest["threads"] == 2
 
 
-def test_wrong_constants_are_refused(deliver_one: Any):
+def test_wrong_constants_are_refused(deliver_one):
     own = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
     data, weights, bias = own.inputs
     names = "the operator's constants are weights, bias"
@@ -103,13 +101,11 @@ def test_wrong_constants_are_refused(deliver_one: Any):
     assert len(pack_weights(weights, bias, folder=own.folder)) > weights.nbytes
 
 
-def test_packing_that_depends_on_values_is_refused(
-    deliver_one: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_packing_that_depends_on_values_is_refused(deliver_one, monkeypatch, tmp_path):
     own = deliver_one(DenseSpec(input=[4, 32], units=48))
     real = Template.program
 
-    def sorted_first(self: Any, values: Any, operator: Any, inputs: Any) -> Any:
+    def sorted_first(self, values, operator, inputs):
         weights = inputs[1][np.argsort(np.asarray(inputs[1])[:, 0])]
         return real(self, values, operator, [inputs[0], weights, *inputs[2:]])
 
@@ -123,7 +119,7 @@ def test_packing_that_depends_on_values_is_refused(
     ("target", "said"),
     [("nvidia/nvidia-a100", "is cuda"), ("llvm -mtriple=riscv64-linux-gnu", "is riscv64")],
 )
-def test_what_runs_elsewhere_is_refused(target: str, said: str, tmp_path: Path):
+def test_what_runs_elsewhere_is_refused(target, said, tmp_path):
     resolved = TVMTargets(NoOptions()).resolve(target)
     task = DenseSpec(input=[4, 32], units=48).task("one", resolved)
     winner = Winner(task=task, config=(0,), seconds=None)

@@ -1,8 +1,6 @@
 """What is done to arrays, written down as JSON and done again to others."""
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +9,13 @@ from chameleon_networks.runtime.pack import replayed
 from hypothesis import given
 from hypothesis import strategies as st
 
-Function = Callable[[Sequence[Any]], Any]
 
-
-def recorded(function: Function, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+def recorded(function, inputs):
     """A function as what its recording on some inputs does to others."""
     recording, arrays = Recording.of(inputs)
     number = recording.number_of(function(arrays))
     assert number is not None, "the result left the recording"
-    fixed: list[int | None] = [None] * len(inputs)
+    fixed = [None] * len(inputs)
     for index in recording.fixed:
         fixed[index] = len(recording.constants)
         recording.constants.append(recording.inputs[index])
@@ -28,14 +24,14 @@ def recorded(function: Function, inputs: Sequence[Any]) -> Callable[[Sequence[An
     return lambda others: replayed(packing, list(others), recording.constants)[0]
 
 
-def _filled(arrays: Sequence[Any]) -> Any:
+def _filled(arrays):
     filled = np.zeros_like(arrays[0], order="C", shape=(2, 3, 4, 2))
     for index in range(2):
         filled[:, :, :, index] = arrays[0].reshape(3, 2, 4).swapaxes(0, 1)
     return filled
 
 
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS = {
     "moves": lambda a: np.moveaxis(a[0].reshape(2, 3, 4), -1, 0).transpose(2, 0, 1).copy(),
     "turned": lambda a: a[0].T.ravel(),
     "filled up": lambda a: np.pad(a[0], ((0, 1), (0, 0), (2, 0))),
@@ -50,7 +46,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_is_done_is_done_again_to_others(name: str):
+def test_what_is_done_is_done_again_to_others(name):
     rng = np.random.default_rng(1)
     first, second = ([rng.standard_normal((3, 2, 4)).astype("f4"), rng.random(4)] for _ in "ab")
     again = recorded(FUNCTIONS[name], first)
@@ -62,8 +58,8 @@ def test_what_is_done_is_done_again_to_others(name: str):
 
 
 @given(st.permutations(range(3)), st.integers(0, 2), st.integers(1, 3))
-def test_any_order_of_axes(axes: list[int], axis: int, repeats: int):
-    def function(arrays: Sequence[Any]) -> Any:
+def test_any_order_of_axes(axes, axis, repeats):
+    def function(arrays):
         return arrays[0].transpose(axes).repeat(repeats, axis=axis).reshape(-1)
 
     first, second = np.arange(24).reshape(2, 3, 4), np.arange(24, 48).reshape(2, 3, 4)
@@ -86,7 +82,7 @@ def test_numbers_that_decide_are_fixed():
         (lambda a: np.linalg.norm(a[0]), "norm"),
     ],
 )
-def test_what_cannot_be_written_down_is_refused(function: Function, said: str):
+def test_what_cannot_be_written_down_is_refused(function, said):
     _, arrays = Recording.of([np.ones(4)])
     with pytest.raises(NotRecordedError, match=said):
         function(arrays)

@@ -1,45 +1,39 @@
 """Small networks, read once for all tests of this folder."""
 
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.stages import Delivery, Frontend
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 
-Deliveries = Callable[[Frontend], Delivery]
-
 
 @cache
-def _frontend(network: str) -> NetworkFrontend:
+def _frontend(network):
     return NetworkFrontend(BuiltinNetwork(BuiltinOptions(network=network, compare=False)))
 
 
 @pytest.fixture(scope="session")
-def frontend() -> Any:
+def frontend():
     """A built-in network's frontend, by name."""
     return _frontend
 
 
 @pytest.fixture
-def delivery_of(delivery_into: Any, tmp_path: Path) -> Deliveries:
+def delivery_of(delivery_into, tmp_path):
     """A delivery with a random configuration for every task of a network."""
     return lambda source: delivery_into(source, tmp_path / "network")
 
 
 @pytest.fixture
-def doubling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Kernels, Any], bool]], None]:
+def doubling(monkeypatch):
     """Doubles the packed weights of the kernels that a test chooses."""
     honest = Kernels.of
 
-    def double(chosen: Callable[[Kernels, Any], bool]) -> None:
-        def lying(self: Kernels, chain: Any) -> Any:
+    def double(chosen):
+        def lying(self, chain):
             kernel = honest(self, chain)
             if kernel is None or not chosen(self, chain):
                 return kernel
@@ -52,13 +46,11 @@ def doubling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Kernels, An
 
 
 @pytest.fixture(scope="session")
-def delivered(
-    frontend: Any, delivery_into: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[Delivery, dict[str, Any]]]:
+def delivered(frontend, delivery_into, tmp_path_factory):
     """A built-in network's delivery and its result, by name: made once, and only to be read."""
 
     @cache
-    def deliver(network: str) -> tuple[Delivery, dict[str, Any]]:
+    def deliver(network):
         source = frontend(network)
         delivery = delivery_into(source, tmp_path_factory.mktemp(network) / "network")
         return delivery, source.deliver(delivery)

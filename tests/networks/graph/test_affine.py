@@ -1,7 +1,5 @@
 """Scales and shifts of channels end up in the weights before them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.affine import with_folded_scales
@@ -15,12 +13,12 @@ RNG = np.random.default_rng(0)
 STEPS = ("add", "subtract", "multiply", "divide")
 
 
-def _constant(*shape: int) -> np.ndarray:
+def _constant(*shape):
     return RNG.uniform(0.5, 1.5, shape).astype(np.float32)
 
 
-def _built(base: Any, shape: tuple[int, ...], steps: list[tuple[str, np.ndarray, bool]]) -> Any:
-    def build(emit: Any, x: Any) -> Any:
+def _built(base, shape, steps):
+    def build(emit, x):
         value = emit(base(x)) if base else x
         for name, constant, turned in steps:
             pair = (value, relax.const(constant))
@@ -30,18 +28,18 @@ def _built(base: Any, shape: tuple[int, ...], steps: list[tuple[str, np.ndarray,
     return module_of(build, shape)
 
 
-def _computed(module: Any, array: np.ndarray) -> np.ndarray:
+def _computed(module, array):
     target = tvm.target.Target({"kind": "llvm"})
     executable = relax.build(relax.get_pipeline("zero")(module), target)
     machine = relax.VirtualMachine(executable, tvm.cpu())
     return machine["main"](tvm.runtime.tensor(array)).numpy()
 
 
-def _convolution(source: Any) -> Any:
+def _convolution(source):
     return relax.op.nn.conv2d(source, relax.const(_constant(4, 3, 3, 3)))
 
 
-def _product(source: Any) -> Any:
+def _product(source):
     return relax.op.matmul(source, relax.const(_constant(6, 4)))
 
 
@@ -59,7 +57,7 @@ BASES = {
         st.tuples(st.sampled_from(STEPS), st.booleans(), st.booleans()), min_size=2, max_size=5
     ),
 )
-def test_the_network_computes_the_same(base: str, steps: list[tuple[str, bool, bool]]) -> None:
+def test_the_network_computes_the_same(base, steps):
     make, shape, channels = BASES[base]
     layers = [
         (name, _constant(*(channels if many else (1,))), turned and name != "divide")
@@ -78,13 +76,13 @@ def test_the_network_computes_the_same(base: str, steps: list[tuple[str, bool, b
     assert len(operators_of(folded)) <= min(2 + 2 * alone, len(operators_of(module)))
 
 
-def test_a_normalisation_behind_a_biased_convolution_is_a_bias() -> None:
+def test_a_normalisation_behind_a_biased_convolution_is_a_bias():
     steps = [(name, _constant(1, 4, 1, 1), False) for name in ("add", *STEPS[1:], "add")]
     module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
     assert operators_of(module) == ["nn.conv2d", "add"]
 
 
-def test_a_normalisation_that_neither_scales_nor_shifts_disappears() -> None:
+def test_a_normalisation_that_neither_scales_nor_shifts_disappears():
     """As those of networks nobody has trained yet, behind their statistics."""
     ones, zeros = np.ones((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.float32)
     steps = [("add", _constant(1, 4, 1, 1), False), ("divide", _constant(1, 4, 1, 1), False)]
@@ -93,14 +91,14 @@ def test_a_normalisation_that_neither_scales_nor_shifts_disappears() -> None:
     assert operators_of(module) == ["nn.conv2d", "add"]
 
 
-def test_a_bias_alone_stays_as_it_is() -> None:
+def test_a_bias_alone_stays_as_it_is():
     module = _built(_convolution, (1, 3, 5, 5), [("add", _constant(1, 4, 1, 1), False)])
     assert with_folded_scales(module) is module
 
 
 @pytest.mark.parametrize("name", ["multiply", "divide"])
-def test_what_others_read_unscaled_keeps_its_weights(name: str) -> None:
-    def build(emit: Any, x: Any) -> Any:
+def test_what_others_read_unscaled_keeps_its_weights(name):
+    def build(emit, x):
         value = emit(_convolution(x))
         scaled = getattr(relax.op, name)(value, relax.const(_constant(1, 4, 1, 1)))
         return relax.op.add(emit(scaled), value)

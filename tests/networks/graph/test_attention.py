@@ -3,9 +3,7 @@
 import math
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,35 +27,35 @@ REPLACED = {"nn.softmax", "where", "max", "equal", "permute_dims", "split", "mat
 class Projected(torch.nn.Module):
     """Queries, keys and values of four projections, mixed by a function of them and of a mask."""
 
-    def __init__(self, mix: Callable[..., Any], *, shared: int = HEADS) -> None:
+    def __init__(self, mix, *, shared=HEADS):
         super().__init__()
         self.mix = mix
         features = WIDTH // HEADS
         widths = (WIDTH, shared * features, shared * features, WIDTH)
         self.parts = torch.nn.ModuleList(torch.nn.Linear(WIDTH, width) for width in widths)
 
-    def forward(self, x: Any, *mask: Any) -> Any:
+    def forward(self, x, *mask):
         batch, tokens, _ = x.shape
         *inside, last = self.parts
         parts = [part(x).view(batch, tokens, -1, WIDTH // HEADS).transpose(1, 2) for part in inside]
         return last(self.mix(*parts, *mask).transpose(1, 2).reshape(batch, tokens, WIDTH))
 
 
-def fused(query: Any, key: Any, value: Any, mask: Any = None, **options: Any) -> Any:
+def fused(query, key, value, mask=None, **options):
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, **options
     )
 
 
-def causal(query: Any, key: Any, value: Any) -> Any:
+def causal(query, key, value):
     return fused(query, key, value, is_causal=True)
 
 
-def grouped(query: Any, key: Any, value: Any) -> Any:
+def grouped(query, key, value):
     return fused(query, key, value, enable_gqa=True)
 
 
-def eager(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+def eager(query, key, value, mask=None):
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
     if mask is not None:
         scores = scores + mask
@@ -65,19 +63,19 @@ def eager(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
     return weights @ value
 
 
-def filled(query: Any, key: Any, value: Any, mask: Any) -> Any:
+def filled(query, key, value, mask):
     scores = (query * 0.25) @ key.transpose(-1, -2)
     return torch.softmax(scores.masked_fill(~mask, -1e9).float(), dim=-1).to(value.dtype) @ value
 
 
-def flat(query: Any, key: Any, value: Any) -> Any:
+def flat(query, key, value):
     """With heads in the batch, as ``bmm`` wants them."""
     query, key, value = (part.flatten(0, 1) for part in (query, key, value))
     mixed = torch.bmm(torch.softmax(torch.bmm(query, key.transpose(1, 2)), dim=-1), value)
     return mixed.unflatten(0, (-1, HEADS))
 
 
-def biased(query: Any, key: Any, value: Any) -> Any:
+def biased(query, key, value):
     """A constant bias for every head, and later keys hidden besides, as in T5's decoder."""
     tokens = query.shape[2]
     bias = torch.arange(HEADS * tokens * tokens).reshape(HEADS, tokens, tokens).float().sin()
@@ -89,12 +87,12 @@ def biased(query: Any, key: Any, value: Any) -> Any:
 class Packed(torch.nn.Module):
     """One projection for queries, keys and values, taken apart in one of two ways."""
 
-    def __init__(self, *, split: bool) -> None:
+    def __init__(self, *, split):
         super().__init__()
         self.split = split
         self.inside = torch.nn.Linear(WIDTH, 3 * WIDTH)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         batch, tokens, _ = x.shape
         if self.split:
             parts = self.inside(x).split(WIDTH, dim=2)
@@ -105,18 +103,18 @@ class Packed(torch.nn.Module):
         return fused(*parts).transpose(1, 2).reshape(batch, tokens, WIDTH)
 
 
-def states(batch: int = 1) -> Any:
+def states(batch=1):
     return torch.randn(batch, TOKENS, WIDTH, generator=torch.Generator().manual_seed(0))
 
 
-def seen(*shape: int) -> Any:
+def seen(*shape):
     """A mask of which some are hidden, but never all of a row."""
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
     mask[..., 0] = True
     return mask
 
 
-CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]] = {
+CASES = {
     "fused": (lambda: Projected(fused), (states(),), {"query_layout": "BSHD"}),
     "a batch": (lambda: Projected(fused), (states(3),), {"output_layout": "BSHD"}),
     "causal": (lambda: Projected(causal), (states(),), {"causal": True, "mask": ()}),
@@ -149,14 +147,14 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-def imported(network: Any, inputs: tuple[Any, ...], layout: str = "NCHW") -> Any:
+def imported(network, inputs, layout="NCHW"):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(network.eval(), inputs)
     return prepared(torch_graph(program).module, layout)
 
 
-def first_guesses(chains: list[Any], target: str) -> Kernels:
+def first_guesses(chains, target):
     """Kernels of the attention in a network, as they are without a measurement."""
     space, winners = AutoSpace(AutoOptions()), {}
     for chain in chains:
@@ -167,7 +165,7 @@ def first_guesses(chains: list[Any], target: str) -> Kernels:
     return Kernels(winners, space, target)
 
 
-def run(module: Any, chains: list[Any], target: str, inputs: tuple[Any, ...]) -> np.ndarray:
+def run(module, chains, target, inputs):
     kernels = first_guesses(chains, target)
     network = compiled(module, chains, kernels, target)
     with tempfile.TemporaryDirectory() as folder:
@@ -177,9 +175,7 @@ def run(module: Any, chains: list[Any], target: str, inputs: tuple[Any, ...]) ->
     return np.asarray(outputs[0] if isinstance(outputs, list | tuple) else outputs)
 
 
-def check_outputs(
-    network: Any, module: Any, target: str, inputs: tuple[Any, ...], *, tolerance: float = 1e-5
-) -> None:
+def check_outputs(network, module, target, inputs, *, tolerance=1e-5):
     """A module computes what the network of torch does."""
     with torch.no_grad():
         want = network(*inputs).numpy()
@@ -187,12 +183,12 @@ def check_outputs(
     assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
 
-def attentions(chains: list[Any]) -> list[Any]:
+def attentions(chains):
     return [chain for chain in chains if chain.spec.kind == "attention"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
+def test_it_is_one_kernel_that_computes_the_same(case, target):
     make, inputs, expected = CASES[case]
     torch.manual_seed(0)
     network = make()
@@ -210,11 +206,11 @@ def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
 class Convolved(torch.nn.Module):
     """Attention between convolutions of one tap, as in SqueezeBERT: features before tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.parts = torch.nn.ModuleList(torch.nn.Conv1d(WIDTH, WIDTH, 1) for _ in range(4))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         batch, _, tokens = x.shape
         *inside, last = self.parts
         query, key, value = (part(x).view(batch, HEADS, -1, tokens) for part in inside)
@@ -224,7 +220,7 @@ class Convolved(torch.nn.Module):
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_a_convolution_behind_it_takes_nothing_of_it_away(layout: str, target: str):
+def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target):
     torch.manual_seed(0)
     network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
     module = imported(network, inputs, layout)
@@ -238,23 +234,23 @@ def test_a_convolution_behind_it_takes_nothing_of_it_away(layout: str, target: s
     check_outputs(network, module, target, inputs)
 
 
-def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target: str):
+def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target):
     """The mask that the kernel adds is computed from the network's, which says what is seen."""
     module = imported(Projected(fused), (states(), seen(1, 1, TOKENS, TOKENS)))
     functions = fused_functions(module, chains_of(module), target)
     assert [calls for _, calls in functions] == [1] * len(functions) != []
 
 
-def test_a_row_without_a_visible_key_is_zeros_as_in_torch(target: str):
+def test_a_row_without_a_visible_key_is_zeros_as_in_torch(target):
     mask = seen(1, 1, TOKENS, TOKENS)
     mask[..., 3, :] = False
     network = Projected(fused)
     check_outputs(network, imported(network, (states(), mask)), target, (states(), mask))
 
 
-def test_what_is_read_elsewhere_is_not_taken_away(target: str):
+def test_what_is_read_elsewhere_is_not_taken_away(target):
     class Weights(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             weights = torch.softmax(x @ x.transpose(-1, -2), dim=-1)
             return weights @ x + weights.sum()
 
@@ -266,13 +262,13 @@ def test_what_is_read_elsewhere_is_not_taken_away(target: str):
 
 def test_a_softmax_of_something_else_is_none():
     class Temperature(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             return torch.softmax(torch.tanh(x @ x.transpose(-1, -2)), dim=-1) @ x
 
     assert not attentions(chains_of(imported(Temperature(), (torch.randn(2, 3, 8, 8),))))
 
 
-def test_an_attention_layer_of_torch_reads_one_packed_array(target: str):
+def test_an_attention_layer_of_torch_reads_one_packed_array(target):
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 48, batch_first=True)
     module = imported(layer, (states(),))
     [chain] = attentions(chains_of(module))
@@ -280,7 +276,7 @@ def test_an_attention_layer_of_torch_reads_one_packed_array(target: str):
     check_outputs(layer, module, target, (states(),))
 
 
-def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
+def network_of(name, kind):
     """A tiny network of a published library, and inputs."""
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": WIDTH, "num_attention_heads": HEADS, "intermediate_size": 48}
@@ -304,11 +300,11 @@ def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
     config._attn_implementation = kind
 
     class States(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.network = network(config)
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             options = {} if name == "vit" else {"use_cache": False}
             return self.network(x, **options).last_hidden_state
 
@@ -318,7 +314,7 @@ def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])
 @pytest.mark.parametrize("name", ["bert", "vit", "gpt2", "llama"])
-def test_networks_of_a_library(name: str, kind: str):
+def test_networks_of_a_library(name, kind):
     network, inputs = network_of(name, kind)
     module = imported(network, inputs)
     chains = chains_of(module)
@@ -335,12 +331,12 @@ def test_networks_of_a_library(name: str, kind: str):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
-def test_networks_of_a_library_compute_the_same(name: str, kind: str, target: str):
+def test_networks_of_a_library_compute_the_same(name, kind, target):
     network, inputs = network_of(name, kind)
     check_outputs(network, imported(network, inputs), target, inputs, tolerance=1e-4)
 
 
-def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
+def test_the_same_in_an_onnx_file(target, tmp_path):
     pytest.importorskip("onnxscript")
     from chameleon_networks.importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
 

@@ -1,8 +1,6 @@
 """Networks in buckets of shapes end to end: one folder, which dispatches, pads and is verified."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import attrs
 import chameleon_networks
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.stages import Delivery, Trials
+from chameleon_core.stages import Trials
 from chameleon_networks.delivery import deliver_buckets
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.delivery.deliver_buckets import summed
@@ -26,16 +24,14 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 @pytest.fixture(scope="module")
-def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def networks(tmp_path_factory):
     path = tmp_path_factory.mktemp("networks") / "net.py"
     path.write_text(NETWORK)
     return path
 
 
 @pytest.fixture(scope="module")
-def delivered(
-    networks: Path, delivery_into: Any, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[BucketedFrontend, Delivery, dict[str, Any]]:
+def delivered(networks, delivery_into, tmp_path_factory):
     source = masked(networks, 4, 12, pad=0.0)
     delivery = delivery_into(source, tmp_path_factory.mktemp("run") / "network")
     result = source.deliver(delivery)
@@ -43,10 +39,7 @@ def delivered(
     return source, delivery, result
 
 
-Made = tuple[BucketedFrontend, Delivery, dict[str, Any]]
-
-
-def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
+def test_a_folder_has_a_network_for_each_bucket(delivered):
     source, delivery, result = delivered
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     assert [entry["name"] for entry in manifest["buckets"]] == ["length=4", "length=12"]
@@ -77,14 +70,14 @@ def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
     assert result.latency_seconds is None
 
 
-def test_weights_that_are_the_same_are_there_once(delivered: Made):
+def test_weights_that_are_the_same_are_there_once(delivered):
     _, delivery, _ = delivered
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     assert manifest["shared_bytes"] >= 100 * 16 * 4, "the embedding at least"
     assert [file.parent.name for file in delivery.folder.rglob("weights.bin")] == ["network"]
 
 
-def test_tasks_of_both_buckets_are_one_where_they_are_the_same(networks: Path, target: str):
+def test_tasks_of_both_buckets_are_one_where_they_are_the_same(networks, target):
     source = masked(networks, 4, 12, pad=0.0)
     tasks = {task.name: task.weight for task in source.tasks(target)}
     assert tasks == {"hidden 16x32 @4": 1, "head 32x8": 2, "hidden 16x32 @12": 1}
@@ -114,7 +107,7 @@ except ValueError as error:
 """
 
 
-def test_a_fresh_process_needs_tvm_alone(delivered: Made, run_python: Any):
+def test_a_fresh_process_needs_tvm_alone(delivered, run_python):
     _, delivery, _ = delivered
     assert run_python(SCRIPT, cwd=delivery.folder).splitlines() == [
         "chameleon.network: ids [1, 12], mask [1, 12]: bucket length=12 is run as it is",
@@ -128,7 +121,7 @@ def test_a_fresh_process_needs_tvm_alone(delivered: Made, run_python: Any):
 
 
 @pytest.mark.parametrize("length", [1, 4, 9, 12])
-def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int):
+def test_answers_are_the_frameworks_for_any_length(delivered, length):
     source, delivery, _ = delivered
     other = source.network.with_extents((length,))
     inputs = other.samples(np.random.default_rng(3))
@@ -138,13 +131,13 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
         np.testing.assert_allclose(output, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-def _bucketed(file: Path, shapes: dict[str, Any]) -> BucketedFrontend:
+def _bucketed(file, shapes):
     network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(network, BucketedFrontend)
     return network
 
 
-def _mean(folder: Path) -> BucketedFrontend:
+def _mean(folder):
     """A product and a mean along an axis, which padding changes."""
     text = """(float[1, n, 8] x) => (float[1, 8] y) {
         z = MatMul(x, w)
@@ -155,7 +148,7 @@ def _mean(folder: Path) -> BucketedFrontend:
     return _bucketed(file, {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)})
 
 
-def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
+def _convolved(folder, *extents):
     """Batches of images that are convolved, which padding does not change."""
     text = """(float[n, 3, 6, 6] "image.in") => (float[n, 8, 6, 6] y) {
         c = Conv <pads = [1, 1, 1, 1]> ("image.in", w)
@@ -169,14 +162,14 @@ def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
 WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outputs are off by"
 
 
-def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Path):
+def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path):
     with pytest.raises(ConfigError, match=WORDS) as caught:
         check_padding(_mean(tmp_path).network, 1)
     assert "mask" in str(caught.value.hint)
 
 
 @pytest.mark.long
-def test_padding_that_changes_the_answers_is_not_delivered(delivery_into: Any, tmp_path: Path):
+def test_padding_that_changes_the_answers_is_not_delivered(delivery_into, tmp_path):
     source = _mean(tmp_path)
     result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert result.failure.startswith("the network is not delivered: padding changes")
@@ -184,19 +177,19 @@ def test_padding_that_changes_the_answers_is_not_delivered(delivery_into: Any, t
     assert not (tmp_path / "network").exists()
 
 
-def test_padding_by_a_number_that_an_input_cannot_hold(networks: Path):
+def test_padding_by_a_number_that_an_input_cannot_hold(networks):
     source = masked(networks, 4, 12, pad=0.5)
     with pytest.raises(ConfigError, match=r"ids is of int64 and cannot be padded with 0\.5"):
         check_padding(source.network, 1)
 
 
-def test_without_padding_there_is_nothing_to_check(networks: Path):
+def test_without_padding_there_is_nothing_to_check(networks):
     assert check_padding(masked(networks, 4, 12, pad=None).network, 1) == []
 
 
 @pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
-    networks: Path, delivery_into: Any, tmp_path: Path, doubling: Any
+    networks, delivery_into, tmp_path, doubling
 ):
     source = masked(networks, 4, 12, pad=None)
     delivery = delivery_into(source, tmp_path / "network")
@@ -208,12 +201,12 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 
 @pytest.mark.long
 def test_weights_that_got_lost_on_the_way_are_not_delivered(
-    networks: Path, delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks, delivery_into, tmp_path, monkeypatch
 ):
     source = masked(networks, 4, 12, pad=None)
     honest = deliver_buckets.share_weights
 
-    def lying(folder: Path, buckets: Any) -> int:
+    def lying(folder, buckets):
         saved = honest(folder, buckets)
         bytes_of = np.fromfile(folder / "weights.bin", np.uint8)
         bytes_of[bytes_of.size // 2 :] = 0
@@ -227,17 +220,16 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
     assert not (tmp_path / "network").exists()
 
 
-def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[tuple[Any, Any]] = []
+def test_each_bucket_is_checked(tmp_path, monkeypatch):
+    asked = []
 
-    def checked(self: Any, target: str, threads: int, earlier: Any) -> dict[str, Any]:
+    def checked(self, target, threads, earlier):
         assert (target, threads) == ("llvm", 2)
         asked.append((self.network.shapes["image.in"][0], earlier))
         return {"summary": "it compiles", "loops": [len(asked)]}
 
     monkeypatch.setattr(NetworkFrontend, "check", checked)
     report = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
-    assert report is not None
     assert report["summary"] == (
         "each bucket: it compiles; padding keeps the answers (axis 0 of image.in 8 padded to 12)"
     )
@@ -247,7 +239,7 @@ def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [extent for extent, _ in asked] == [4, 12]
     assert [earlier["loops"] for _, earlier in asked] == [[1], [2]]
 
-    def refused(self: Any, *_: Any) -> None:
+    def refused(self, *_):
         if self.network.shapes["image.in"][0] == 12:
             raise ConfigError("it cannot be compiled", hint="Write it otherwise.")
 
@@ -263,13 +255,12 @@ class _NoTrials(Trials):
     target = "llvm"
     measures_hardware = False
 
-    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
+    def best_seconds(self, task, guesses, *, seconds_to_beat=0.0):
         return None
 
 
-def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
+def test_what_was_settled_is_recalled_for_each_bucket(networks):
     settled = masked(networks, 4, 12, pad=None).decide(_NoTrials())
-    assert settled is not None
     assert settled["summary"] == "each bucket: NHWC, since there is no convolution"
     other = json.loads(json.dumps(settled))
     other["buckets"]["length=12"]["layout"] = "NCHW"
@@ -278,17 +269,17 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
     assert [network.choice.layout for _, network in again.networks] == ["NHWC", "NCHW"]
 
 
-def test_batches_of_an_onnx_file(delivery_into: Any, tmp_path: Path):
+def test_batches_of_an_onnx_file(delivery_into, tmp_path):
     source = _convolved(tmp_path, 1, 4)
     assert source.deliver(delivery_into(source, tmp_path / "network")).failure is None
-    network: Any = chameleon_networks.load(tmp_path / "network")
+    network = chameleon_networks.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
     [expected] = source.network.with_extents((3,)).framework("onnxruntime", 1)([images])
     np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
+def test_latencies_are_sums_of_what_ran_in_every_bucket(networks):
     source = masked(networks, 4, 12, pad=None)
     short = NetworkResult(
         latency_seconds=0.5,
@@ -306,5 +297,5 @@ def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
     assert total.left_out == {"openvino": "bucket length=12: it failed"}
     assert [row.ratio for row in total.buckets] == [0.5, 4.0]
     unknown = {**results, "length=12": attrs.evolve(long, latency_seconds=None)}
-    names: dict[str, Any] = {"length=4": {}, "length=12": {}}
+    names = {"length=4": {}, "length=12": {}}
     assert summed(source.network, unknown, names).latency_seconds is None

@@ -2,7 +2,6 @@
 
 import tempfile
 import textwrap
-from pathlib import Path
 
 import pytest
 from chameleon_core.errors import ConfigError
@@ -104,24 +103,24 @@ NETS = """
 
 
 @pytest.fixture
-def network(tmp_path: Path):
+def network(tmp_path):
     """Makes a network above."""
     path = tmp_path / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
 
-    def make(name: str) -> TorchNetwork:
+    def make(name):
         return TorchNetwork(TorchOptions(source=f"{path}:{name}"))
 
     return make
 
 
-def test_inputs_and_outputs_of_every_kind(network, target: str):
+def test_inputs_and_outputs_of_every_kind(network, target):
     report = examined(network("several"), ["NHWC", "NCHW"], target, 2)
     assert (report.layout, report.reference, report.refused) == ("NHWC", "torch", {})
     assert report.max_relative_error < 1e-5
 
 
-def test_what_stays_in_default_loops_is_said(network, target: str):
+def test_what_stays_in_default_loops_is_said(network, target):
     ordered = network("ordered")
     report = examined(ordered, ["NHWC"], target, 2)
     [(name, share)] = report.unscheduled.items()
@@ -138,23 +137,23 @@ def test_control_flow_names_its_line(network):
     assert "torch.where" in (caught.value.hint or "")
 
 
-def test_numbers_that_are_not_finite_are_said(network, target: str):
+def test_numbers_that_are_not_finite_are_said(network, target):
     with pytest.raises(ConfigError, match="torch computes numbers that are not finite"):
         examined(network("infinite"), ["NHWC"], target, 2)
 
 
-def test_what_depends_on_earlier_calls_is_refused(network, target: str):
+def test_what_depends_on_earlier_calls_is_refused(network, target):
     with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
         examined(network("averaging"), ["NHWC"], target, 2)
     assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["doubling", "roots"])
-def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, network, target: str):
+def test_inputs_are_like_the_examples_and_stay_as_they_are(name, network, target):
     assert examined(network(name), ["NHWC"], target, 2).max_relative_error < 1e-5
 
 
-def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target: str):
+def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
     report = examined(network("chaos"), ["NHWC"], target, 2)
     assert report.max_relative_error > TOLERANCE
     assert "torch in float32 are off by" in (report.conditioning or "")
@@ -174,7 +173,7 @@ def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
         tried(network("several"), ["NHWC"], "llvm", 1)
 
 
-def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
+def test_a_process_answers_and_is_followed(network, target, monkeypatch):
     several = network("several")
     report = tried(several, ["NCHW"], target, 1)
     assert report.summary.startswith("it compiles, and agrees with torch")
@@ -197,7 +196,7 @@ def test_a_process_answers_and_is_followed(network, target: str, monkeypatch):
     assert prepared_network(several, "NCHW")
 
 
-def test_a_process_leaves_no_files(network, target: str, tmp_path: Path, monkeypatch):
+def test_a_process_leaves_no_files(network, target, tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))

@@ -1,9 +1,7 @@
 """Networks of convolutions of every kind are read, made of chains, compiled, and right."""
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ from chameleon_tvm.spaces.options import AutoOptions
 functional, nn = torch.nn.functional, torch.nn
 
 
-def keyword_network() -> tuple[Any, tuple[int, ...]]:
+def keyword_network():
     """Spotting keywords in a waveform's features: convolutions over time, normalised."""
     return nn.Sequential(
         nn.Conv1d(20, 32, 9, padding=4, bias=False),
@@ -37,7 +35,7 @@ def keyword_network() -> tuple[Any, tuple[int, ...]]:
     ), (1, 20, 50)
 
 
-def video_network() -> tuple[Any, tuple[int, ...]]:
+def video_network():
     """Two convolutions over space and time."""
     return nn.Sequential(
         nn.Conv3d(3, 16, 3, padding=1),
@@ -51,7 +49,7 @@ def video_network() -> tuple[Any, tuple[int, ...]]:
 class Upsampling(nn.Module):
     """A U-Net of one step down and up."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first = nn.Conv2d(3, 16, 3, padding=1)
         self.down = nn.Conv2d(16, 32, 3, stride=2, padding=1)
@@ -59,17 +57,17 @@ class Upsampling(nn.Module):
         self.normal = nn.BatchNorm2d(16)
         self.last = nn.Conv2d(32, 8, 3, padding=1, groups=2)
 
-    def forward(self, images: Any) -> Any:
+    def forward(self, images):
         passed = torch.relu(self.first(images))
         below = torch.relu(self.down(passed))
         return self.last(torch.cat([torch.relu(self.normal(self.up(below))), passed], 1))
 
 
-def upsampling_network() -> tuple[Any, tuple[int, ...]]:
+def upsampling_network():
     return Upsampling(), (1, 3, 16, 16)
 
 
-NORMALISED: list[Callable[[Any], Any]] = [
+NORMALISED = [
     lambda w: functional.batch_norm(w[None], None, None, training=True)[0],
     lambda w: functional.instance_norm(w, weight=torch.arange(1.0, 9.0), bias=torch.ones(8)),
     lambda w: functional.layer_norm(w, w.shape[2:], torch.arange(1.0, 4.0)[:, None].repeat(1, 3)),
@@ -83,11 +81,11 @@ NORMALISED: list[Callable[[Any], Any]] = [
 class Standardised(nn.Module):
     """Convolutions whose filters are normalised each time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in NORMALISED)
 
-    def forward(self, images: Any) -> Any:
+    def forward(self, images):
         weights = [f(layer.weight) for f, layer in zip(NORMALISED, self.layers, strict=True)]
         return torch.cat(
             [
@@ -98,11 +96,11 @@ class Standardised(nn.Module):
         )
 
 
-def standardised_network() -> tuple[Any, tuple[int, ...]]:
+def standardised_network():
     return Standardised(), (1, 8, 16, 16)
 
 
-def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
+def run(module, target, images):
     """The output of a prepared network whose chains have their first guess as a kernel."""
     space = AutoSpace(AutoOptions())
     chains = chains_of(module)
@@ -136,9 +134,7 @@ def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
     ],
     ids=["conv1d", "conv3d", "transposed", "standardised"],
 )
-def test_networks_of_convolutions(
-    target: str, make: Any, kinds: list[str], others: set[str], layout: str
-):
+def test_networks_of_convolutions(target, make, kinds, others, layout):
     torch.manual_seed(0)
     network, shape = make()
     for part in network.modules():
@@ -165,7 +161,7 @@ def test_networks_of_convolutions(
 @pytest.mark.parametrize(
     "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=repr
 )
-def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: str, pooling: Any):
+def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target, pooling):
     network = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling).eval()
     images = torch.randn(2, 4, 12)
     with torch.no_grad():

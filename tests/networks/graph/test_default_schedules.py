@@ -1,7 +1,5 @@
 """Moves that are not tuned: rows with gaps and channel shuffles are left to LLVM's vectors."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
@@ -17,36 +15,35 @@ SHAPE = (24, 12, 16)
 TARGET = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
 
 
-def _copy() -> Any:
+def _copy():
     source = te.placeholder(SHAPE, name="source")
     return te.create_prim_func([source, te.compute(SHAPE, lambda i, j, c: source[i, j, c])])
 
 
-def _shuffle() -> Any:
+def _shuffle():
     source = te.placeholder(SHAPE, name="source")
     return te.create_prim_func(
         [source, te.compute(SHAPE, lambda i, j, c: source[i, j, c % 2 * 8 + c // 2])]
     )
 
 
-def _loops(function: Any) -> list[Any]:
-    loops: list[Any] = []
+def _loops(function):
+    loops = []
     structural_walk(function, (tirx.For, loops.append))
     return sorted(tirx.ForKind(loop.kind).name for loop in loops)
 
 
-def _scheduled(function: Any) -> Any:
+def _scheduled(function):
     scheduled = with_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
     return loops_of(scheduled.with_attr("global_symbol", "main"))
 
 
-def _run(function: Any, source: Any) -> np.ndarray:
+def _run(function, source):
     """What a function makes of an array; its output lies where TVM expects it, NumPy's may not."""
     out = tvm.runtime.tensor(np.zeros(SHAPE, np.float32))
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         compile_function(function, tvm_target(TARGET), plain_loops=True)["main"](source, out)
-    array: np.ndarray = out.numpy()
-    return array
+    return out.numpy()
 
 
 def test_what_lies_together_is_one_vectorised_loop():
@@ -58,7 +55,7 @@ def test_what_lies_together_is_one_vectorised_loop():
 
 
 @pytest.mark.parametrize("gap", [4, 16])
-def test_rows_with_gaps_are_loops(gap: int):
+def test_rows_with_gaps_are_loops(gap):
     strides = (12 * (16 + gap), 16 + gap, 1)
     function = placed(_copy(), [Placement(strides=strides, alignment=16), Placement()])
     scheduled = _scheduled(function)

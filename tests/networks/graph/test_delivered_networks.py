@@ -1,8 +1,6 @@
 """Small networks end to end: compiled with random configurations, verified, loaded elsewhere."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import attrs
 import chameleon_networks
@@ -32,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
     "network",
     ["resnet_small", pytest.param("mobilenet_small", marks=pytest.mark.long), "bert_small"],
 )
-def test_small_networks_are_delivered(network: str, frontend: Any, delivered: Any):
+def test_small_networks_are_delivered(network, frontend, delivered):
     source = frontend(network)
     delivery, result = delivered(network)
     assert result.failure is None
@@ -48,13 +46,13 @@ def test_small_networks_are_delivered(network: str, frontend: Any, delivered: An
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def _half() -> NetworkFrontend:
+def _half():
     options = BuiltinOptions(network="resnet_small", dtype="bfloat16", compare=False)
     return NetworkFrontend(BuiltinNetwork(options))
 
 
 @pytest.mark.long
-def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
+def test_a_network_in_half_precision_is_compared_in_both(delivery_of):
     source = _half()
     delivery = delivery_of(source)
     result = source.deliver(delivery)
@@ -62,7 +60,6 @@ def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
     assert result.reference == "torch float32"
     assert result.max_relative_error < 1e-5
     own = result.own_precision
-    assert own is not None
     assert (own.dtype, own.reference) == ("bfloat16", "torch")
     assert result.max_relative_error < own.max_relative_error < own.tolerance
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
@@ -72,7 +69,7 @@ def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
 
 @pytest.mark.long
 def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
-    delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+    delivery_of, monkeypatch
 ):
     source = _half()
     delivery = delivery_of(source)
@@ -82,7 +79,7 @@ def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
     assert not delivery.folder.exists()
 
 
-def test_it_is_told_where_the_time_goes(delivered: Any):
+def test_it_is_told_where_the_time_goes(delivered):
     delivery, result = delivered("resnet_small")
     kernels = result.kernels
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
@@ -94,9 +91,7 @@ def test_it_is_told_where_the_time_goes(delivered: Any):
     assert min(seconds) > 0
 
 
-def test_an_onnx_file_is_delivered_without_onnxruntime(
-    delivery_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_onnx_file_is_delivered_without_onnxruntime(delivery_of, tmp_path, monkeypatch):
     text = """(float[1, 8, 6, 6] x) => (float[1, 16, 6, 6] y) {
         c = Conv <pads = [1, 1, 1, 1]> (x, w)
         y = Relu(c)
@@ -135,14 +130,12 @@ except ValueError as error:
 """
 
 
-def test_a_process_that_times_kernels_imports_tvm_only_for_its_virtual_machine(run_python: Any):
+def test_a_process_that_times_kernels_imports_tvm_only_for_its_virtual_machine(run_python):
     program = "import sys, chameleon_networks.running.profile; print('tvm' in sys.modules)"
     assert run_python(program) == "False\n"
 
 
-def test_a_fresh_process_needs_numpy_alone(
-    tiny: Any, delivery_of: Any, tmp_path: Path, run_python: Any
-):
+def test_a_fresh_process_needs_numpy_alone(tiny, delivery_of, tmp_path, run_python):
     delivery = delivery_of(NetworkFrontend(tiny))
     # With no winner at all everything is compiled by default.
     delivery = attrs.evolve(delivery, winners=())
@@ -162,7 +155,7 @@ def test_a_fresh_process_needs_numpy_alone(
         chameleon_networks.load(moved)
 
 
-def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny: Any, delivery_of: Any, doubling: Any):
+def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubling):
     delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
@@ -175,11 +168,11 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny: Any, delivery_of: A
 
 
 def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
-    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+    tiny, delivery_of, monkeypatch
 ):
     original = delivery_steps.compiled
 
-    def asking(*arguments: Any) -> Any:
+    def asking(*arguments):
         return attrs.evolve(original(*arguments), permissions=frozenset({AMX}))
 
     monkeypatch.setattr(delivery_steps, "compiled", asking)
@@ -195,9 +188,7 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
         assert manifest["permissions"] == [AMX]
 
 
-def test_without_a_compiler_it_says_so(
-    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_a_compiler_it_says_so(tiny, delivery_of, monkeypatch):
     delivery = delivery_of(NetworkFrontend(tiny))
     monkeypatch.setattr(package.shutil, "which", lambda _: None)
     with pytest.raises(ChameleonError, match="no C compiler") as caught:
@@ -209,9 +200,7 @@ def test_without_a_compiler_it_says_so(
     ("written", "words"),
     [("nvidia/nvidia-h100", "CPUs only"), ("llvm -mtriple=aarch64-linux-gnu", "cannot be")],
 )
-def test_other_machines_networks_are_not_compiled_here(
-    tiny: Any, delivery_of: Any, written: str, words: str
-):
+def test_other_machines_networks_are_not_compiled_here(tiny, delivery_of, written, words):
     target = TVMTargets(NoOptions()).resolve(written)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), target=target)
     with pytest.raises(ChameleonError, match=words):

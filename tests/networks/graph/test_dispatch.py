@@ -3,8 +3,6 @@
 import itertools
 import logging
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +15,7 @@ from hypothesis import strategies as st
 PAD = 7.0
 
 
-def _table(
-    batches: Sequence[int], lengths: Sequence[int], pads: tuple[Any, Any] = (0.0, PAD)
-) -> dict[str, Any]:
+def _table(batches, lengths, pads=(0.0, PAD)):
     """Inputs ``ids[batch, length]`` and ``mask[length]``; output ``[batch, 2 * length, 3]``."""
     batch_pad, length_pad = pads
     return {
@@ -43,13 +39,13 @@ def _table(
     }
 
 
-def _network(table: dict[str, Any], opened: list[str]) -> Buckets:
+def _network(table, opened):
     """What it is called with tells the bucket; it repeats its ids."""
 
-    def network(folder: str) -> Any:
+    def network(folder):
         opened.append(folder)
 
-        def run(ids: Any, mask: Any) -> Any:
+        def run(ids, mask):
             assert folder == f"{ids.shape[0]}-{ids.shape[1]}"
             assert mask.shape == ids.shape[1:]
             return np.repeat(np.repeat(ids, 2, axis=1)[..., None], 3, axis=2)
@@ -66,12 +62,10 @@ PAIR = st.tuples(st.integers(1, 10), st.integers(1, 10))
 
 
 @given(EXTENTS, EXTENTS, PAIR, st.booleans(), st.booleans())
-def test_the_smallest_bucket_that_holds_the_inputs(
-    batches: list[int], lengths: list[int], asked: tuple[int, int], pad_batch: bool, pad_len: bool
-):
+def test_the_smallest_bucket_that_holds_the_inputs(batches, lengths, asked, pad_batch, pad_len):
     batch, length = asked
     pads = (0.0 if pad_batch else None, PAD if pad_len else None)
-    opened: list[str] = []
+    opened = []
     network = _network(_table(batches, lengths, pads), opened)
     ids = np.arange(1, batch * length + 1).reshape(batch, length)
     holding = [
@@ -92,7 +86,7 @@ def test_the_smallest_bucket_that_holds_the_inputs(
 
 
 def test_a_call_is_placed_without_running_anything():
-    opened: list[str] = []
+    opened = []
     network = _network(_table([2, 4], [4]), opened)
     ids, mask = np.ones((2, 4), np.int64), np.ones(4)
     exact = network.placed(ids, mask)
@@ -107,8 +101,8 @@ def test_a_call_is_placed_without_running_anything():
     assert not opened
 
 
-def test_what_is_done_is_said_once(caplog: pytest.LogCaptureFixture):
-    opened: list[str] = []
+def test_what_is_done_is_said_once(caplog):
+    opened = []
     network = _network(_table((1, 8), (4, 16)), opened)
     with caplog.at_level(logging.INFO, logger="chameleon.network"):
         for _ in range(2):
@@ -132,7 +126,7 @@ def test_what_is_done_is_said_once(caplog: pytest.LogCaptureFixture):
         (((1, 0), (0,)), "no bucket takes"),
     ],
 )
-def test_what_no_bucket_takes(shapes: Any, words: str):
+def test_what_no_bucket_takes(shapes, words):
     network = _network(_table((1, 8), (4, 16)), [])
     with pytest.raises(ValueError, match=words):
         network.plan(*map(np.ones, shapes))
@@ -147,9 +141,7 @@ def test_without_pad_it_is_said_how_to_have_it():
 
 
 @given(EXTENTS, EXTENTS, st.booleans(), st.booleans())
-def test_probes_are_no_buckets_and_the_loader_pads_them_so(
-    batches: list[int], lengths: list[int], pad_batch: bool, pad_length: bool
-):
+def test_probes_are_no_buckets_and_the_loader_pads_them_so(batches, lengths, pad_batch, pad_length):
     pads = (0.0 if pad_batch else None, 0.0 if pad_length else None)
     dimensions = [
         Dimension(name=name, buckets=tuple(extents), axes=(Axis(input="x", axis=axis, pad=pad),))

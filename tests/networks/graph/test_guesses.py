@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -18,10 +17,8 @@ from chameleon_tvm.words import one_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-Configs = tuple[tuple[int, ...], ...]
 
-
-def _winner(name: str, *guesses: int, seconds: float | None = None) -> Winner:
+def _winner(name, *guesses, seconds=None):
     task = Task(name=name, operator="dense", arguments={"name": name}, target="here", flop=1.0)
     config, *rest = ((index,) for index in guesses)
     return Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
@@ -30,26 +27,26 @@ def _winner(name: str, *guesses: int, seconds: float | None = None) -> Winner:
 class DeliverySteps:
     """A delivery of kernels of which some spoil the network."""
 
-    def __init__(self, winners: list[Winner], bad: set[tuple[str, int]]) -> None:
-        kernels: Any = {winner.task.key: winner for winner in winners}
-        self.kernels = Kernels(kernels, None, "here")  # type: ignore[arg-type]
+    def __init__(self, winners, bad):
+        kernels = {winner.task.key: winner for winner in winners}
+        self.kernels = Kernels(kernels, None, "here")
         self.replaced: dict[str, str] = {}
         self.compiled = 0
         self._bad = bad
 
-    def tried(self, kernels: Kernels, name: str) -> tuple[Path, OutputCheck]:
+    def tried(self, kernels, name):
         self.compiled += 1
         winners = kernels.winners.values()
         wrong = any((winner.task.name, winner.config[0]) in self._bad for winner in winners)
         problem = "it is off" if wrong else None
         return Path(name), OutputCheck(max_relative_error=None, problem=problem)
 
-    def mended(self) -> OutputCheck:
+    def mended(self):
         staged, verdict = self.tried(self.kernels, "network")
-        return mended(self, staged, verdict)[1]  # type: ignore[arg-type]
+        return mended(self, staged, verdict)[1]
 
     @property
-    def left(self) -> dict[str, int]:
+    def left(self):
         return {winner.task.name: winner.config[0] for winner in self.kernels.winners.values()}
 
 
@@ -85,7 +82,7 @@ def test_a_record_of_another_run_is_as_little_trusted_as_a_guess():
 
 
 @given(st.integers(1, 20), st.data())
-def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count: int, data: Any):
+def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count, data):
     names = [f"task{number}" for number in range(count)]
     every = [(name, guess) for name in names for guess in range(3)]
     bad = data.draw(st.sets(st.sampled_from(every)))
@@ -96,21 +93,21 @@ def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count: i
 
 def test_a_guess_that_gives_no_program_makes_room_for_the_next():
     class Builder:
-        def program(self, config: tuple[int, ...]) -> str:
+        def program(self, config):
             if config == (0,):
                 raise InvalidConfigurationError("no such program")
             return "program"
 
     winner = _winner("a", 0, 1)
     key = winner.task.key
-    kernels = Kernels({key: winner}, None, "here")  # type: ignore[arg-type]
-    builder: Any = Builder()
+    kernels = Kernels({key: winner}, None, "here")
+    builder = Builder()
     assert kernels._program(key, builder) == "program"
     assert kernels.winners[key].config == (1,)
-    last = Kernels({key: _winner("a", 0)}, None, "here")  # type: ignore[arg-type]
+    last = Kernels({key: _winner("a", 0)}, None, "here")
     assert last._program(key, builder) is None
     assert last.winners == {}
-    measured = Kernels({key: _winner("a", 0, seconds=1.0)}, None, "here")  # type: ignore[arg-type]
+    measured = Kernels({key: _winner("a", 0, seconds=1.0)}, None, "here")
     with pytest.raises(InvalidConfigurationError, match="no such program"):
         measured._program(key, builder)
 
@@ -125,7 +122,7 @@ def test_what_a_library_says_is_cut_to_one_line():
 
 @pytest.mark.long
 def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
-    frontend: Any, delivery_of: Any, doubling: Any
+    frontend, delivery_of, doubling
 ):
     source = frontend("resnet_small")
     delivery = delivery_of(source)
@@ -135,7 +132,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
         winners.append(guessed(winner.task, guesses, predicted=winner is delivery.winners[5]))
     wrong, reached, predicted = winners[3], winners[6], winners[5]
 
-    def is_wrong(kernels: Kernels, chain: Any) -> bool:
+    def is_wrong(kernels, chain):
         task = kernels.task_of(chain)
         return task.name == wrong.task.name and kernels.winners[task.key].config == wrong.config
 

@@ -35,32 +35,32 @@ STEPS = st.lists(
 )
 
 
-def encode(tensor: Any, kind: str = "bfloat16") -> Any:
+def encode(tensor, kind="bfloat16"):
     builder = relax.BlockBuilder.current()
     return builder.emit(Step(source=tensor, dtype=kind).encode(builder, tensor))
 
 
-def decode(tensor: Any, kind: str = "bfloat16") -> Any:
+def decode(tensor, kind="bfloat16"):
     builder = relax.BlockBuilder.current()
     return builder.emit(Step(source=tensor, dtype=kind).decode(builder, tensor))
 
 
-def near(array: np.ndarray, kind: str = "bfloat16") -> np.ndarray:
+def near(array, kind="bfloat16"):
     return STORAGE[kind].rounded(array)
 
 
 class _Network:
     """A network of some steps; what each is, is noted as a function of earlier results."""
 
-    def __init__(self, steps: Any, *, whole: bool) -> None:
+    def __init__(self, steps, *, whole):
         self._steps = steps
         self._whole = whole
         self.expected: list[Any] = []
 
-    def build(self, emit: Any, x: Any) -> Any:
+    def build(self, emit, x):
         rng = np.random.default_rng(len(self._steps))
         self.expected.clear()
-        results: list[Any] = [x]
+        results = [x]
         for kind, activated in self._steps:
             last, at = results[-1], len(results) - 1
             channels = shape_of(last)[1]
@@ -89,7 +89,7 @@ class _Network:
                 self.expected.append((at, weights, bias, groups, residual, activated))
         return tuple(results[1:]) if self._whole else results[-1]
 
-    def check(self, image: np.ndarray, outputs: list[np.ndarray], kind: str) -> None:
+    def check(self, image, outputs, kind):
         """Every result, none of which is rounded, against the float64 one of what it reads."""
         results = [image, *outputs]
         for got, step in zip(outputs, self.expected, strict=True):
@@ -98,7 +98,7 @@ class _Network:
             exact, room = self._exact(step, results, kind, added=lambda value: value)
             assert (np.abs(got - exact) <= SUMS * room).all()
 
-    def check_last(self, image: np.ndarray, got: np.ndarray, kind: str) -> None:
+    def check_last(self, image, got, kind):
         """The last result alone, all others of which are rounded where they are written.
 
         A sum next to the middle of two numbers may be rounded to the other one.
@@ -114,9 +114,7 @@ class _Network:
         room = (1 + len(results)) * HALF_PLACE[kind] * np.abs(expected).max()
         assert np.abs(got - expected).max() <= room
 
-    def _exact(
-        self, step: Any, results: list[np.ndarray], kind: str, *, added: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _exact(self, step, results, kind, *, added):
         """A step's result, and the sum of magnitudes that it adds up."""
         at, weights, bias, groups, residual, activated = step
         data = near(results[at], kind)
@@ -128,7 +126,7 @@ class _Network:
         return np.maximum(exact, 0) if activated else exact, room
 
 
-def _moved(kind: str, image: np.ndarray) -> np.ndarray:
+def _moved(kind, image):
     if kind == "concat":
         return np.concatenate([image, image], axis=1)
     if kind == "slice":
@@ -149,14 +147,14 @@ def _moved(kind: str, image: np.ndarray) -> np.ndarray:
 )
 @pytest.mark.parametrize("guesses", [False, True])
 def test_random_networks(
-    deliver: Any,  # noqa: F811
-    steps: Any,
-    seed: int,
-    layout: str,
-    kind: str,
+    deliver,  # noqa: F811
+    steps,
+    seed,
+    layout,
+    kind,
     *,
-    whole: bool,
-    guesses: bool,
+    whole,
+    guesses,
 ):
     network = _Network(steps, whole=whole)
     module = prepared(module_of(network.build, (IMAGE, "float32")), layout)
@@ -174,7 +172,7 @@ def test_random_networks(
 
 
 @pytest.mark.parametrize("kind", sorted(HALF_PLACE))
-def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind: str):  # noqa: F811
+def test_images_are_pooled_in_two_bytes_between_convolutions(deliver, kind):  # noqa: F811
     network = _Network([("conv", True), ("pool", False), ("conv", False)], whole=False)
     module = prepared(module_of(network.build, (IMAGE, "float32")), "NHWC")
     typed = with_types(module, chains_of(module), dict.fromkeys((0, 1), kind), {})
@@ -188,12 +186,12 @@ def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind:
 
 
 @pytest.mark.parametrize("half", [STORAGE[name] for name in HALVES], ids=lambda half: half.name)
-def test_pooling_compares_numbers_of_all_kinds(half: Any):
+def test_pooling_compares_numbers_of_all_kinds(half):
     numbers = np.float32([-np.inf, -3.5, -1e-6, -0.0, 0.0, 1e-6, 2.5, np.inf])
     bits = half.stored(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
     bits = bits.reshape(1, 1, 8, 16)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         wide = decode(x, half.name)
         return encode(emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1))), half.name)
 
@@ -207,7 +205,7 @@ def test_pooling_compares_numbers_of_all_kinds(half: Any):
 def test_a_chain_whose_sums_are_read_before_they_are_rounded_writes_float32():
     weights = relax.const(near(np.ones((4, 4), np.float32)))
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         product = emit(op.matmul(decode(encode(x)), weights))
         return product, encode(product)
 
@@ -216,8 +214,8 @@ def test_a_chain_whose_sums_are_read_before_they_are_rounded_writes_float32():
 
 
 def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
-    def chain(weight: float) -> Any:
-        def build(emit: Any, x: Any) -> Any:
+    def chain(weight):
+        def build(emit, x):
             weights = relax.const(np.full((4, 4), weight, np.float32))
             return decode(encode(emit(op.matmul(decode(encode(x)), weights))))
 
@@ -230,8 +228,8 @@ def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
 
 
 @pytest.mark.parametrize("read_otherwise", [False, True])
-def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise: bool):
-    def build(emit: Any, x: Any) -> Any:
+def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise):
+    def build(emit, x):
         wide = decode(encode(x))
         moved = emit(op.permute_dims(emit(op.concat([wide, wide], axis=1))))
         last = decode(encode(moved))

@@ -1,7 +1,6 @@
 """Kernels that are chosen by their times inside the network."""
 
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -21,38 +20,38 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
-def _winner(name: str, *alternatives: tuple[int, ...]) -> Winner:
+def _winner(name, *alternatives):
     task = Task(name=name, operator="conv2d", arguments={"of": name}, target="t", flop=1.0)
     return Winner(task=task, config=(0,), seconds=1.0, alternatives=alternatives)
 
 
-def _kernels(*winners: Winner) -> Kernels:
-    space: Any = None
+def _kernels(*winners):
+    space = None
     return Kernels({winner.task.key: winner for winner in winners}, space, "t")
 
 
 class Process:
     """Says what each profile found, and that it was stopped in between."""
 
-    def __init__(self, *profiles: dict[str, float]) -> None:
+    def __init__(self, *profiles):
         self.profiles = list(profiles)
         self.paused = 0
         self.asked = 0
 
-    def profile(self, _folder: str, _inputs: Any, *, quantile: float) -> list[KernelTime]:
+    def profile(self, _folder, _inputs, *, quantile):
         assert quantile < 0.5, "disturbances make kernels slower, never faster"
         seconds = self.profiles[self.asked % len(self.profiles)]
         self.asked += 1
         tuned = [KernelTime(name=n, tuned=True, calls=1, seconds=s) for n, s in seconds.items()]
         return [*tuned, KernelTime(name="pool", tuned=False, calls=1, seconds=1e-9)]
 
-    def pause(self) -> None:
+    def pause(self):
         self.paused += 1
 
 
-def _variants(kernels: Kernels, *processes: Process) -> list[NetworkVariant]:
+def _variants(kernels, *processes):
     return [
-        NetworkVariant(kernels=chosen, folder=Path("none"), process=process)  # type: ignore[arg-type]
+        NetworkVariant(kernels=chosen, folder=Path("none"), process=process)
         for chosen, process in zip(choices(kernels), processes, strict=True)
     ]
 
@@ -93,9 +92,7 @@ def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_a_network_is_delivered_with_what_was_tried(
-    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
-):
+def test_a_network_is_delivered_with_what_was_tried(tiny, delivery_of, monkeypatch, in_place):
     monkeypatch.setattr(tiny, "options", attrs.evolve(tiny.options, in_place=in_place))
     delivery = delivery_of(NetworkFrontend(tiny))
     first = delivery.winners[0]
@@ -104,7 +101,7 @@ def test_a_network_is_delivered_with_what_was_tried(
     )
     seen = []
 
-    def fastest(variants: Any, _seconds: Any) -> dict[str, tuple[int, ...]]:
+    def fastest(variants, _seconds):
         seen.extend(variants)
         return {}
 

@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 CLI = [sys.executable, "-m", "chameleon_cli"]
 
 
-def _children(process: int) -> list[int]:
+def _children(process):
     """Processes whose parent is this one."""
     children = []
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -27,8 +26,8 @@ def _children(process: int) -> list[int]:
 
 
 @pytest.mark.long
-def test_interrupted_while_the_network_is_compiled(tmp_path: Path):
-    pipeline: dict[str, Any] = {
+def test_interrupted_while_the_network_is_compiled(tmp_path):
+    pipeline = {
         "model": {"builtin": {"network": "resnet_small", "compare": False}},
         "target": "native",
         "baselines": [],

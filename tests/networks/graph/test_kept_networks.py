@@ -1,9 +1,7 @@
 """A network as it was read, and its framework's answers, are kept on a machine and recalled."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import attrs
 import numpy as np
@@ -41,13 +39,13 @@ from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 SMALL = BuiltinOptions(network="resnet_small")
 
 
-def keeping(network: Any) -> Any:
+def keeping(network):
     """A network that keeps its graph, as a run reads it."""
     network.kept = kept_network(network)
     return network
 
 
-def test_a_second_process_reads_the_same_network_without_torch(monkeypatch: pytest.MonkeyPatch):
+def test_a_second_process_reads_the_same_network_without_torch(monkeypatch):
     read = keeping(BuiltinNetwork(SMALL))
     samples = read.samples(np.random.default_rng(0))
     read.keep()
@@ -71,43 +69,33 @@ def test_a_second_process_reads_the_same_network_without_torch(monkeypatch: pyte
     ("change", "same"),
     [({"compare": False}, True), ({"layout": "NCHW"}, True), ({"batch": 2}, False)],
 )
-def test_options_that_make_another_network_have_files_of_their_own(
-    change: dict[str, Any], *, same: bool
-):
+def test_options_that_make_another_network_have_files_of_their_own(change, *, same):
     keeping(BuiltinNetwork(SMALL)).keep()
     kept = kept_network(BuiltinNetwork(attrs.evolve(SMALL, **change)))
-    assert kept is not None
     assert (kept.graph() is not None) is same
 
 
-def test_changed_bytes_and_changed_code_make_another_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_changed_bytes_and_changed_code_make_another_network(tmp_path, monkeypatch):
     file = tmp_path / "network.pt2"
     options = TorchOptions(source=str(file))
 
-    def saved(width: int) -> TorchNetwork:
+    def saved(width):
         program = torch.export.export(torch.nn.Linear(8, width), (torch.zeros(1, 8),))
         torch.export.save(program, file)
         return keeping(TorchNetwork(options))
 
     saved(4).keep()
     known = kept_network(TorchNetwork(options))
-    assert known is not None
     assert known.graph() is not None
     changed = kept_network(saved(5))
-    assert changed is not None
     assert changed.graph() is None
     saved(4).keep()
     monkeypatch.setattr(kept_networks, "_surroundings", lambda: ["another version"])
     updated = kept_network(TorchNetwork(options))
-    assert updated is not None
     assert updated.graph() is None
 
 
-def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp_path, monkeypatch):
     text = (
         "(float[1, 8, 6, 6] x) => (float[1, 16, 6, 6] y) { y = Conv <pads = [1, 1, 1, 1]> (x, w) }"
     )
@@ -116,7 +104,7 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(
     outside = tmp_path / "outside.onnx"
     onnx.save(onnx.load(file), outside, save_as_external_data=True, location="w", size_threshold=0)
 
-    def network(path: Path) -> Any:
+    def network(path):
         return keeping(OnnxNetwork(OnnxOptions(source=str(path))))
 
     reads = {path: network(path) for path in (file, outside)}
@@ -150,7 +138,6 @@ def test_answers_are_those_of_the_same_inputs():
     assert kept.answers(samples, 1) is None
     kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples, 1)
     known = KeptNetwork("a network").answers(samples, 1)
-    assert known is not None
     assert known.reference == "torch"
     assert known.day is not None
     for ours, theirs in zip(known.outputs, outputs, strict=True):
@@ -167,14 +154,13 @@ def test_a_damaged_file_is_as_none():
     [arrays] = kept_networks.kept_networks().glob("*/graph.npz")
     content = arrays.read_bytes()
     arrays.write_bytes(content[: len(content) // 2])
-    assert read.kept is not None
     assert read.kept.graph() is None
     arrays.write_bytes(content)
     arrays.with_suffix(".json").write_text("{")
     assert read.kept.graph() is None
 
 
-def test_those_used_least_recently_make_room(monkeypatch: pytest.MonkeyPatch):
+def test_those_used_least_recently_make_room(monkeypatch):
     for name in ("first", "second"):
         KeptNetwork(name).keep_fact("value", name)
     monkeypatch.setattr(kept_files, "_MOST_BYTES", 1)
@@ -183,9 +169,7 @@ def test_those_used_least_recently_make_room(monkeypatch: pytest.MonkeyPatch):
     assert [fact and fact[0] for fact in known] == [None, None, "third"]
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     kept = KeptNetwork("a network")
@@ -194,12 +178,12 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 
 
 def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+    tmp_path, monkeypatch, target
 ):
     options = attrs.evolve(SMALL, compare=False)
 
-    def delivered() -> Any:
-        delivery: Any = Delivery(
+    def delivered():
+        delivery = Delivery(
             target=target,
             winners=(),
             space=AutoSpace(AutoOptions()),
@@ -222,10 +206,10 @@ def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(
     assert "its outputs are off by" in delivered().failure
 
 
-def test_a_network_is_checked_once_on_a_machine(monkeypatch: pytest.MonkeyPatch, target: str):
-    checked: list[Any] = []
+def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
+    checked = []
 
-    def tried(*arguments: Any) -> CheckReport:
+    def tried(*arguments):
         checked.append(arguments[1:])
         return CheckReport(layout="NHWC", max_relative_error=1e-7, reference="torch")
 
@@ -233,26 +217,22 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch: pytest.MonkeyPatch,
     first = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     second = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     assert len(checked) == 1
-    assert first is not None
-    assert second is not None
     assert "earlier run" not in first["summary"]
     assert f"an earlier run saw on {second['day']}" in second["summary"]
     NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 1, None)
     options = TorchOptions(source="net.py:make")
-    unknown: Any = SimpleNamespace(origin=None, options=options, layout="NHWC")
+    unknown = SimpleNamespace(origin=None, options=options, layout="NHWC")
     for _ in range(2):
         NetworkFrontend(unknown).check(target, 2, None)
     assert len(checked) == 4
 
 
-def test_the_same_functions_are_compiled_once_on_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-):
+def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch, target):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     module = prepared(BuiltinNetwork(SMALL).imported, "NCHW")
     chains, none = chains_of(module), no_kernels(target)
 
-    def objects() -> bytes:
+    def objects():
         return compile.compiled(module, chains, none, target).executable.kernels
 
     first = objects()
@@ -268,9 +248,7 @@ def test_the_same_functions_are_compiled_once_on_a_machine(
         objects()
 
 
-def test_another_process_reads_a_network_and_then_runs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-):
+def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch, target):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     options = attrs.evolve(SMALL, compare=False)
     network = BuiltinNetwork(options)
@@ -280,7 +258,7 @@ def test_another_process_reads_a_network_and_then_runs_it(
     assert reading_process(network) is None
     monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
-    delivery: Any = Delivery(
+    delivery = Delivery(
         target=target,
         winners=(),
         space=AutoSpace(AutoOptions()),
@@ -294,10 +272,10 @@ def test_another_process_reads_a_network_and_then_runs_it(
     assert network.kept_programs() == network.programs
 
 
-def test_a_process_reads_no_other_file_than_the_run(tmp_path: Path):
+def test_a_process_reads_no_other_file_than_the_run(tmp_path):
     file = tmp_path / "network.pt2"
 
-    def save(width: int) -> None:
+    def save(width):
         program = torch.export.export(torch.nn.Linear(8, width), (torch.zeros(1, 8),))
         torch.export.save(program, file)
 
@@ -315,10 +293,10 @@ def test_no_process_reads_what_is_not_kept():
 
 
 def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
-    def reader(**answer: Any) -> Any:
+    def reader(**answer):
         return SimpleNamespace(opened=lambda: None, answer=answer)
 
-    def failed() -> None:
+    def failed():
         raise ChameleonError("it cannot be read")
 
     known = reader(messages=[{"event": "left_out", "log_level": "warning", "what": "chance"}])

@@ -1,8 +1,6 @@
 """Turns of networks: what is absurd is measured again, and first runs do not count."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,43 +15,41 @@ from chameleon_networks.running.serve import Server
 class Scripted:
     """A process whose turns take what a script says, and then always the same."""
 
-    def __init__(
-        self, name: str, *script: float, then: float, compiled_ahead: bool = False
-    ) -> None:
+    def __init__(self, name, *script, then, compiled_ahead=False):
         self.name = name
         self.compiled_ahead = compiled_ahead
         self.turns = 0
         self._script, self._then = list(script), then
 
-    def seconds(self, inputs: Any, *, about: float) -> list[float]:
+    def seconds(self, inputs, *, about):
         self.turns += 1
         took = self._script.pop(0) if self._script else self._then
         if took < 0:
             raise ChameleonError("it died")
         return [took]
 
-    def pause(self) -> None:
+    def pause(self):
         pass
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch):
+def quiet(monkeypatch):
     """No waiting for cores."""
 
     class Watch:
-        def __init__(self, cores: Any) -> None: ...
-        def __enter__(self) -> Any:
+        def __init__(self, cores): ...
+        def __enter__(self):
             return self
 
-        def __exit__(self, *_: object) -> None: ...
-        def wait(self) -> None: ...
-        def apart(self) -> bool:
+        def __exit__(self, *_): ...
+        def wait(self): ...
+        def apart(self):
             return True
 
     monkeypatch.setattr(latency, "CoreWatch", Watch)
 
 
-def _medians(*processes: Any) -> dict[str, float | None]:
+def _medians(*processes):
     return median_seconds(processes, [], threads=1)
 
 
@@ -74,7 +70,7 @@ def test_one_that_was_given_up_has_another_turn_at_the_end():
 
 
 @pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])
-def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds: float, turns: int):
+def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds, turns):
     untuned = Scripted("untuned", then=seconds, compiled_ahead=True)
     medians = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)
     assert medians == {"network": 0.01, "untuned": seconds}
@@ -88,11 +84,11 @@ def test_turns_that_are_far_apart_are_measured_again():
 
 
 @pytest.mark.parametrize(("seconds", "turns"), [(0.0, FEW_ROUNDS), (math.inf, ROUNDS)])
-def test_where_time_is_short_there_are_few_rounds(seconds: float, turns: int):
-    steps: list[tuple[str, int, int]] = []
+def test_where_time_is_short_there_are_few_rounds(seconds, turns):
+    steps = []
     plan = ComparisonPlan(seconds=seconds, tell=lambda *step: steps.append(step))
     first, second = Scripted("network", then=0.01), Scripted("other", then=0.02)
-    medians = median_seconds([first, second], [], threads=1, plan=plan)  # type: ignore[list-item]
+    medians = median_seconds([first, second], [], threads=1, plan=plan)
     assert medians == {"network": 0.01, "other": 0.02}
     assert (first.turns, second.turns) == (turns, turns)
     assert [done for _, done, _ in steps] == list(range(1, turns + 1))
@@ -107,12 +103,12 @@ def test_one_that_fails_has_no_time():
     }
 
 
-def test_what_a_network_compiles_in_its_first_run_does_not_count(tmp_path: Path):
+def test_what_a_network_compiles_in_its_first_run_does_not_count(tmp_path):
     write_arrays(tmp_path / "inputs.npz", [np.zeros(1)])
     request = {"do": "time", "inputs": str(tmp_path / "inputs.npz"), "seconds": 1e-9}
-    ran: list[Any] = []
+    ran = []
 
-    def network(inputs: Any) -> Any:
+    def network(inputs):
         ran.append(inputs)
         return inputs
 

@@ -1,7 +1,5 @@
 """Functions of a network that are no products become tasks, and their schedules are delivered."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.network_result import KernelTime
@@ -32,15 +30,15 @@ TARGET = TVMTargets(NoOptions()).resolve("native")
 RNG = np.random.default_rng(0)
 
 
-def _constant(*shape: int) -> Any:
+def _constant(*shape):
     return relax.const(RNG.standard_normal(shape).astype(np.float32))
 
 
 @pytest.fixture(scope="module")
-def network() -> Any:
+def network():
     """A product, a normalisation twice, another product."""
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         value = emit(relax.op.matmul(x, _constant(48, 48)))
         for _ in range(2):
             value = emit(relax.op.nn.layer_norm(value, _constant(48), _constant(48), axes=[-1]))
@@ -51,7 +49,7 @@ def network() -> Any:
     return module, chains_of(module)
 
 
-def _rows(functions: dict[str, Any], **seconds: float) -> list[KernelTime]:
+def _rows(functions, **seconds):
     return [
         KernelTime(name=name, calls=2, seconds=took, tuned=False)
         for name, took in seconds.items()
@@ -60,21 +58,21 @@ def _rows(functions: dict[str, Any], **seconds: float) -> list[KernelTime]:
 
 
 @pytest.fixture(scope="module")
-def tasks(network: Any) -> Any:
+def tasks(network):
     untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
     rows = _rows(untuned.functions, **dict.fromkeys(untuned.functions, 1.0))
     costly = costly_functions(untuned.functions, rows, 1.0)
     return loop_tasks(costly, fused_functions(*network, TARGET), TARGET)
 
 
-def test_a_normalisation_is_a_task_and_products_are_not(tasks: Any) -> None:
+def test_a_normalisation_is_a_task_and_products_are_not(tasks):
     [task] = tasks
     assert task.operator == "loops"
     assert "layer_norm" in task.name
     assert task.weight == 2
 
 
-def test_what_takes_little_keeps_its_default(network: Any) -> None:
+def test_what_takes_little_keeps_its_default(network):
     untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
     [name] = [key for key in untuned.functions if "layer_norm" in key]
     for took, expected in ((0.9 * SHARE, 0), (1.1 * SHARE, 1)):
@@ -82,7 +80,7 @@ def test_what_takes_little_keeps_its_default(network: Any) -> None:
         assert len(costly_functions(untuned.functions, rows, 1.0)) == expected
 
 
-def test_the_space_is_one(tasks: Any) -> None:
+def test_the_space_is_one(tasks):
     [task] = tasks
     space = template_of(task).space()
     check_space_provider(lambda: AutoSpace(AutoOptions()), task)
@@ -90,7 +88,7 @@ def test_the_space_is_one(tasks: Any) -> None:
     require_reference(AutoSpace(AutoOptions()).builder(task, threads=1), some)
 
 
-def test_a_winner_is_what_is_compiled(network: Any, tasks: Any) -> None:
+def test_a_winner_is_what_is_compiled(network, tasks):
     [task] = tasks
     space = template_of(task).space()
     winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
@@ -100,9 +98,7 @@ def test_a_winner_is_what_is_compiled(network: Any, tasks: Any) -> None:
     assert kernels.loops.plans
 
 
-def test_only_functions_of_the_network_are_built(
-    network: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_functions_of_the_network_are_built(network, monkeypatch):
     # As if a file had a function of the same digest as one of the network's.
     monkeypatch.setattr("chameleon_networks.compile.loop_tasks._identity", lambda _: 0)
     source = te.placeholder((24, 48), "float32", name="a")

@@ -1,8 +1,5 @@
 """Activations are found by what they compute, and padding ends up in convolutions."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
@@ -12,19 +9,18 @@ from chameleon_networks.graph.relaxed import relax
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
 op = relax.op
-Emit = Callable[[Any], Any]
 
 
-def _number(value: float) -> Any:
+def _number(value):
     return relax.const(np.float32(value))
 
 
-def _hardswish(emit: Emit, x: Any) -> Any:
+def _hardswish(emit, x):
     clipped = emit(op.clip(emit(op.add(x, _number(3.0))), 0, 6))
     return op.divide(emit(op.multiply(x, clipped)), _number(6.0))
 
 
-def _gelu_tanh(emit: Emit, x: Any) -> Any:
+def _gelu_tanh(emit, x):
     cube = emit(op.multiply(emit(op.multiply(x, x)), x))
     inner = emit(op.add(x, emit(op.multiply(cube, _number(0.044715)))))
     bent = emit(op.tanh(emit(op.multiply(inner, _number(np.sqrt(2 / np.pi))))))
@@ -32,14 +28,14 @@ def _gelu_tanh(emit: Emit, x: Any) -> Any:
     return op.multiply(half, emit(op.add(bent, _number(1.0))))
 
 
-def _mish(emit: Emit, x: Any) -> Any:
+def _mish(emit, x):
     """As torch decomposes it: its softplus is the number itself above 20."""
     soft = emit(op.log(emit(op.add(emit(op.exp(x)), _number(1.0)))))
     whole = emit(op.where(emit(op.greater(x, _number(20.0))), x, soft))
     return op.multiply(x, emit(op.tanh(whole)))
 
 
-def _elu(emit: Emit, x: Any) -> Any:
+def _elu(emit, x):
     below = emit(op.subtract(emit(op.exp(emit(op.minimum(x, _number(0.0))))), _number(1.0)))
     return op.add(emit(op.nn.relu(x)), below)
 
@@ -70,11 +66,11 @@ WRITTEN = {
 }
 
 
-def _network(build: Callable[[Emit, Any], Any], *, also: bool = False) -> Any:
+def _network(build, *, also=False):
     weights = np.random.default_rng(0).standard_normal((16, 8, 3, 3)).astype(np.float32)
     bias = relax.const(weights[:, :1, :1, :1].reshape(1, 16, 1, 1))
 
-    def whole(emit: Emit, x: Any) -> Any:
+    def whole(emit, x):
         value = emit(op.add(emit(op.nn.conv2d(x, relax.const(weights))), bias))
         result = emit(build(emit, value))
         return op.add(result, value) if also else op.negative(result)
@@ -83,20 +79,20 @@ def _network(build: Callable[[Emit, Any], Any], *, also: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(WRITTEN))
-def test_an_activation_becomes_part_of_the_kernel_before_it(name: str) -> None:
+def test_an_activation_becomes_part_of_the_kernel_before_it(name):
     [chain] = chains_of(prepared(_network(WRITTEN[name]), "NHWC"))
     assert chain.spec.bias
     assert chain.spec.activation == name
 
 
-def test_what_is_read_before_its_activation_keeps_it_outside() -> None:
+def test_what_is_read_before_its_activation_keeps_it_outside():
     [chain] = chains_of(prepared(_network(WRITTEN["silu"], also=True), "NHWC"))
     assert chain.spec.activation == "none"
 
 
 @pytest.mark.parametrize(("value", "operators"), [(0.0, 1), (1.0, 2)])
-def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, operators: int) -> None:
-    def build(emit: Emit, x: Any) -> Any:
+def test_zeros_around_an_image_are_padding_of_its_convolution(value, operators):
+    def build(emit, x):
         padded = emit(op.nn.pad(x, [0, 0, 0, 0, 0, 1, 2, 3], pad_value=value))
         return op.nn.conv2d(padded, relax.const(np.ones((4, 8, 3, 3), np.float32)), padding=(1, 0))
 
@@ -107,10 +103,10 @@ def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, oper
     assert tuple(map(int, calls[-1].attrs.padding)) == wanted
 
 
-def test_what_is_repeated_for_every_place_is_no_residual() -> None:
+def test_what_is_repeated_for_every_place_is_no_residual():
     """As where a step's embedding is added to all pixels of an image."""
 
-    def build(emit: Emit, step: Any, image: Any) -> Any:
+    def build(emit, step, image):
         embedded = emit(op.matmul(step, relax.const(np.ones((8, 16), np.float32))))
         return op.add(image, emit(op.reshape(embedded, (1, 1, 1, 16))))
 

@@ -1,7 +1,5 @@
 """Permutations that meet through element-wise operators vanish, and the numbers stay."""
 
-from typing import Any
-
 import numpy as np
 from chameleon_networks.graph.moves import without_moves
 from chameleon_networks.graph.relaxed import relax
@@ -12,7 +10,7 @@ op = relax.op
 SLOPES = np.array([0.5, -1.0, 2.0], np.float32)
 
 
-def _network(emit: Any, x: Any) -> Any:
+def _network(emit, x):
     """What a layout's conversion leaves of ``PReLU(3)`` and a bias between NHWC convolutions."""
     slopes, bias = relax.const(SLOPES.reshape(1, 3, 1, 1)), relax.const(SLOPES.reshape(3, 1, 1))
     images = emit(op.permute_dims(x, [0, 3, 1, 2]))
@@ -31,7 +29,7 @@ def test_constants_of_channels_and_selections_stand_in_no_permutations_way():
     np.testing.assert_allclose(got, -wanted, rtol=1e-6)
 
 
-def _last_part(emit: Any, x: Any) -> Any:
+def _last_part(emit, x):
     """A part of a permuted tensor, which is the output itself."""
     parts = emit(op.split(emit(op.permute_dims(x, [1, 0])), [3], axis=1))
     return relax.TupleGetItem(parts, 1)

@@ -2,25 +2,18 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_core.stages import CostModel
 
-from ..conftest import Command  # noqa: TID252 - shared by folders
-
-
-def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    start = "from chameleon_cli import main; main()"
-    command = [sys.executable, "-c", start, *map(str, words)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 class LikesLargeIndices(CostModel):
@@ -30,14 +23,14 @@ class LikesLargeIndices(CostModel):
 
     def __init__(self, options: Any, context: Any) -> None: ...
 
-    def fit(self, observations: Any) -> None: ...
+    def fit(self, observations): ...
 
-    def predict(self, configs: Any) -> Any:
+    def predict(self, configs):
         return np.asarray(configs, np.float64).sum(axis=1)
 
 
 @pytest.fixture(scope="module")
-def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tiny, forked_networks, tmp_path_factory):
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("network")
     pipeline = {
@@ -45,13 +38,13 @@ def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
+        "runner": {"name": "local", "workers": 1},
         "budget": {"measurements": 8, "batch_size": 2, "scope": "network"},
         "output": str(folder / "run"),
     }
     (folder / "p.yaml").write_text(json.dumps(pipeline))
-    finished = _chameleon("run", folder / "p.yaml", "--json")
-    assert finished.returncode == 0, finished.stderr
-    network = json.loads(finished.stdout)["network"]
+    assert command_line(["run", str(folder / "p.yaml"), "--json"]) == 0
+    network = json.loads((folder / "run" / "best.json").read_text())["network"]
     assert network["max_relative_error"] < 1e-4
     assert network["kernels"]
     assert network["delivered_seconds"] > 0
@@ -61,7 +54,7 @@ def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_run_is_compiled_again_elsewhere(run: Path, chameleon: Command, tmp_path: Path):
+def test_a_run_is_compiled_again_elsewhere(run, chameleon, tmp_path):
     finished = chameleon("compile", run, "-o", tmp_path / "net", "--json")
     assert finished.returncode == 0, finished.stderr
     network = json.loads(finished.stdout)["network"]
@@ -71,11 +64,11 @@ def test_a_run_is_compiled_again_elsewhere(run: Path, chameleon: Command, tmp_pa
     assert {file.name for file in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
 
 
-def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Command):
+def test_a_delivered_network_is_timed_against_others(run, chameleon):
     words = ("--rounds", "2", "--rivals", "onnxruntime", "--json")
     finished = chameleon("bench-network", run, *words)
     assert finished.returncode == 0, finished.stderr
-    value: dict[str, Any] = json.loads(finished.stdout)
+    value = json.loads(finished.stdout)
     assert list(value["contenders"]) == ["network", "onnxruntime"]
     for row in value["contenders"].values():
         assert row["median_seconds"] > 0
@@ -88,13 +81,13 @@ def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Comma
     assert value["ratio"] == pytest.approx(medians[1] / medians[0])
 
 
-def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Command):
+def test_others_in_reduced_precision_have_their_errors(run, chameleon):
     pytest.importorskip("openvino")
     words = ("--rounds", "2", "--rivals", "onnxruntime")
     precisions = ("--precision", "int8", "--precision", "as-it-comes")
     finished = chameleon("bench-network", run, *words, *precisions, "--json")
     assert finished.returncode == 0, finished.stderr
-    value: dict[str, Any] = json.loads(finished.stdout)
+    value = json.loads(finished.stdout)
     shown = {name: (row["precision"], row["asked"]) for name, row in value["contenders"].items()}
     assert shown["network"] == shown["onnxruntime"] == ("float32", "float32")
     assert shown["onnxruntime int8"] == ("int8", "int8")
@@ -113,12 +106,12 @@ def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Com
         assert f"times as fast as the best of the others in {precision}" in finished.stdout
 
 
-def test_clients_call_a_network_beside_a_busy_process(run: Path, chameleon: Command):
+def test_clients_call_a_network_beside_a_busy_process(run, chameleon):
     pytest.importorskip("openvino")
     words = ("--streams", "1,2", "--neighbours", "1", "--rounds", "2", "--seconds", "0.05")
     finished = chameleon("bench-network", run, *words, "--json")
     assert finished.returncode == 0, finished.stderr
-    value: dict[str, Any] = json.loads(finished.stdout)
+    value = json.loads(finished.stdout)
     assert list(value["streams"]) == ["1", "2"]
     assert value["neighbours"] == 1
     for streams in value["streams"].values():
@@ -138,7 +131,7 @@ def test_clients_call_a_network_beside_a_busy_process(run: Path, chameleon: Comm
     assert ratio.endswith("times as many requests a second as the best of the others in float32")
 
 
-def test_a_network_is_a_bundle_for_c(run: Path, chameleon: Command, tmp_path: Path):
+def test_a_network_is_a_bundle_for_c(run, chameleon, tmp_path):
     words = ("export", run, "--to", "c", "-o", tmp_path / "net", "--name", "tiny", "--json")
     finished = chameleon(*words)
     assert finished.returncode == 0, finished.stderr
@@ -152,9 +145,7 @@ def test_a_network_is_a_bundle_for_c(run: Path, chameleon: Command, tmp_path: Pa
     assert "has no delivered network" in finished.stderr
 
 
-def test_what_was_predicted_is_compiled_again(
-    tiny: Any, plugin: Any, chameleon: Command, tmp_path: Path
-):
+def test_what_was_predicted_is_compiled_again(tiny, plugin, chameleon, tmp_path):
     document = {
         "model": {"onnx": {"source": tiny.options.source, "compare": False, "in_place": False}},
         "cost_model": "odd",
@@ -206,9 +197,7 @@ def test_what_was_predicted_is_compiled_again(
         ),
     ],
 )
-def test_what_cannot_be_timed_is_said(
-    run: Path, chameleon: Command, tmp_path: Path, case: tuple[Any, tuple[str, ...], str]
-):
+def test_what_cannot_be_timed_is_said(run, chameleon, tmp_path, case):
     prepare, words, said = case
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
@@ -218,7 +207,7 @@ def test_what_cannot_be_timed_is_said(
     assert said in finished.stderr
 
 
-def test_a_folder_that_is_no_run_is_refused(chameleon: Command, tmp_path: Path):
+def test_a_folder_that_is_no_run_is_refused(chameleon, tmp_path):
     for command in ("compile", "bench-network"):
         finished = chameleon(command, tmp_path)
         assert finished.returncode == 2
@@ -226,7 +215,7 @@ def test_a_folder_that_is_no_run_is_refused(chameleon: Command, tmp_path: Path):
 
 
 @pytest.mark.long
-def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path: Path):
+def test_a_network_in_buckets_is_run_compiled_and_timed(chameleon, tmp_path):
     shapes = {"image": [{"buckets": [1, 3], "pad": 0, "name": "batch"}, 3, 16, 16]}
     pipeline = {
         "model": {"builtin": {"network": "resnet_small", "compare": False, "shapes": shapes}},
@@ -237,21 +226,21 @@ def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path: Path):
         "output": str(tmp_path / "run"),
     }
     (tmp_path / "p.yaml").write_text(json.dumps(pipeline))
-    finished = _chameleon("run", tmp_path / "p.yaml", "--json")
+    finished = chameleon("run", tmp_path / "p.yaml", "--json")
     assert finished.returncode == 0, finished.stderr
     ran = json.loads(finished.stdout)["network"]
     assert [row["name"] for row in ran["buckets"]] == ["batch=1", "batch=3"]
     names = {row["name"] for row in json.loads(finished.stdout)["operators"]}
     assert {row["name"] for row in ran["kernels"] if row["tuned"]} <= names
     assert "<td>batch=3</td>" in (tmp_path / "run" / "report.html").read_text()
-    finished = _chameleon("compile", tmp_path / "run", "-o", tmp_path / "net", "--json")
+    finished = chameleon("compile", tmp_path / "run", "-o", tmp_path / "net", "--json")
     assert finished.returncode == 0, finished.stderr
     again = json.loads(finished.stdout)["network"]
     assert again["layout"] == ran["layout"]
     tuned = [{row["name"] for row in values["kernels"] if row["tuned"]} for values in (ran, again)]
     assert tuned[0] == tuned[1]
     words = ("--rounds", "2", "--rivals", "torch", "--json")
-    finished = _chameleon("bench-network", tmp_path / "run", *words)
+    finished = chameleon("bench-network", tmp_path / "run", *words)
     assert finished.returncode == 0, finished.stderr
     buckets = json.loads(finished.stdout)["buckets"]
     assert [list(row["contenders"]) for row in buckets.values()] == [["network", "torch"]] * 2

@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,19 +89,19 @@ NETS = """
 
 
 @pytest.fixture(scope="module")
-def nets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nets(tmp_path_factory):
     path = tmp_path_factory.mktemp("nets") / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
     return path
 
 
-def _names(nets: Path, function: str, layout: str = "NHWC") -> list[str]:
+def _names(nets, function, layout="NHWC"):
     frontend = work_on(TorchOptions(source=f"{nets}:{function}", layout=layout))
     return [task.name for task in frontend.tasks("llvm")]
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-def test_convolutions_have_their_module_and_sizes(nets: Path, layout: str):
+def test_convolutions_have_their_module_and_sizes(nets, layout):
     assert _names(nets, "convolutions", layout) == [
         "0.expand 8x16 1x1 @16x16",
         "0.depthwise 16x16 3x3 @8x8",
@@ -114,21 +113,21 @@ def test_convolutions_have_their_module_and_sizes(nets: Path, layout: str):
 
 
 @pytest.mark.parametrize("form", ["fused", "eager"])
-def test_attention_has_the_module_that_computes_it(nets: Path, form: str):
+def test_attention_has_the_module_that_computes_it(nets, form):
     assert _names(nets, form) == ["layers.0.inside.0 16x16 @8", "layers.0 2x8 @8x8"]
 
 
-def test_a_module_that_is_called_twice_is_numbered(nets: Path):
+def test_a_module_that_is_called_twice_is_numbered(nets):
     assert _names(nets, "twice") == ["shared 4x4 @3", "shared 4x4 @3 (2)"]
 
 
-def test_what_passes_made_another_operator_of_has_no_wrong_owner(nets: Path):
+def test_what_passes_made_another_operator_of_has_no_wrong_owner(nets):
     first, up = _names(nets, "uncertain")
     assert first == "first 4x8 3x3 @6x6"
     assert up.startswith("conv2d_1 8x")
 
 
-def test_nodes_of_an_onnx_file(tmp_path: Path):
+def test_nodes_of_an_onnx_file(tmp_path):
     text = """(float[3, 4] x) => (float[3, 4] y) {
         ["/body/MatMul"] h = MatMul(x, w)
         y = MatMul(h, v)
@@ -139,9 +138,7 @@ def test_nodes_of_an_onnx_file(tmp_path: Path):
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 
 
-def test_what_torch_exports_to_onnx_keeps_the_names_of_modules(
-    nets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_what_torch_exports_to_onnx_keeps_the_names_of_modules(nets, tmp_path, capfd):
     pytest.importorskip("onnxscript")
     network, example = named_object(f"{nets}:convolutions", "test")()
     file = tmp_path / "net.onnx"

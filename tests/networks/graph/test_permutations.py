@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 @st.composite
-def _shapes(draw: st.DrawFn) -> tuple[list[int], list[int], list[int]]:
+def _shapes(draw):
     """A shape, an order of its axes, and another shape of as many elements."""
     primes = draw(st.lists(st.sampled_from([1, 2, 2, 3]), min_size=1, max_size=6))
     shapes = []
@@ -22,7 +22,7 @@ def _shapes(draw: st.DrawFn) -> tuple[list[int], list[int], list[int]]:
 
 
 @given(_shapes())
-def test_a_permutation_and_a_reshape_in_the_other_order(case: tuple[list[int], ...]):
+def test_a_permutation_and_a_reshape_in_the_other_order(case):
     shape, axes, reshaped = case
     numbers = np.arange(np.prod(shape)).reshape(shape)
     passed = through_reshape(shape, axes, reshaped)
@@ -31,9 +31,7 @@ def test_a_permutation_and_a_reshape_in_the_other_order(case: tuple[list[int], .
 
 
 @given(_shapes(), st.data())
-def test_a_permutation_and_a_reduction_in_the_other_order(
-    case: tuple[list[int], ...], data: st.DataObject
-):
+def test_a_permutation_and_a_reduction_in_the_other_order(case, data):
     shape, axes, _ = case
     reduced = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True))
     numbers = np.arange(np.prod(shape)).reshape(shape)
@@ -43,7 +41,7 @@ def test_a_permutation_and_a_reduction_in_the_other_order(
 
 
 @given(_shapes())
-def test_what_moves_nothing_is_a_reshape(case: tuple[list[int], ...]):
+def test_what_moves_nothing_is_a_reshape(case):
     shape, axes, _ = case
     numbers = np.arange(np.prod(shape)).reshape(shape)
     turned = numbers.transpose(axes)

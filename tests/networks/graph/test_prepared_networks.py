@@ -1,7 +1,5 @@
 """Networks are freed of all that need not run, and what is tuned in them is found."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
@@ -18,10 +16,10 @@ from ..modules import module_of, operators_of  # noqa: TID252 - shared by folder
 VALUES = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) + 1
 
 
-def _constants(module: Any) -> list[np.ndarray]:
-    arrays: list[np.ndarray] = []
+def _constants(module):
+    arrays = []
 
-    def visit(expression: Any) -> None:
+    def visit(expression):
         if isinstance(expression, tvm.ir.GenericConst):
             arrays.append(expression.value.numpy())
 
@@ -29,7 +27,7 @@ def _constants(module: Any) -> list[np.ndarray]:
     return arrays
 
 
-def _with_a_part(constant: Any) -> Any:
+def _with_a_part(constant):
     """The second and third of the last axis are replaced by the third and fourth."""
     part = relax.const(VALUES[..., 2:])
     indices = (relax.prim_value(index) for index in (1, 3, 1))
@@ -53,7 +51,7 @@ def _with_a_part(constant: Any) -> Any:
         (_with_a_part, np.concatenate([VALUES[..., :1], VALUES[..., 2:], VALUES[..., 3:]], 3)),
     ],
 )
-def test_constants_are_computed(build: Any, expected: np.ndarray):
+def test_constants_are_computed(build, expected):
     module = module_of(lambda emit, x: relax.Tuple([emit(build(relax.const(VALUES))), x]), (1,))
     folded = fold_constants(module)
     assert operators_of(folded) == []
@@ -63,7 +61,7 @@ def test_constants_are_computed(build: Any, expected: np.ndarray):
 
 
 def test_permutations_meet_through_elementwiseoperators_of():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         there = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
         clipped = emit(relax.op.clip(there, 0, 6))
         return relax.op.permute_dims(emit(relax.op.add(clipped, there)), [0, 2, 3, 1])
@@ -73,7 +71,7 @@ def test_permutations_meet_through_elementwiseoperators_of():
 
 
 def test_permutations_that_matter_stay():
-    def build(emit: Any, x: Any, y: Any) -> Any:
+    def build(emit, x, y):
         return emit(relax.op.add(emit(relax.op.permute_dims(x, [0, 1, 3, 2])), y))
 
     module = without_moves(module_of(build, (1, 4, 5, 5), (1, 4, 5, 5)))
@@ -81,7 +79,7 @@ def test_permutations_that_matter_stay():
 
 
 def test_a_channel_shuffle_is_one_move_in_any_layout():
-    def build(emit: Any, x: Any, y: Any) -> Any:
+    def build(emit, x, y):
         parts = [emit(relax.op.permute_dims(image, [0, 3, 1, 2])) for image in (x, y)]
         both = emit(relax.op.concat(parts, axis=1))
         grouped = emit(relax.op.reshape(both, (1, 2, 4, 5, 3)))
@@ -96,8 +94,8 @@ def test_a_channel_shuffle_is_one_move_in_any_layout():
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_reductions_are_computed_as_the_numbers_lie(keep: bool):
-    def build(emit: Any, x: Any) -> Any:
+def test_reductions_are_computed_as_the_numbers_lie(keep):
+    def build(emit, x):
         turned = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
         return emit(relax.op.mean(turned, axis=[2, 3], keepdims=keep))
 
@@ -106,10 +104,10 @@ def test_reductions_are_computed_as_the_numbers_lie(keep: bool):
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_resizes_are_computed_as_the_numbers_lie(layout: str):
+def test_resizes_are_computed_as_the_numbers_lie(layout):
     there, back = ([0, 3, 1, 2], [0, 2, 3, 1]) if layout == "NCHW" else ([0, 2, 3, 1], [0, 3, 1, 2])
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         turned = emit(relax.op.permute_dims(x, there))
         larger = emit(relax.op.image.resize2d(turned, (6, 8), layout=layout, method="cubic"))
         return emit(relax.op.permute_dims(larger, back))
@@ -128,7 +126,7 @@ def test_resizes_are_computed_as_the_numbers_lie(layout: str):
 
 
 def test_what_resizes_and_pads_nothing_is_gone():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         same = emit(relax.op.image.resize2d(x, (3, 4), method="linear"))
         return emit(relax.op.nn.relu(emit(relax.op.nn.pad(same, [0] * 8))))
 
@@ -136,7 +134,7 @@ def test_what_resizes_and_pads_nothing_is_gone():
 
 
 def test_a_crop_of_the_same_size_stays():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         options = {
             "roi": (0.2, 0.2, 0.7, 0.7),
             "coordinate_transformation_mode": "tf_crop_and_resize",
@@ -147,7 +145,7 @@ def test_a_crop_of_the_same_size_stays():
 
 
 def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         return emit(relax.op.reshape(emit(relax.op.permute_dims(x, [0, 2, 1, 3])), (8, 3, 5)))
 
     module = without_moves(module_of(build, (2, 3, 4, 5)))
@@ -155,7 +153,7 @@ def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
 
 
 def test_reshapes_become_one_and_broadcasts_stay():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         again = emit(relax.op.reshape(emit(relax.op.reshape(x, (6, 4))), (2, 12)))
         back = emit(relax.op.broadcast_to(again, (2, 12)))
         return emit(relax.op.broadcast_to(emit(relax.op.reshape(back, (1, 24))), (3, 24)))
@@ -163,7 +161,7 @@ def test_reshapes_become_one_and_broadcasts_stay():
     assert operators_of(without_moves(module_of(build, (24,)))) == ["reshape", "broadcast_to"]
 
 
-def _epilogues(chains: list[Any]) -> list[tuple[str, bool, bool, str]]:
+def _epilogues(chains):
     return [
         (
             chain.spec.kind,
@@ -175,7 +173,7 @@ def _epilogues(chains: list[Any]) -> list[tuple[str, bool, bool, str]]:
     ]
 
 
-def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
+def test_a_residual_network_is_chains_in_one_layout(frontend):
     module, chains = prepared_network(frontend("resnet_small").network)
     assert _epilogues(chains) == [
         ("conv2d", True, False, "relu"),
@@ -192,7 +190,7 @@ def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
     assert left_over(module, chains) == {"mean": 1, "reshape": 1}
 
 
-def test_clips_are_part_of_convolutions(frontend: Any):
+def test_clips_are_part_of_convolutions(frontend):
     _, chains = prepared_network(frontend("mobilenet_small").network)
     kinds = _epilogues(chains)
     assert ("depthwise_conv2d", True, False, "relu6") in kinds
@@ -200,7 +198,7 @@ def test_clips_are_part_of_convolutions(frontend: Any):
     assert all(bias for _, bias, _, _ in kinds)
 
 
-def test_a_transformer_is_chains_through_reshapes(frontend: Any):
+def test_a_transformer_is_chains_through_reshapes(frontend):
     module, chains = prepared_network(frontend("bert_small").network)
     kinds = _epilogues(chains)
     assert kinds.count(("dense", True, True, "none")) == 4
@@ -209,7 +207,7 @@ def test_a_transformer_is_chains_through_reshapes(frontend: Any):
     assert not {"nn.gelu", "nn.softmax", "permute_dims"} & set(left_over(module, chains))
 
 
-def test_the_layout_may_stay_the_frameworks(frontend: Any):
+def test_the_layout_may_stay_the_frameworks(frontend):
     chains = chains_of(prepared(frontend("resnet_small").network.imported, "NCHW"))
     assert {getattr(chain.spec, "layout", "NCHW") for chain in chains} == {"NCHW"}
     assert _epilogues(chains)[2] == ("conv2d", True, True, "relu")
@@ -219,7 +217,7 @@ def test_what_is_read_twice_ends_a_chain():
     weights = relax.const(np.ones((3, 5), np.float32))
     bias = relax.const(np.ones(5, np.float32))
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         biased = emit(relax.op.add(emit(relax.op.matmul(x, weights)), bias))
         return emit(relax.op.add(emit(relax.op.nn.relu(biased)), biased))
 
@@ -230,7 +228,7 @@ def test_what_is_read_twice_ends_a_chain():
 def test_weights_repeated_for_every_sample_are_those_of_one_product():
     weights = np.arange(15, dtype=np.float32).reshape(3, 5)
 
-    def products(*matrices: np.ndarray) -> list[Any]:
+    def products(*matrices):
         right = relax.const(np.stack(matrices))
         return chains_of(module_of(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
 
@@ -243,7 +241,7 @@ def test_weights_repeated_for_every_sample_are_those_of_one_product():
 def test_twice_the_same_is_no_residual():
     weights = relax.const(np.ones((3, 5), np.float32))
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         product = emit(relax.op.matmul(x, weights))
         return emit(relax.op.add(product, product))
 

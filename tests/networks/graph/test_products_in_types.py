@@ -1,12 +1,8 @@
 """Attention, and products of two tensors that vary, in the types of a network."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -21,22 +17,20 @@ from .sequence.conftest import deliver  # noqa: F401 - a fixture
 RNG = np.random.default_rng(0)
 
 
-def _normal(*shape: int) -> np.ndarray:
+def _normal(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def network_of(
-    build: Callable[..., Any], *shapes: tuple[int, ...]
-) -> tuple[Any, list[FusedOperator]]:
+def network_of(build, *shapes):
     module = prepared(module_of(build, *shapes), "NHWC")
     return module, chains_of(module)
 
 
-def _attended(emit: Any, x: Any, heads: int = 2) -> Any:
+def _attended(emit, x, heads=2):
     """Queries, keys and values from one input, attention, and a projection."""
     op, width = relax.op, shape_of(x)[-1]
 
-    def headed(weights: np.ndarray, axes: list[int]) -> Any:
+    def headed(weights, axes):
         product = emit(op.matmul(x, relax.const(weights)))
         split = emit(op.reshape(product, (1, shape_of(x)[1], heads, width // heads)))
         return emit(op.permute_dims(split, axes))
@@ -57,8 +51,8 @@ PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_tensors_between_attention_and_its_projections_are_of_two_bytes(
-    kind: str,
-    deliver: Any,  # noqa: F811
+    kind,
+    deliver,  # noqa: F811
 ):
     module, chains = network_of(_attended, (1, 24, 8))
     assert [chain.spec.kind for chain in chains] == [*["dense"] * 3, "attention", "dense"]
@@ -81,7 +75,7 @@ def test_tensors_between_attention_and_its_projections_are_of_two_bytes(
 
 
 def test_attention_whose_operands_others_read_stays_in_float32():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         key = emit(relax.op.permute_dims(x, [0, 1, 3, 2]))
         scores = emit(relax.op.nn.softmax(emit(relax.op.matmul(x, key))))
         return relax.Tuple([emit(relax.op.matmul(scores, x)), key])
@@ -91,8 +85,8 @@ def test_attention_whose_operands_others_read_stays_in_float32():
     assert "rearranged for other operators" in reason
 
 
-def test_products_of_two_tensors_are_computed_in_eight_bits(deliver: Any):  # noqa: F811
-    def build(emit: Any, x: Any, y: Any) -> Any:
+def test_products_of_two_tensors_are_computed_in_eight_bits(deliver):  # noqa: F811
+    def build(emit, x, y):
         product = emit(relax.op.matmul(x, emit(relax.op.permute_dims(y, [0, 2, 1]))))
         return emit(relax.op.matmul(product, y))
 

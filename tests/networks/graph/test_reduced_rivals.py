@@ -1,16 +1,12 @@
 """Networks in reduced precision in processes of their own, each with its error."""
 
 import contextlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult, RivalTime
-from chameleon_core.stages import Arrays
 from chameleon_networks.delivery import baselines
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import (
@@ -29,12 +25,12 @@ from chameleon_networks.running.samples import Sample
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
-def _random(network: Any) -> list[Arrays]:
+def _random(network):
     rng = np.random.default_rng(1)
     return [network.samples(rng) for _ in range(8)]
 
 
-def _request(network: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
+def _request(network, calibration, *precisions):
     samples = [Sample(inputs=network.samples(np.random.default_rng(0)))]
     run = network.framework(network.frameworks[0], 1)
     return ReducedRequest(
@@ -45,7 +41,7 @@ def _request(network: Any, calibration: list[Arrays], *precisions: str) -> Reduc
     )
 
 
-def test_each_has_its_precision_and_its_error(tiny: Any):
+def test_each_has_its_precision_and_its_error(tiny):
     pytest.importorskip("openvino")
     request = _request(tiny, _random(tiny), "int8", "as-it-comes")
     with contextlib.ExitStack() as stack:
@@ -62,7 +58,7 @@ def test_each_has_its_precision_and_its_error(tiny: Any):
     assert 1e-4 < int8.max_relative_error < 0.5
 
 
-def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
+def test_what_a_framework_cannot_do_is_a_sentence(tiny):
     request = _request(tiny, [[np.zeros((1, 5, 8, 8), np.float32)]], "int8")
     with contextlib.ExitStack() as stack:
         rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
@@ -73,7 +69,7 @@ def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
 
 
 @pytest.mark.parametrize("precision", [("float32",), ()])
-def test_float32_is_compared_with_nothing_new(precision: tuple[str, ...]):
+def test_float32_is_compared_with_nothing_new(precision):
     assert precisions_beside(precision) == ()
 
 
@@ -85,7 +81,7 @@ def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
     ("got", "said"),
     [([np.full(3, np.nan, np.float32)], "not finite"), ([np.ones(4, np.float32)], "shapes")],
 )
-def test_what_gives_no_numbers_has_no_error(got: Arrays, said: str):
+def test_what_gives_no_numbers_has_no_error(got, said):
     expected = [[np.ones(3, np.float32)]]
     with pytest.raises(ChameleonError, match=said):
         max_relative_error(lambda _: got, [Sample(inputs=[])], expected)
@@ -108,7 +104,7 @@ def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
 
 
 def test_buckets_are_summed_where_all_of_them_were_timed():
-    def rival(seconds: float, error: float) -> RivalTime:
+    def rival(seconds, error):
         return RivalTime(asked="int8", precision="int8", seconds=seconds, max_relative_error=error)
 
     first = {"a": rival(1.0, 0.1), "b": rival(1.0, 0.1)}
@@ -118,22 +114,19 @@ def test_buckets_are_summed_where_all_of_them_were_timed():
     assert reduced_of_all([NetworkResult()] * 2) == {}, "in float32 there are none"
 
 
-def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
+def test_its_process_says_no_precision_of_what_is_in_float32(tiny):
     with framework_process(tiny, "onnxruntime", threads=1) as process:
         assert process.precision is None
 
 
-Deliver = Callable[[OnnxNetwork], NetworkResult]
-
-
 @pytest.fixture
-def deliver(delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+def deliver(delivery_into, tmp_path, monkeypatch):
     """Delivers a network without timing anything."""
 
-    def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
+    def timed(processes, *_, **__):
         return {process.name: 1.0 for process in processes}
 
-    def delivered(network: OnnxNetwork) -> NetworkResult:
+    def delivered(network):
         frontend = NetworkFrontend(network)
         result = frontend.deliver(delivery_into(frontend, tmp_path / "network"))
         assert result.failure is None
@@ -144,16 +137,16 @@ def deliver(delivery_into: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def compared(tiny: Any) -> OnnxNetwork:
+def compared(tiny):
     """The network with a comparison at the end of its delivery."""
     pytest.importorskip("openvino")
     return OnnxNetwork(attrs.evolve(tiny.options, compare=True, in_place=False))
 
 
 def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
-    compared: OnnxNetwork, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+    compared, deliver, monkeypatch
 ):
-    def request(_: Any, run: Any) -> ReducedRequest:
+    def request(_, run):
         return reduced_request(compared, precisions_beside(["int8"]), None, run)
 
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
@@ -166,10 +159,8 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     assert NetworkResult.from_json(result.to_json()) == result
 
 
-def test_a_delivery_stays_where_its_request_fails(
-    compared: OnnxNetwork, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
-):
-    def request(*_: Any) -> ReducedRequest:
+def test_a_delivery_stays_where_its_request_fails(compared, deliver, monkeypatch):
+    def request(*_):
         raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
 
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
@@ -179,6 +170,6 @@ def test_a_delivery_stays_where_its_request_fails(
     assert reason == "calibrate: data.py:batches yields no batch"
 
 
-def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxNetwork):
+def test_a_network_in_float32_is_compared_with_nothing_else(compared):
     settled = NetworkFrontend(compared)
     assert settled.reduced_request(lambda inputs: inputs) is None

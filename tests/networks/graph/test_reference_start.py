@@ -1,7 +1,6 @@
 """The reference of a delivery starts beside what else is to do, and is waited for where needed."""
 
 import contextlib
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from chameleon_networks.delivery.baselines import Baselines
 class Process(contextlib.AbstractContextManager[Any]):
     """A framework that says when somebody waits for it."""
 
-    def __init__(self, name: str, *, problem: str = "") -> None:
+    def __init__(self, name, *, problem=""):
         self.name = name
         self.started = 0
         self.waited = 0
@@ -24,28 +23,26 @@ class Process(contextlib.AbstractContextManager[Any]):
         self.answer: dict[str, Any] = {}
         self._problem = problem
 
-    def open(self, name: str, threads: int) -> None:
+    def open(self, name, threads):
         if self.dead:
             raise ChameleonError("it died")
         self.opening.append((name, threads))
 
-    def opened(self) -> None:
+    def opened(self):
         self.waited += 1
         if self._problem:
             raise ChameleonError(self._problem, hint="none")
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.ended = True
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def opened(monkeypatch, tmp_path):
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
-    def make(
-        stack: contextlib.ExitStack, process: Process, untuned: Any = None, **more: Any
-    ) -> Any:
-        def started(network: Any, name: str, *, threads: int, wait: bool) -> Process:
+    def make(stack, process, untuned=None, **more):
+        def started(network, name, *, threads, wait):
             assert (name, threads, wait) == ("torch", 2, False)
             process.started += 1
             return process
@@ -53,16 +50,14 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(baselines, "framework_process", started)
         monkeypatch.setattr(Baselines, "_untuned", lambda self: untuned)
         options = SimpleNamespace(compare=False)
-        network: Any = SimpleNamespace(
-            frameworks=("torch",), left_out={}, options=options, programs={}
-        )
-        delivery: Any = SimpleNamespace(threads=2)
+        network = SimpleNamespace(frameworks=("torch",), left_out={}, options=options, programs={})
+        delivery = SimpleNamespace(threads=2)
         return Baselines(network, delivery, tmp_path, stack, **more)
 
     return make
 
 
-def test_it_is_waited_for_once_and_ends_with_the_delivery(opened: Any):
+def test_it_is_waited_for_once_and_ends_with_the_delivery(opened):
     process = Process("torch")
     with contextlib.ExitStack() as stack:
         programs = opened(stack, process)
@@ -74,7 +69,7 @@ def test_it_is_waited_for_once_and_ends_with_the_delivery(opened: Any):
     assert process.ended
 
 
-def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened: Any):
+def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened):
     process = Process("torch")
     with contextlib.ExitStack() as stack:
         programs = opened(stack, process, answers_known=True)
@@ -84,7 +79,7 @@ def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened: A
     assert process.ended
 
 
-def test_the_process_that_imported_the_network_runs_it_unless_it_has_died(opened: Any):
+def test_the_process_that_imported_the_network_runs_it_unless_it_has_died(opened):
     reader, process = Process("importer"), Process("torch")
     reader.answer = {"programs": {"program": "file"}}
     with contextlib.ExitStack() as stack:
@@ -98,7 +93,7 @@ def test_the_process_that_imported_the_network_runs_it_unless_it_has_died(opened
         assert opened(stack, process, reader=reader).reference is process
 
 
-def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened: Any):
+def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened):
     untuned = Process("untuned")
     with contextlib.ExitStack() as stack:
         programs = opened(stack, Process("torch", problem="it is broken"), untuned)
@@ -106,7 +101,7 @@ def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened: Any)
         assert programs.left_out == {"torch": "it is broken"}
 
 
-def test_without_any_nothing_is_delivered(opened: Any):
+def test_without_any_nothing_is_delivered(opened):
     with contextlib.ExitStack() as stack:
         programs = opened(stack, Process("torch", problem="it is broken"))
         with pytest.raises(ChameleonError, match="neither torch nor TVM without tuning"):

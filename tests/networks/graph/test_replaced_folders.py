@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from chameleon_networks.delivery.deliver import replace
@@ -13,7 +12,7 @@ from chameleon_system import files
 NAMES = ("network.so", "weights.bin", "part/weights.bin")
 
 
-def _written(folder: Path, text: str) -> Path:
+def _written(folder, text):
     for name in NAMES:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -21,11 +20,11 @@ def _written(folder: Path, text: str) -> Path:
     return folder
 
 
-def _texts(folder: Path) -> set[str]:
+def _texts(folder):
     return {(folder / name).read_text() for name in NAMES}
 
 
-def test_weights_are_not_copied_and_readers_keep_theirs(tmp_path: Path):
+def test_weights_are_not_copied_and_readers_keep_theirs(tmp_path):
     old, staged = _written(tmp_path / "network", "old"), _written(tmp_path / "staged", "new")
     with (old / "weights.bin").open() as reader:
         replace(staged, old)
@@ -36,13 +35,13 @@ def test_weights_are_not_copied_and_readers_keep_theirs(tmp_path: Path):
     assert {entry.name for entry in tmp_path.iterdir()} == {"network", "staged"}
 
 
-def _killed_at(event: int, staged: Path, folder: Path) -> bool:
+def _killed_at(event, staged, folder):
     """Replace a folder in a child process that is killed at an event of the system's."""
     child = os.fork()
     if child == 0:
         events = 0
 
-        def count(name: str, _: object) -> None:
+        def count(name, _):
             nonlocal events
             if name.startswith(("os.", "open", "shutil.", "ctypes.")):
                 events += 1
@@ -57,14 +56,12 @@ def _killed_at(event: int, staged: Path, folder: Path) -> bool:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("exchanging", [True, False])
-def test_a_killed_process_leaves_the_old_folder_or_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanging: bool
-):
+def test_a_killed_process_leaves_the_old_folder_or_the_new_one(tmp_path, monkeypatch, exchanging):
     if not exchanging:
         monkeypatch.setattr(files, "_exchange", lambda *_: False)
     folder, staged = tmp_path / "network", _written(tmp_path / "staged", "new")
     event, missing = 0, 0
-    seen: set[str] = set()
+    seen = set()
     killed = True
     while killed:
         event += 1

@@ -14,9 +14,7 @@ from chameleon_networks.graph.relaxed import relax
 )
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
-def test_scans(
-    name: str, shape: tuple[int, ...], axis: int, dtype: str, *, exclusive: bool
-) -> None:
+def test_scans(name, shape, axis, dtype, *, exclusive):
     builder = relax.BlockBuilder()
     source = relax.Var("x", relax.TensorType(shape, dtype))
     with builder.function("main", [source]):

@@ -1,9 +1,7 @@
 """What a delivered network says that it computes in, and what is compared with it."""
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from chameleon_core.errors import ChameleonError
@@ -24,19 +22,19 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
     ],
 )
 def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
-    tmp_path: Path, manifest: dict[str, Any], expected: str, *, quantized: bool
+    tmp_path, manifest, expected, *, quantized
 ):
     write_manifest(tmp_path, manifest)
-    network: Any = SimpleNamespace(quantized=quantized)
+    network = SimpleNamespace(quantized=quantized)
     facts = result_of(tmp_path, network)
     assert facts.precision == expected
     assert facts.precisions == (expected.partition(",")[0],)
 
 
-def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+def test_what_fails_is_left_out_with_its_reason(tiny, monkeypatch):
     opened = module.framework_process
 
-    def failing(network: Any, name: str, *, threads: int) -> Any:
+    def failing(network, name, *, threads):
         if name == "openvino":
             raise ChameleonError("openvino failed: it has no such operator\nand more")
         return opened(network, name, threads=threads)
@@ -49,7 +47,7 @@ def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.M
     assert result.about == {}, "no other precision was asked for"
 
 
-def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+def test_errors_are_those_against_the_reference(tiny, monkeypatch):
     pytest.importorskip("openvino")
     asked = Compared(
         network=tiny,

@@ -1,7 +1,5 @@
 """Transposed convolutions rewritten as ordinary ones compute what torch's do."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -23,11 +21,11 @@ TORCH = {1: "conv_transpose1d", 2: "conv_transpose2d", 3: "conv_transpose3d"}
 
 
 @st.composite
-def transposed(draw: Any) -> dict[str, Any]:
+def transposed(draw):
     rank = draw(st.sampled_from([1, 2, 2, 3]))
     groups = draw(st.sampled_from([1, 1, 2, 3]))
 
-    def each(low: int, high: int) -> list[int]:
+    def each(low, high):
         return [draw(st.integers(low, high)) for _ in range(rank)]
 
     stride = each(1, 4)
@@ -43,7 +41,7 @@ def transposed(draw: Any) -> dict[str, Any]:
     }
 
 
-def arrays(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def arrays(case):
     """Images, weights and bias."""
     rng = np.random.default_rng(0)
     weights = (case["input"][1], case["outputs"], *case["kernel"])
@@ -52,7 +50,7 @@ def arrays(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return data, weights, bias
 
 
-def expected(case: dict[str, Any]) -> np.ndarray:
+def expected(case):
     """What torch computes; empty where it refuses the case."""
     try:
         out = getattr(functional, TORCH[len(case["kernel"])])(
@@ -68,12 +66,12 @@ def expected(case: dict[str, Any]) -> np.ndarray:
     return out.relu().numpy()
 
 
-def network(case: dict[str, Any]) -> Any:
+def network(case):
     """A transposed convolution, bias and relu."""
     data, weights, bias = arrays(case)
     rank = len(case["kernel"])
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         result = getattr(relax.op.nn, f"conv{rank}d_transpose")(
             x,
             relax.const(weights),
@@ -91,17 +89,17 @@ def network(case: dict[str, Any]) -> Any:
     return module_of(build, data.shape)
 
 
-def computed(module: Any, data: np.ndarray) -> np.ndarray:
+def computed(module, data):
     """The output of a prepared network, by NumPy."""
     main = module["main"]
-    values: dict[Any, np.ndarray] = {main.params[0]: data}
+    values = {main.params[0]: data}
 
-    def value_of(expression: Any) -> np.ndarray:
+    def value_of(expression):
         if isinstance(expression, tvm.ir.GenericConst):
             return expression.value.numpy()
         return values[expression]
 
-    def call(value: Any) -> np.ndarray:
+    def call(value):
         name = str(value.op.name).removeprefix("relax.")
         if name == "concat":
             parts = [value_of(part) for part in value.args[0].fields]
@@ -149,7 +147,7 @@ UPSAMPLING = {
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(transposed(), st.sampled_from(["NHWC", "NCHW"]))
 @example(UPSAMPLING, "NHWC")
-def test_the_rewritten_network_computes_what_torch_does(case: dict[str, Any], layout: str):
+def test_the_rewritten_network_computes_what_torch_does(case, layout):
     wanted = expected(case)
     assume(wanted.size)
     module = prepared(network(case), layout)
@@ -174,7 +172,7 @@ def test_the_rewritten_network_computes_what_torch_does(case: dict[str, Any], la
         }
     )
 )
-def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(case: dict[str, Any]):
+def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(case):
     plan = axis_plan(**case)
     kernel, stride = case["kernel"], case["stride"]
     assume(plan.out > 0)
@@ -194,9 +192,7 @@ def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(case: dict[str, A
         ([4, 4], [1, 1], [(2, 2)] * 4, 16),
     ],
 )
-def test_no_tap_is_multiplied_in_vain(
-    kernel: list[int], padding: list[int], taps: list[tuple[int, int]], filters: int
-):
+def test_no_tap_is_multiplied_in_vain(kernel, padding, taps, filters):
     case = {**UPSAMPLING, "outputs": 16, "kernel": kernel, "padding": padding}
     case["output_padding"] = [k % 2 for k in kernel]
     module = prepared(network(case), "NHWC")
@@ -217,7 +213,7 @@ def test_an_output_that_is_read_twice_stays_where_it_is():
     case = {**UPSAMPLING, "kernel": [2, 2], "padding": [0, 0]}
     weights = relax.const(np.ones((4, 3, 2, 2), np.float32))
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         result = emit(relax.op.nn.conv2d_transpose(x, weights, strides=[2, 2]))
         return relax.op.subtract(result, emit(relax.op.nn.relu(result)))
 

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,15 +20,13 @@ SHAPE = (4, 8)
 
 
 @pytest.fixture
-def folder(deliver: Any) -> Path:
+def folder(deliver):
     """A delivered network of one operator."""
     relu = relax.op.nn.relu
     return Path(deliver(module_of(lambda emit, x: emit(relu(x)), (SHAPE, "float32"))).folder)
 
 
-def test_a_delivered_network_has_the_variables_of_its_caller(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_delivered_network_has_the_variables_of_its_caller(folder, monkeypatch):
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND"):
         monkeypatch.delenv(name, raising=False)
     with delivered_process("network", folder, threads=2) as process:
@@ -46,7 +43,7 @@ def test_frameworks_choose_their_threads_unless_there_are_fewer():
     assert running.asked_threads(0) == 0
 
 
-def test_a_new_process_gives_an_answer(folder: Path):
+def test_a_new_process_gives_an_answer(folder):
     footprint = first_answer(folder)
     assert 0 < (footprint.first_answer_seconds or 0) < 300
     assert (footprint.memory_bytes or 0) > 1e6
@@ -54,6 +51,6 @@ def test_a_new_process_gives_an_answer(folder: Path):
     assert footprint.disk_bytes == sum(file.stat().st_size for file in files if file.is_file())
 
 
-def test_what_gives_no_answer_has_no_footprint(folder: Path):
+def test_what_gives_no_answer_has_no_footprint(folder):
     (folder / "weights.bin").unlink()
     assert first_answer(folder) == Footprint()

@@ -14,7 +14,7 @@ def fresh(monkeypatch):
     monkeypatch.setattr(module, "_logged", set())
 
 
-def _warn(words: str, at: str = "06:09:17") -> None:
+def _warn(words, at="06:09:17"):
     os.write(2, f"[{at}] /project/src/tirx/op.cc:12: Warning: {words}\n".encode())
 
 

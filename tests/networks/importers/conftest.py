@@ -1,24 +1,19 @@
 """Networks compiled as they are before anything is measured."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import manifest_of, write_package
 
 
 @pytest.fixture
-def as_guessed(delivery_into: Any, tmp_path: Path) -> Callable[[ImportedNetwork], Any]:
+def as_guessed(delivery_into, tmp_path):
     """Loads a network that is compiled with first guesses."""
 
-    def deliver(network: ImportedNetwork) -> Any:
+    def deliver(network):
         folder = tmp_path / "network"
         delivery = delivery_into(NetworkFrontend(network), folder, guessed=True)
         module, chains = prepared_network(network)

@@ -1,8 +1,5 @@
 """What else runs a network gives the answers that torch gives."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.frameworks import running
@@ -11,17 +8,17 @@ from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
 
 
 @pytest.fixture(scope="module")
-def source() -> BuiltinNetwork:
+def source():
     return BuiltinNetwork(BuiltinOptions(network="resnet_small"))
 
 
-def _agree(network: Any, name: str, inputs: Any, expected: Any) -> None:
+def _agree(network, name, inputs, expected):
     [got] = network.framework(name, 1)(inputs)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
-def test_other_frameworks_run_torch_networks(source: BuiltinNetwork, name: str):
+def test_other_frameworks_run_torch_networks(source, name):
     pytest.importorskip(name)
     assert name in source.frameworks
     inputs = source.samples(np.random.default_rng(0))
@@ -29,7 +26,7 @@ def test_other_frameworks_run_torch_networks(source: BuiltinNetwork, name: str):
     _agree(source, name, inputs, expected)
 
 
-def test_other_frameworks_run_onnx_files(source: BuiltinNetwork, tmp_path: Path):
+def test_other_frameworks_run_onnx_files(source, tmp_path):
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"
     file.write_bytes(running.onnx_bytes(source.program))
@@ -41,9 +38,7 @@ def test_other_frameworks_run_onnx_files(source: BuiltinNetwork, tmp_path: Path)
         _agree(network, name, inputs, expected)
 
 
-def test_what_is_not_installed_is_no_framework_to_compare_with(
-    source: BuiltinNetwork, monkeypatch: Any
-):
+def test_what_is_not_installed_is_no_framework_to_compare_with(source, monkeypatch):
     monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
     assert source.frameworks == ("torch", "torch.compile")
     assert source.left_out == {
@@ -52,7 +47,7 @@ def test_what_is_not_installed_is_no_framework_to_compare_with(
     }
 
 
-def test_a_part_that_is_missing_is_named(source: BuiltinNetwork, monkeypatch: Any):
+def test_a_part_that_is_missing_is_named(source, monkeypatch):
     there = running.importlib.util.find_spec
     monkeypatch.setattr(
         running.importlib.util,

@@ -1,14 +1,12 @@
 """A network is exported once, whichever process reads it, and its source is read once."""
 
 import json
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
-from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.running.requests import request_of, requested_network
@@ -33,18 +31,18 @@ def net():
 
 
 @pytest.fixture
-def export(monkeypatch: pytest.MonkeyPatch) -> Mock:
+def export(monkeypatch):
     """What torch exports with, which counts its calls."""
     monkeypatch.setattr(torch.export, "export", Mock(wraps=torch.export.export))
     return torch.export.export
 
 
-def _elsewhere(network: ImportedNetwork) -> ImportedNetwork:
+def _elsewhere(network):
     return requested_network(json.loads(json.dumps(request_of(network))))
 
 
 @pytest.mark.parametrize(("dtype", "times"), [("float32", 1), ("float16", 2)])
-def test_other_processes_read_what_is_exported(dtype: str, times: int, export: Mock):
+def test_other_processes_read_what_is_exported(dtype, times, export):
     network = network_of(BuiltinOptions(network="alexnet_small", dtype=dtype))
     copies = [_elsewhere(network), _elsewhere(network)]
     inputs = network.samples(np.random.default_rng(0))
@@ -57,7 +55,7 @@ def test_other_processes_read_what_is_exported(dtype: str, times: int, export: M
     assert export.call_count == times, "in half precision it is exported in float32 as well"
 
 
-def test_a_network_in_buckets_reads_its_source_once(export: Mock):
+def test_a_network_in_buckets_reads_its_source_once(export):
     shapes = {"image": (Buckets(buckets=(1, 2, 4)), 3, 32, 32)}
     bucketed = BucketedNetwork(network_of, BuiltinOptions(network="resnet_small", shapes=shapes))
     for extent in (1, 2, 4, 4, 3, 3):
@@ -68,9 +66,7 @@ def test_a_network_in_buckets_reads_its_source_once(export: Mock):
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_what_cannot_be_kept_or_recalled_is_exported_again(
-    tmp_path: Path, export: Mock, damaged: bool
-):
+def test_what_cannot_be_kept_or_recalled_is_exported_again(tmp_path, export, damaged):
     (tmp_path / "net.py").write_text(NAMED)
     request = request_of(network_of(TorchOptions(source=f"{tmp_path}/net.py:net")))
     assert not request["network"]["programs"], "torch cannot write a type that has no name"

@@ -1,11 +1,7 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import pytest
 from chameleon_core.stages import Trials
-from chameleon_core.task import Task
 from chameleon_networks.compile import prepared_networks
 from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_networks.delivery.networks import NetworkFrontend
@@ -14,28 +10,20 @@ from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
 from chameleon_networks.running.requests import request_of, requested_network
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec, OperatorSpec
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
 class Scripted(Trials):
     """Answers with times by layout, for each unit of work."""
 
-    def __init__(
-        self,
-        seconds: Mapping[str, float | None],
-        *,
-        measures_hardware: bool = True,
-        costs: Mapping[str, float] | None = None,
-    ) -> None:
+    def __init__(self, seconds, *, measures_hardware=True, costs=None):
         self.target = '{"kind": "llvm"}'
         self._costs = costs
         self.measures_hardware = measures_hardware
         self.asked: list[tuple[str, float]] = []
         self._seconds = seconds
 
-    def best_seconds(
-        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
-    ) -> float | None:
+    def best_seconds(self, task, guesses, *, seconds_to_beat=float("inf")):
         assert guesses == GUESSES
         assert task.target == self.target
         self.asked.append((task.name, seconds_to_beat))
@@ -44,11 +32,11 @@ class Scripted(Trials):
         per_flop = self._seconds[str(layout) if task.name != "stem" else "NHWC"]
         return None if per_flop is None else per_flop * task.flop
 
-    def guessed_cost(self, task: Task) -> float | None:
+    def guessed_cost(self, task):
         return None if self._costs is None else self._costs[str(task.arguments["layout"])]
 
 
-def _conv(name: str, channels: int, weight: int = 1, **more: object) -> Conv2dSpec:
+def _conv(name, channels, weight=1, **more):
     return Conv2dSpec(
         name=name,
         weight=weight,
@@ -57,11 +45,11 @@ def _conv(name: str, channels: int, weight: int = 1, **more: object) -> Conv2dSp
         kernel=3,
         padding=1,
         layout="NHWC",
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
-SPECS: list[OperatorSpec] = [
+SPECS = [
     Conv2dSpec(
         name="stem", input=(1, 3, 28, 28), filters=16, kernel=7, layout="NCHW", output_layout="NHWC"
     ),
@@ -100,7 +88,7 @@ def test_a_small_budget_measures_the_heaviest_convolution_alone():
 @pytest.mark.parametrize(
     ("theirs", "layout"), [(1.0 - 2 * MARGIN, "NCHW"), (1.0 - MARGIN / 2, "NHWC"), (1.5, "NHWC")]
 )
-def test_a_small_difference_changes_nothing(theirs: float, layout: str):
+def test_a_small_difference_changes_nothing(theirs, layout):
     assert choose(SPECS, Scripted({"NHWC": 1e-9, "NCHW": theirs * 1e-9})).layout == layout
 
 
@@ -111,14 +99,14 @@ def test_a_clear_difference_needs_two_convolutions_and_a_small_one_four():
 
 
 @pytest.mark.parametrize("missing", ["NHWC", "NCHW"])
-def test_what_has_no_time_decides_nothing(missing: str):
+def test_what_has_no_time_decides_nothing(missing):
     choice = choose(SPECS, Scripted({"NHWC": 1e-9, "NCHW": 1e-10, missing: None}))
     assert choice.layout == "NHWC"
     assert choice.seconds == {}
     assert "no first guess has a time" in choice.summary
 
 
-UNKNOWN: dict[str, float | None] = {"NHWC": None, "NCHW": None}
+UNKNOWN = {"NHWC": None, "NCHW": None}
 
 
 @pytest.mark.parametrize("seconds", [UNKNOWN, {"NHWC": 1e-9, "NCHW": 1e-9}])
@@ -130,9 +118,7 @@ UNKNOWN: dict[str, float | None] = {"NHWC": None, "NCHW": None}
         ({"NHWC": 10**6, "NCHW": 10**6}, "NHWC"),
     ],
 )
-def test_permutations_count(
-    seconds: dict[str, float | None], moved: dict[str, int], layout: str
-) -> None:
+def test_permutations_count(seconds, moved, layout):
     specs = [_conv("conv", 32)]
     trials = Scripted(seconds, costs={"NHWC": 1.0, "NCHW": 1.0})
     choice = choose(specs, trials, moved.__getitem__)
@@ -151,14 +137,14 @@ def test_estimates_decide_if_nothing_is_measured():
     ("theirs", "measured", "layout"),
     [(3.0, 0, "NHWC"), (0.3, 0, "NCHW"), (1.5, 1, "NCHW"), (0.7, 1, "NCHW")],
 )
-def test_estimates_that_are_far_apart_are_not_measured(theirs: float, measured: int, layout: str):
+def test_estimates_that_are_far_apart_are_not_measured(theirs, measured, layout):
     trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9}, costs={"NHWC": 1.0, "NCHW": theirs})
     choice = choose(SPECS, trials)
     assert (choice.measured, choice.layout) == (measured, layout)
     assert len(trials.asked) == 2 * measured
 
 
-def _torch_network(path: Path, layers: str, shape: tuple[int, ...]) -> TorchNetwork:
+def _torch_network(path, layers, shape):
     """Layers one after the other, written to a file."""
     path.write_text(
         f"import torch\ndef net(): return torch.nn.Sequential(*{layers}), (torch.zeros({shape}),)\n"
@@ -166,7 +152,7 @@ def _torch_network(path: Path, layers: str, shape: tuple[int, ...]) -> TorchNetw
     return TorchNetwork(TorchOptions(source=f"{path}:net"))
 
 
-def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path: Path):
+def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path):
     layers = "[torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.Conv2d(8, 4, 1)]"
     network = _torch_network(tmp_path / "net.py", layers, (1, 8, 12, 12))
     moved = {
@@ -186,20 +172,17 @@ def test_the_stem_reads_images_as_they_come_in_both_layouts():
     ("specs", "measures_hardware", "why"),
     [(SPECS[-1:], True, "no convolution"), (SPECS, False, "the runner measures nothing")],
 )
-def test_nothing_is_measured_without_need(
-    specs: list[OperatorSpec], measures_hardware: bool, why: str
-):
+def test_nothing_is_measured_without_need(specs, measures_hardware, why):
     trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9}, measures_hardware=measures_hardware)
     choice = choose(specs, trials)
     assert (choice.layout, trials.asked) == ("NHWC", [])
     assert why in choice.summary
 
 
-def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path):
+def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path):
     frontend = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     assert frontend.choice.layout == "NHWC"
     settled = frontend.decide(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
-    assert settled is not None
     assert frontend.choice.layout == settled["layout"] == "NCHW"
     assert {task.arguments.get("layout", "NCHW") for task in frontend.tasks("llvm")} == {"NCHW"}
     again = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
@@ -217,12 +200,10 @@ def test_what_the_pipeline_says_is_not_measured():
     assert (frontend.choice.layout, trials.asked) == ("NCHW", [])
 
 
-def test_a_network_that_cannot_be_converted_stays_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_network_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypatch):
     real = prepared_networks.prepared
 
-    def refusing(module: object, layout: str) -> object:
+    def refusing(module, layout):
         if layout == "NHWC":
             raise LayoutError("TVM cannot convert it")
         return real(module, layout)
@@ -231,7 +212,6 @@ def test_a_network_that_cannot_be_converted_stays_as_it_is(
     network = _torch_network(tmp_path / "net.py", "[torch.nn.Conv2d(4, 8, 3)]", (1, 4, 8, 8))
     frontend = NetworkFrontend(network)
     settled = frontend.decide(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))
-    assert settled is not None
     assert settled["summary"] == "NCHW, since TVM cannot convert it"
     [task] = frontend.tasks("llvm")
     assert task.arguments["layout"] == "NCHW"

@@ -3,7 +3,6 @@
 import importlib
 import re
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import structlog
 import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.task import Task
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.importers.builtin.records import NETWORKS
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
@@ -121,21 +119,21 @@ NET = """
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "net.py"
     path.write_text(textwrap.dedent(NET), encoding="utf-8")
     return path
 
 
-def _torch_tasks(source: object, layout: str = "NHWC") -> list[Task]:
+def _torch_tasks(source, layout="NHWC"):
     return work_on(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
 
 
-def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
+def _summary(tasks):
     return [(task.operator, task.weight) for task in tasks]
 
 
-def test_equal_operators_are_one_task_with_a_weight(file: Path):
+def test_equal_operators_are_one_task_with_a_weight(file):
     tasks = _torch_tasks(f"{file}:net")
     assert _summary(tasks) == [("conv2d", 1), ("conv2d", 2), ("conv2d", 1), ("dense", 1)]
     assert [task.name for task in tasks] == [
@@ -154,11 +152,11 @@ def test_equal_operators_are_one_task_with_a_weight(file: Path):
     assert tasks[3].arguments["units"] == 5
 
 
-def test_the_layout_is_the_users(file: Path):
+def test_the_layout_is_the_users(file):
     assert Conv2dSpec.of(_torch_tasks(f"{file}:net", "NCHW")[0]).layout == "NCHW"
 
 
-def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
+def test_a_saved_program_gives_the_same_tasks(file, tmp_path):
 
     network, inputs = named_object(f"{file}:net", "test")()
     saved = tmp_path / "net.pt2"
@@ -178,13 +176,13 @@ def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
         ("absent", "has no 'absent'"),
     ],
 )
-def test_what_torch_cannot_give(file: Path, function: str, words: str):
+def test_what_torch_cannot_give(file, function, words):
     with pytest.raises(ConfigError, match=words) as caught:
         _torch_tasks(f"{file}:{function}")
     assert caught.value.hint
 
 
-def test_checks_of_values_are_left_out(file: Path):
+def test_checks_of_values_are_left_out(file):
     with structlog.testing.capture_logs() as logs:
         program = torch_programs.exported(f"{file}:checked").program
     assert [entry["checks"] for entry in logs if entry["event"] == "checks_left_out"] == [3]
@@ -200,23 +198,23 @@ def test_checks_of_values_are_left_out(file: Path):
         ("odd", r"mode \(net.py:\d+: `return torch.mode", "Write that part"),
     ],
 )
-def test_what_tvm_cannot_do(file: Path, function: str, words: str, hint: str):
+def test_what_tvm_cannot_do(file, function, words, hint):
     with pytest.raises(ConfigError, match=words) as caught:
         _torch_tasks(f"{file}:{function}")
     assert re.search(hint, caught.value.hint or "")
 
 
-def test_a_network_of_other_operators_has_no_tasks(file: Path):
+def test_a_network_of_other_operators_has_no_tasks(file):
     assert _torch_tasks(f"{file}:dull") == []
 
 
-def test_random_weights_are_the_same_each_time(file: Path):
+def test_random_weights_are_the_same_each_time(file):
     programs = [torch_programs.exported(f"{file}:random").program for _ in range(2)]
     weights = [program.state_dict["weight"].detach().numpy() for program in programs]
     np.testing.assert_array_equal(*weights)
 
 
-def test_a_file_that_is_no_saved_program(tmp_path: Path):
+def test_a_file_that_is_no_saved_program(tmp_path):
     broken = tmp_path / "broken.pt2"
     broken.write_bytes(b"not a program")
     with pytest.raises(ConfigError, match="no program saved by torch"):
@@ -230,7 +228,7 @@ def test_a_file_that_is_no_saved_program(tmp_path: Path):
         ("bert_small", [("dense", 6), ("attention", 2), *[("dense", 2)] * 3]),
     ],
 )
-def test_built_in_networks(network: str, expected: list[tuple[str, int]]):
+def test_built_in_networks(network, expected):
     assert _summary(work_on(BuiltinOptions(network=network)).tasks("llvm")) == expected
 
 
@@ -240,7 +238,7 @@ def test_depthwise_convolutions_are_told_apart():
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
-def test_small_networks_answer(network: str):
+def test_small_networks_answer(network):
     weights = importlib.import_module("chameleon_networks.importers.torch.inference")
 
     record = NETWORKS[network]
@@ -259,7 +257,7 @@ def test_small_networks_answer(network: str):
     assert 1e-2 < float(first.std()) < 1e2
 
 
-def _onnx_file(folder: Path, last: str = "Identity") -> Path:
+def _onnx_file(folder, last="Identity"):
     """A convolution, and after it an operator of one input."""
     text = f"""(float[n, 3, 8, 8] x) => (float[n, 4, 8, 8] y) {{
         c = Conv <pads = [1, 1, 1, 1]> (x, w)
@@ -268,7 +266,7 @@ def _onnx_file(folder: Path, last: str = "Identity") -> Path:
     return onnx_file(folder / "net.onnx", text, w=np.ones((4, 3, 3, 3), np.float32))
 
 
-def test_an_onnx_file(tmp_path: Path):
+def test_an_onnx_file(tmp_path):
     path = _onnx_file(tmp_path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
         work_on(OnnxOptions(source=str(path))).tasks("llvm")
@@ -296,16 +294,14 @@ def test_an_onnx_file(tmp_path: Path):
         ([], {"x": (1, 4, 8, 8)}, "does not fit", "open"),
     ],
 )
-def test_what_an_onnx_file_does_not_fit(
-    more: list[str], shapes: dict[str, tuple[int, ...]], words: str, hint: str, tmp_path: Path
-):
+def test_what_an_onnx_file_does_not_fit(more, shapes, words, hint, tmp_path):
     path = _onnx_file(tmp_path, *more)
     with pytest.raises(ConfigError, match=words) as caught:
         work_on(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
     assert re.search(hint, caught.value.hint or "")
 
 
-def test_a_pipeline_names_a_network_in_a_word(tmp_path: Path):
+def test_a_pipeline_names_a_network_in_a_word(tmp_path):
     pipeline = from_dict({"model": {"builtin": "resnet18"}, "output": str(tmp_path / "run")})
     assert pipeline.model.options.network == "resnet18"
     assert pipeline.model.options.layout == "auto"

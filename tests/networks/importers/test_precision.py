@@ -1,14 +1,11 @@
 """Networks in half precision are compiled in float32, those in float32 compared with float64."""
 
 import textwrap
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
-from chameleon_core.task import Task
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.precision import half_type
@@ -51,26 +48,26 @@ NET = """
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "net.py"
     path.write_text(textwrap.dedent(NET), encoding="utf-8")
     return path
 
 
-def _torch(source: object) -> TorchNetwork:
+def _torch(source):
     return TorchNetwork(TorchOptions(source=str(source)))
 
 
-def _tasks(network: TorchNetwork) -> list[Task]:
+def _tasks(network):
     return NetworkFrontend(network).tasks("llvm")
 
 
-def _error(got: Any, wanted: Any) -> float:
+def _error(got, wanted):
     return float(np.abs(got - wanted).max() / np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind: str):
+def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file, kind):
     network, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
     assert (network.half, plain.half) == (kind, None)
     assert [task.key for task in _tasks(network)] == [task.key for task in _tasks(plain)]
@@ -84,7 +81,7 @@ def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind:
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16"])
-def test_exact_answers_are_in_float64(file: Path, kind: str):
+def test_exact_answers_are_in_float64(file, kind):
     network = _torch(f"{file}:{kind}")
     assert network.exact is not None
     inputs = network.samples(np.random.default_rng(0))
@@ -95,20 +92,20 @@ def test_exact_answers_are_in_float64(file: Path, kind: str):
     assert all(tensor.dtype == torch.float32 for tensor in network.float_program.parameters())
 
 
-def test_samples_are_the_same_numbers_in_both_precisions(file: Path):
+def test_samples_are_the_same_numbers_in_both_precisions(file):
     [inputs] = _torch(f"{file}:bfloat16").samples(np.random.default_rng(0))
     np.testing.assert_array_equal(torch.from_numpy(inputs).bfloat16().float().numpy(), inputs)
     assert len(np.unique(inputs)) > 500
 
 
-def test_weights_alone_make_a_network_half_precise(file: Path):
+def test_weights_alone_make_a_network_half_precise(file):
     network = _torch(f"{file}:only_inside")
     assert network.half == "bfloat16"
     assert half_type(network.float_program) is None
     assert [task.operator for task in _tasks(network)] == ["conv2d", "dense"]
 
 
-def test_a_saved_program_in_half_precision(file: Path, tmp_path: Path):
+def test_a_saved_program_in_half_precision(file, tmp_path):
     saved = tmp_path / "net.pt2"
     torch.export.save(_torch(f"{file}:bfloat16").program, saved)
     network = _torch(saved)
@@ -124,19 +121,19 @@ def test_token_ids_stay_what_they_are():
     assert _error(*answers) <= ROUNDINGS * STORAGE["bfloat16"].rounding
 
 
-def _half_precision_file(path: Path, kind: str) -> Path:
+def _half_precision_file(path, kind):
     text = f"({kind}[3, 4] x) => ({kind}[3, 5] y) {{ y = MatMul(x, w) }}"
     weights = np.linspace(-1, 1, 20).reshape(4, 5)
     return onnx_file(path, text, w=weights.astype(STORAGE[kind].array_type))
 
 
-def test_an_onnx_file_in_float16_is_computed_in_float32(tmp_path: Path):
+def test_an_onnx_file_in_float16_is_computed_in_float32(tmp_path):
     path = _half_precision_file(tmp_path / "net.onnx", "float16")
     [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
     assert dict(task.arguments) == {"dtype": "float32", "input": (3, 4), "units": 5}
 
 
-def test_an_onnx_file_in_bfloat16_is_refused(tmp_path: Path):
+def test_an_onnx_file_in_bfloat16_is_refused(tmp_path):
     path = _half_precision_file(tmp_path / "net.onnx", "bfloat16")
     with pytest.raises(ConfigError, match="are in bfloat16") as caught:
         work_on(OnnxOptions(source=str(path))).tasks("llvm")

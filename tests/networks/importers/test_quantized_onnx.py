@@ -1,6 +1,5 @@
 """Quantized ONNX networks are read and computed in integers, as the standard defines them."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
-from numpy.typing import NDArray
 from onnxruntime import quantization
 
 helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
@@ -22,26 +20,26 @@ SHAPE = (1, 3, 12, 12)
 class Graph:
     """Nodes and constants of a model, as they are added."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed=0):
         self.rng = np.random.default_rng(seed)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, array: NDArray[Any]) -> str:
+    def constant(self, array):
         name = f"constant{len(self.constants)}"
         self.constants.append(onnx.numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def node(self, kind, *inputs, **attributes):
         name = f"{kind.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
 
-    def normal(self, *shape: int) -> str:
+    def normal(self, *shape):
         scale = np.float32(np.sqrt(np.prod(shape[1:])))
         return self.constant(self.rng.standard_normal(shape).astype(np.float32) / scale)
 
-    def save(self, file: Path, given: Any, made: Any, *, opset: int = 17) -> Path:
+    def save(self, file, given, made, *, opset=17):
         kind, shape = given
         name, made_kind, made_shape = made
         graph = helper.make_graph(
@@ -55,13 +53,13 @@ class Graph:
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
         return file
 
-    def network(self, file: Path, given: Any, made: Any, **more: Any) -> OnnxNetwork:
+    def network(self, file, given, made, **more):
         self.save(file, given, made, **more)
         return OnnxNetwork(OnnxOptions(source=str(file), compare=False))
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real(tmp_path_factory):
     """A network in float32: convolutions, pooling, a residual, a concatenation, a dense layer."""
     graph = Graph()
     conv = [graph.normal(16, 3, 3, 3), graph.normal(16)]
@@ -78,22 +76,20 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return graph.save(file, (FLOAT, SHAPE), (x, FLOAT, [1, 10]))
 
 
-class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
+class Images(quantization.CalibrationDataReader):
     """A few random images to calibrate with."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         rng = np.random.default_rng(0)
         self._left = [rng.standard_normal(SHAPE).astype(np.float32) for _ in range(4)]
 
-    def get_next(self) -> dict[str, NDArray[Any]] | None:
+    def get_next(self):
         return {"image": self._left.pop()} if self._left else None
 
 
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
-def test_networks_that_onnxruntime_quantized(
-    real: Path, tmp_path: Path, form: str, activations: str, as_guessed: Any
-):
+def test_networks_that_onnxruntime_quantized(real, tmp_path, form, activations, as_guessed):
     file = tmp_path / "network.onnx"
     quantization.quantize_static(
         real,
@@ -116,7 +112,7 @@ def test_networks_that_onnxruntime_quantized(
     assert np.abs(got - wanted).max() <= np.abs(wanted).max() / 100
 
 
-def test_a_network_is_verified_by_what_it_means(delivery_into: Any, tmp_path: Path):
+def test_a_network_is_verified_by_what_it_means(delivery_into, tmp_path):
     # Of weights of 8 bits, onnxruntime's own kernels may saturate sums.
     graph, made = standard_chain(0, bits=8)
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
@@ -128,21 +124,21 @@ def test_a_network_is_verified_by_what_it_means(delivery_into: Any, tmp_path: Pa
     assert result.max_relative_error <= 1.5 / 128
 
 
-def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:
+def standard_chain(seed, bits):
     """``QLinearConv`` twice and ``QLinearMatMul``, with weights of so many bits."""
     graph = Graph(seed)
     rng, most = graph.rng, 2 ** (bits - 1)
 
-    def scale(*shape: int) -> str:
+    def scale(*shape):
         return graph.constant(rng.uniform(0.005, 0.02, shape).astype(np.float32))
 
-    def zero() -> str:
+    def zero():
         return graph.constant(np.uint8(rng.integers(0, 256)))
 
-    def weights(*shape: int) -> str:
+    def weights(*shape):
         return graph.constant(rng.integers(-most, most, shape).astype(np.int8))
 
-    def step(low: float) -> list[str]:
+    def step(low):
         return [graph.constant(np.float32(rng.uniform(low, 2 * low))), zero()]
 
     image, first, second, last = step(0.02), step(0.2), step(2.0), step(20.0)
@@ -159,7 +155,7 @@ def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int, as_guessed: Any):
+def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path, seed, as_guessed):
     # With weights of 7 bits no kernel of onnxruntime's saturates a sum of two products.
     graph, made = standard_chain(seed, bits=7)
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
@@ -172,7 +168,7 @@ def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int
 
 
 @pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
-def test_sums_of_integers_are_exact(tmp_path: Path, kind: str, as_guessed: Any):
+def test_sums_of_integers_are_exact(tmp_path, kind, as_guessed):
     graph = Graph(1)
     shape = (1, 3, 9, 9) if kind == "ConvInteger" else (5, 40)
     sizes = (8, 3, 3, 3) if kind == "ConvInteger" else (40, 8)
@@ -195,7 +191,7 @@ def test_sums_of_integers_are_exact(tmp_path: Path, kind: str, as_guessed: Any):
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_zero_points_that_are_computed(tmp_path: Path, as_guessed: Any):
+def test_zero_points_that_are_computed(tmp_path, as_guessed):
     graph = Graph(2)
     x = graph.node("MatMul", "image", graph.normal(96, 64))
     x = graph.node("MatMul", graph.node("Relu", x), graph.normal(64, 10))
@@ -210,13 +206,12 @@ def test_zero_points_that_are_computed(tmp_path: Path, as_guessed: Any):
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
-def array_of(graph: Graph, name: str) -> NDArray[Any]:
+def array_of(graph, name):
     [found] = [one for one in graph.constants if one.name == name]
-    made: NDArray[Any] = onnx.numpy_helper.to_array(found)
-    return made
+    return onnx.numpy_helper.to_array(found)
 
 
-def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path: Path):
+def test_weights_with_a_zero_point_are_computed_in_float32(real, tmp_path):
     file = tmp_path / "network.onnx"
     quantization.quantize_static(
         real,
@@ -230,7 +225,7 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
     assert "float32" in {chain.spec.dtype for chain in prepared_network(network)[1]}
 
 
-def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
+def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path):
     graph = Graph()
     numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
     weights = graph.node("DequantizeLinear", numbers, graph.constant(np.float32(0.01)))
@@ -240,7 +235,7 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path: Path):
     assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
 
 
-def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):
+def test_an_operator_that_nobody_knows_is_refused(tmp_path):
     graph = Graph()
     made = graph.node("QLinearSoftmax", "image", domain="com.microsoft")
     network = graph.network(tmp_path / "odd.onnx", (UINT8, [1, 8]), (made, UINT8, [1, 8]))
@@ -249,7 +244,7 @@ def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):
     assert "QDQ" in caught.value.hint
 
 
-def test_an_old_operator_set_is_converted(tmp_path: Path):
+def test_an_old_operator_set_is_converted(tmp_path):
     graph, made = standard_chain(0, bits=7)
     out = made, UINT8, [1, 12]
     network = graph.network(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)

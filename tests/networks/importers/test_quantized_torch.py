@@ -6,8 +6,6 @@ them is torchao, which is not needed to read one.
 
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -105,14 +103,14 @@ def exported():
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     file = tmp_path / "quantized.py"
     file.write_text(SOURCE)
     return file
 
 
 @pytest.mark.parametrize("function", ["network", "exported"])
-def test_programs_of_pt2e(source: Path, as_guessed: Any, function: str):
+def test_programs_of_pt2e(source, as_guessed, function):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
     module, chains = prepared_network(network)
     assert network.quantized
@@ -127,13 +125,13 @@ def test_programs_of_pt2e(source: Path, as_guessed: Any, function: str):
 
 
 @pytest.mark.parametrize("function", ["dynamic_uint8", "dynamic_int8"])
-def test_ranges_that_are_computed(source: Path, as_guessed: Any, function: str):
+def test_ranges_that_are_computed(source, as_guessed, function):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
     assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
     assert difference(network, as_guessed(network)) <= 1e-4
 
 
-def difference(network: TorchNetwork, run: Any) -> float:
+def difference(network, run):
     """How far a network's outputs, as kernels of first guesses compute them, are from torch's."""
     inputs = network.samples(np.random.default_rng(0))
     [wanted] = network.framework(TORCH, 2)(inputs)
@@ -150,8 +148,8 @@ assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
 """
 
 
-def test_a_saved_program_is_read_where_nobody_has_imported_its_steps(tmp_path: Path):
-    namespace: dict[str, Any] = {}
+def test_a_saved_program_is_read_where_nobody_has_imported_its_steps(tmp_path):
+    namespace = {}
     exec(SOURCE, namespace)  # noqa: S102 - the text is above
     module, inputs = namespace["network"]()
     file = tmp_path / "network.pt2"

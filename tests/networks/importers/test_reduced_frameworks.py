@@ -2,14 +2,11 @@
 
 import importlib.util
 import sys
-from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays
 from chameleon_networks.frameworks import (
     AS_IT_COMES,
     PRECISIONS,
@@ -34,22 +31,22 @@ FORMS = NetworkForms(program=None, onnx=lambda: "net.onnx")
 
 
 @pytest.fixture(scope="module")
-def source() -> BuiltinNetwork:
+def source():
     return BuiltinNetwork(BuiltinOptions(network="resnet_small"))
 
 
 @pytest.fixture
-def inputs(source: BuiltinNetwork) -> Arrays:
+def inputs(source):
     return source.samples(np.random.default_rng(0))
 
 
 @pytest.fixture
-def calibration(source: BuiltinNetwork) -> list[Arrays]:
+def calibration(source):
     rng = np.random.default_rng(1)
     return [source.samples(rng) for _ in range(2)]
 
 
-def _error(source: Any, network: Any, inputs: Arrays) -> float:
+def _error(source, network, inputs):
     [expected] = source.framework(source.frameworks[0], 1)(inputs)
     [got] = network(inputs)
     return float(np.abs(got - expected).max() / np.abs(expected).max())
@@ -73,7 +70,7 @@ def test_a_network_of_onnx_is_run_by_what_reads_onnx():
     ]
 
 
-def test_what_is_missing_is_named(source: BuiltinNetwork, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_missing_is_named(source, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert left_out_reduced(source.forms, asked_for(source.forms, [INT8])) == {
         "openvino int8": "openvino and nncf are not installed",
@@ -84,7 +81,7 @@ def test_what_is_missing_is_named(source: BuiltinNetwork, monkeypatch: pytest.Mo
     assert onnx.needed(FORMS) == ("onnxruntime", "onnx"), "a file needs no exporter"
 
 
-def test_openvino_as_it_comes_says_what_it_took(source: BuiltinNetwork, inputs: Arrays):
+def test_openvino_as_it_comes_says_what_it_took(source, inputs):
     pytest.importorskip("openvino")
     [reduced] = [x for x in asked_for(source.forms, [AS_IT_COMES]) if x.framework == "openvino"]
     network = reduced.opened(source.forms, [], threads=1)
@@ -92,9 +89,7 @@ def test_openvino_as_it_comes_says_what_it_took(source: BuiltinNetwork, inputs: 
     assert _error(source, network, inputs) < (1e-5 if network.precision == "float32" else 5e-2)
 
 
-def test_openvino_is_not_said_to_compute_in_what_it_does_not(
-    source: BuiltinNetwork, monkeypatch: pytest.MonkeyPatch
-):
+def test_openvino_is_not_said_to_compute_in_what_it_does_not(source, monkeypatch):
     pytest.importorskip("openvino")
     monkeypatch.setattr(openvino_precisions, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
     with pytest.raises(ConfigError, match="asked for bfloat16 it computes in float32"):
@@ -102,7 +97,7 @@ def test_openvino_is_not_said_to_compute_in_what_it_does_not(
 
 
 @pytest.mark.parametrize("network", ["torch", "onnx"])
-def test_onnxruntime_computes_in_int8(network: str, source: BuiltinNetwork, tiny: Any):
+def test_onnxruntime_computes_in_int8(network, source, tiny):
     pytest.importorskip("onnxscript")
     chosen = source if network == "torch" else tiny
     rng = np.random.default_rng(1)
@@ -112,9 +107,7 @@ def test_onnxruntime_computes_in_int8(network: str, source: BuiltinNetwork, tiny
     assert 1e-4 < _error(chosen, quantized, chosen.samples(rng)) < 0.5
 
 
-def test_openvino_computes_in_int8(
-    source: BuiltinNetwork, calibration: list[Arrays], inputs: Arrays
-):
+def test_openvino_computes_in_int8(source, calibration, inputs):
     pytest.importorskip("openvino")
     pytest.importorskip("nncf", reason="NNCF quantizes for OpenVINO; it is not installed")
     network = reduced_named("openvino int8").opened(source.forms, calibration, threads=1)
@@ -122,12 +115,7 @@ def test_openvino_computes_in_int8(
     assert 1e-4 < _error(source, network, inputs) < 0.2
 
 
-def test_torch_computes_in_int8(
-    source: BuiltinNetwork,
-    calibration: list[Arrays],
-    inputs: Arrays,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_torch_computes_in_int8(source, calibration, inputs, monkeypatch):
     pytest.importorskip("torchao", reason="torchao quantizes for torch; it is not installed")
     monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
     network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
@@ -135,14 +123,12 @@ def test_torch_computes_in_int8(
     assert 1e-4 < _error(source, network, inputs) < 0.2
 
 
-def test_a_program_is_made_one_of_half_precision(
-    source: BuiltinNetwork, inputs: Arrays, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_program_is_made_one_of_half_precision(source, inputs, monkeypatch):
     assert half_type(in_half(source.program, BFLOAT16)) == BFLOAT16
     assert half_type(source.program) is None, "the program itself stays"
-    calls: dict[str, Any] = {}
+    calls = {}
 
-    def eagerly(program: Any, *, compiled: bool, threads: int) -> Any:
+    def eagerly(program, *, compiled, threads):
         calls.update(compiled=compiled, kind=half_type(program))
         return torch_network(program, compiled=False, threads=threads)
 
@@ -163,50 +149,50 @@ class _Compiled:
 
     outputs = ()
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind):
         self._kind = kind
 
-    def get_property(self, _: str) -> Any:
+    def get_property(self, _):
         return SimpleNamespace(get_type_name=lambda: self._kind)
 
-    def create_infer_request(self) -> Any:
+    def create_infer_request(self):
         return SimpleNamespace(infer=lambda _: {})
 
 
-def _node(kind: str, *targets: Any) -> Any:
+def _node(kind, *targets):
     readers = [SimpleNamespace(get_node=lambda target=target: target) for target in targets]
     output = SimpleNamespace(get_target_inputs=lambda: readers)
     return SimpleNamespace(get_type_name=lambda: kind, output=lambda _: output)
 
 
 @pytest.fixture
-def nncf(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def nncf(monkeypatch):
     """A stand-in for NNCF and for OpenVINO's compiler, and what they were given."""
-    calls: dict[str, Any] = {}
+    calls = {}
     module = ModuleType("nncf")
 
-    def quantize(model: Any, dataset: Any, **more: Any) -> Any:
+    def quantize(model, dataset, **more):
         items, transform = dataset
         calls.update(more, model=model, items=[transform(item) for item in items])
         return "int8 model"
 
-    def compiled(model: Any, *, threads: int, hint: Any) -> Any:
+    def compiled(model, *, threads, hint):
         calls.update(compiled=model, threads=threads, hint=hint)
         return _Compiled(calls["kind"])
 
-    module.quantize = quantize  # type: ignore[attr-defined]
-    module.Dataset = lambda items, transform: (items, transform)  # type: ignore[attr-defined]
+    module.quantize = quantize
+    module.Dataset = lambda items, transform: (items, transform)
     fixes = SimpleNamespace(FIRST_LAYER="first layer", DISABLE="none")
-    module.OverflowFix = fixes  # type: ignore[attr-defined]
-    module.ModelType = SimpleNamespace(TRANSFORMER="transformer")  # type: ignore[attr-defined]
-    module.AdvancedQuantizationParameters = dict  # type: ignore[attr-defined]
+    module.OverflowFix = fixes
+    module.ModelType = SimpleNamespace(TRANSFORMER="transformer")
+    module.AdvancedQuantizationParameters = dict
     monkeypatch.setitem(sys.modules, "nncf", module)
     monkeypatch.setattr(openvino_precisions, "openvino_compiled", compiled)
     calls["kind"] = "f32"
     return calls
 
 
-def _openvino_model(*nodes: Any) -> Any:
+def _openvino_model(*nodes):
     names = [SimpleNamespace(get_any_name=lambda name=name: name) for name in ("ids", "mask")]
     return SimpleNamespace(inputs=names, get_ops=lambda: nodes)
 
@@ -214,7 +200,7 @@ def _openvino_model(*nodes: Any) -> Any:
 @pytest.mark.parametrize("saturate", [False, True])
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
-    nncf: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str, *, saturate: bool
+    nncf, monkeypatch, kind, *, saturate
 ):
     nncf["kind"] = kind
     product = _node("MatMul")
@@ -233,9 +219,7 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
     assert network.precision == ("int8" if kind == "f32" else "int8, the rest bfloat16")
 
 
-def test_a_softmax_of_classes_is_no_attention(
-    nncf: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_softmax_of_classes_is_no_attention(nncf, monkeypatch):
     model = _openvino_model(_node("MatMul"), _node("Softmax", _node("Result")))
     monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
     reduced_named("openvino int8").opened(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
@@ -243,21 +227,14 @@ def test_a_softmax_of_classes_is_no_attention(
 
 
 @pytest.mark.parametrize("saturate", [False, True])
-def test_torchao_observes_the_same_inputs(
-    source: BuiltinNetwork,
-    calibration: list[Arrays],
-    inputs: Arrays,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    saturate: bool,
-):
-    observed: list[Any] = []
-    config: dict[str, Any] = {}
+def test_torchao_observes_the_same_inputs(source, calibration, inputs, monkeypatch, *, saturate):
+    observed = []
+    config = {}
 
-    def prepare(module: Any, quantizer: Any) -> Any:
+    def prepare(module, quantizer):
         config["quantizer"] = quantizer
 
-        def run(image: Any) -> Any:
+        def run(image):
             observed.append(image.numpy())
             return module(image)
 
@@ -295,7 +272,7 @@ def test_torchao_observes_the_same_inputs(
     ],
 )
 def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
-    monkeypatch: pytest.MonkeyPatch, architecture: str, flags: set[str], *, expected: bool
+    monkeypatch, architecture, flags, *, expected
 ):
     processor = Processor(architecture=architecture, flags=frozenset(flags))
     monkeypatch.setattr(reduced, "this_processor", lambda: processor)

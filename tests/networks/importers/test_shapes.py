@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -38,13 +36,13 @@ def net():
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+def source(tmp_path_factory):
     path = tmp_path_factory.mktemp("networks") / "net.py"
     path.write_text(NETWORKS)
     return f"{path}:net"
 
 
-def _options(written: dict[str, Any]) -> Any:
+def _options(written):
     pipeline = {"model": {"onnx": {"file": "net.onnx", "shapes": written}}, "output": "run"}
     return from_dict(pipeline).model.options
 
@@ -103,7 +101,7 @@ def test_axes_of_the_same_extents_or_name_vary_together():
         ),
     ],
 )
-def test_what_no_buckets_are(shapes: dict[str, Any], words: str):
+def test_what_no_buckets_are(shapes, words):
     with pytest.raises(ChameleonError, match=words):
         _options(shapes)
 
@@ -115,8 +113,8 @@ def test_options_with_shapes_travel_to_other_processes():
     assert converter().structure(sent, OnnxOptions) == options
 
 
-def test_examples_are_cropped_or_repeated(source: str):
-    def ids(length: int) -> list[int]:
+def test_examples_are_cropped_or_repeated(source):
+    def ids(length):
         shapes = {"ids": (2, length), "mask": (2, length)}
         net = TorchNetwork(TorchOptions(source=source, shapes=shapes))
         net = requested_network(json.loads(json.dumps(request_of(net))))
@@ -143,13 +141,13 @@ def test_builtin_networks_take_shapes():
         ({"ids": (1, 4)}, "torch cannot export.*expected shape", r"torch\.export\.export"),
     ],
 )
-def test_shapes_that_a_network_does_not_take(source: str, shapes: Any, words: str, hint: str):
+def test_shapes_that_a_network_does_not_take(source, shapes, words, hint):
     with pytest.raises(ConfigError, match=words) as caught:
         TorchNetwork(TorchOptions(source=source, shapes=shapes)).samples(np.random.default_rng(0))
     assert re.search(hint, str(caught.value.hint), re.IGNORECASE)
 
 
-def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
+def test_saved_programs_need_dynamic_shapes(source, tmp_path):
     program = TorchNetwork(TorchOptions(source=source)).program
     shapes = {"ids": (1, 4), "mask": (1, 4)}
     fixed, free = tmp_path / "fixed.pt2", tmp_path / "free.pt2"
@@ -160,7 +158,7 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
     length = {1: torch.export.Dim("length", min=2, max=64)}
     positional, keywords = program.example_inputs
     from_source = {"ids": length, "mask": length}
-    namespace: dict[str, Any] = {}
+    namespace = {}
     exec(NETWORKS, namespace)  # noqa: S102 - the text above
     torch.export.save(
         torch.export.export(

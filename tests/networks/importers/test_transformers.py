@@ -1,8 +1,6 @@
 """Networks of a published library, built from its configurations, as anybody would name them."""
 
 import textwrap
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chameleon_networks.delivery.bucketed import work_on
@@ -38,7 +36,7 @@ NETS = """
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("nets") / "nets.py"
     path.write_text(textwrap.dedent(NETS), encoding="utf-8")
     return path
@@ -47,7 +45,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # `tests/tvm/lowering` has a smaller network of the same library among the fast tests.
 @pytest.mark.long
 @pytest.mark.parametrize("network", ["resnet", "vit", "bert"])
-def test_it_is_delivered_and_verified(network: str, file: Path, delivery_into: Any, tmp_path: Path):
+def test_it_is_delivered_and_verified(network, file, delivery_into, tmp_path):
     frontend = work_on(TorchOptions(source=f"{file}:{network}", compare=False))
     delivery = delivery_into(frontend, tmp_path / "network")
     result = frontend.deliver(delivery)

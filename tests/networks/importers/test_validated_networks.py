@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,10 @@ from chameleon_core.errors import ExitCode
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
 
-def _write(file: Path, batch: int | str, last: str) -> None:
+
+def _write(file, batch, last):
     """Write a convolution and an operator behind it."""
     text = f"""(float[{batch}, 3, 8, 8] x) => (float[{batch}, 4, 8, 8] z) {{
         y = Conv <pads = [1, 1, 1, 1]> (x, w)
@@ -22,7 +23,7 @@ def _write(file: Path, batch: int | str, last: str) -> None:
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Path:
+def pipeline(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(
         f"model: {{onnx: net.onnx}}\ntarget: native\nbudget: {{measurements: 2}}\n"
@@ -42,9 +43,7 @@ def pipeline(tmp_path: Path) -> Path:
         ("n", "Relu", "the shape of input 'x' is open: [n, 3, 8, 8]"),
     ],
 )
-def test_validate_and_run_refuse_the_same(
-    batch: int | str, last: str, said: str, pipeline: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_and_run_refuse_the_same(batch, last, said, pipeline, capfd):
     _write(pipeline.with_name("net.onnx"), batch, last)
     assert command_line(["validate", str(pipeline), "--quick"]) == ExitCode.OK
     hints = []
@@ -86,11 +85,13 @@ def indifferent():
 """
 
 
-@pytest.mark.parametrize("command", ["validate", "run"])
-@pytest.mark.parametrize("function", ["make", "evaluated", "indifferent"])
+@pytest.mark.parametrize(
+    ("function", "command"),
+    [("make", "validate"), ("evaluated", "validate"), ("indifferent", "validate"), ("make", "run")],
+)
 def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
-    function: str, command: str, pipeline: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+    function, command, pipeline, capfd
+):
     pipeline.with_name("net.py").write_text(NET)
     model = f"torch: {{source: 'net.py:{function}', compare: false}}"
     pipeline.write_text(pipeline.read_text().replace("onnx: net.onnx", model))
@@ -103,7 +104,7 @@ def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
         assert "call `.eval()`" in text
 
 
-def _write_refused(file: Path) -> None:
+def _write_refused(file):
     """A network with two of an operator that nothing converts, one of a custom operator, and more.
 
     The reshape after the random numbers needs a value; what follows the custom operator has no
@@ -121,9 +122,7 @@ def _write_refused(file: Path) -> None:
     onnx_file(file, text, opsets='"" : 18, "mine" : 1')
 
 
-def test_coverage_has_all_operators_and_what_is_missing(
-    pipeline: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_coverage_has_all_operators_and_what_is_missing(pipeline, capfd):
     file = pipeline.with_name("net.onnx")
     _write_refused(file)
     assert command_line(["validate", "--coverage", "--json", str(file)]) == ExitCode.USAGE
@@ -173,7 +172,7 @@ def refused():
 """
 
 
-def test_coverage_of_a_network_of_torch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_coverage_of_a_network_of_torch(tmp_path, capfd):
     file = tmp_path / "net.py"
     file.write_text(SURVEYED)
     assert command_line(["validate", "--coverage", f"{file}:make"]) == ExitCode.OK
@@ -188,7 +187,7 @@ def test_coverage_of_a_network_of_torch(tmp_path: Path, capfd: pytest.CaptureFix
     assert "operator mode" in err
 
 
-def test_coverage_is_of_networks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_coverage_is_of_networks(tmp_path, capfd):
     file = tmp_path / "p.yaml"
     file.write_text("model: {operators: [{dense: {input: [8, 8], units: 8}}]}\ntarget: native\n")
     assert command_line(["validate", "--coverage", str(file)]) == ExitCode.USAGE

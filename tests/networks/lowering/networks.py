@@ -1,9 +1,7 @@
 """Networks compiled without a tuner, as they are before anything is tuned, and compared."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,12 +30,12 @@ class Many(nn.Module):
         counts: how many of the inputs each takes.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], counts: Sequence[int]) -> None:
+    def __init__(self, networks, counts):
         super().__init__()
         self.networks = nn.ModuleList(networks)
         self.counts = counts
 
-    def forward(self, *inputs: torch.Tensor) -> list[Any]:
+    def forward(self, *inputs):
         outputs, start = [], 0
         for network, count in zip(self.networks, self.counts, strict=True):
             outputs.append(network(*inputs[start : start + count]))
@@ -45,12 +43,12 @@ class Many(nn.Module):
         return outputs
 
 
-def arrays(value: Any) -> list[Any]:
+def arrays(value):
     """The tensors in what a network returns, as arrays."""
     return [leaf.numpy() for leaf in tree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[Any]:
+def answers(module, inputs, layout="NHWC"):
     """Outputs of an imported network, compiled without a tuned kernel."""
     module = prepared(module, layout)
     chains, none = chains_of(module), no_kernels(TARGET)
@@ -62,7 +60,7 @@ def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[An
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
+def wrong(cases, layout="NHWC"):
     """What is wrong with each of some networks of torch; empty where nothing is.
 
     Args:
@@ -88,7 +86,7 @@ def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
     return faults
 
 
-def difference(got: Any, wanted: Any) -> str:
+def difference(got, wanted):
     """What is wrong with an array; nothing where it is as wanted."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"

@@ -1,6 +1,6 @@
 """Tiny ONNX models, one operator each, with inputs to check them on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ class Model:
     opset: int = 18
 
     @property
-    def proto(self) -> Any:
+    def proto(self):
         """The model as ONNX has it."""
         names = [*self.inputs, *(n if one is not None else "" for n, one in self.constants.items())]
         outputs = [f"y{place}" for place in range(self.outputs)]
@@ -52,25 +52,25 @@ class Model:
         return onnx.shape_inference.infer_shapes(made)
 
 
-def _value(name: str, array: Array) -> Any:
+def _value(name, array):
     return helper.make_tensor_value_info(
         name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
     )
 
 
-def _r(*shape: int) -> Array:
+def _r(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-def _i(below: int, *shape: int) -> Array:
+def _i(below, *shape):
     return np.random.default_rng(sum(shape)).integers(0, below, shape)
 
 
-def _b(*shape: int) -> Array:
+def _b(*shape):
     return _i(9, *shape).astype(np.int8)
 
 
-def _array(value: Any) -> Array | None:
+def _array(value):
     """An array as it is, and numbers as one of int64 or float32."""
     if value is None or isinstance(value, np.ndarray):
         return value
@@ -78,7 +78,7 @@ def _array(value: Any) -> Array | None:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
-def one(kind: str, inputs: Sequence[Any], *constants: Any, **attributes: Any) -> Model:
+def one(kind, inputs, *constants, **attributes):
     """A model of one node; ``outputs`` says how many it has."""
     outputs, opset = attributes.pop("outputs", 1), attributes.pop("opset", 18)
     return Model(
@@ -91,7 +91,7 @@ def one(kind: str, inputs: Sequence[Any], *constants: Any, **attributes: Any) ->
     )
 
 
-CASES: dict[str, Callable[[], Model]] = {
+CASES = {
     "conv 1d": lambda: one("Conv", [_r(1, 3, 9)], _r(4, 3, 3), pads=[1, 1], strides=[2]),
     "conv 3d": lambda: one("Conv", [_r(1, 2, 4, 5, 5)], _r(3, 2, 3, 3, 3)),
     "transposed": lambda: one(
@@ -261,7 +261,7 @@ CASES: dict[str, Callable[[], Model]] = {
 }
 
 
-def _regions(mode: str, way: str) -> Model:
+def _regions(mode, way):
     """Regions of an image that is smaller than what they are given in, beyond its edges too."""
     regions = [[0, 0, 30, 40], [8, 12, 60, 60], [-8, 4, 20, 70], [5, 5, 5.5, 5.2]]
     return one(
@@ -276,7 +276,7 @@ def _regions(mode: str, way: str) -> Model:
     )
 
 
-FOUND: dict[str, Callable[[], Model]] = {
+FOUND = {
     "vectors of hyperbolic functions": lambda: one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
     "mirrored alone": lambda: one("Pad", [_r(3, 1)], [0, 1, 0, 1], mode="reflect"),
     "batch enlarged": lambda: one("Resize", [_r(1, 2, 3, 4)], None, [2, 1, 1, 1.5]),

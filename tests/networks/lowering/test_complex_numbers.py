@@ -28,7 +28,7 @@ def _decomposed(function, *inputs):
         ),
     ],
 )
-def test_what_stays_complex_is_refused(function, example, words: str):
+def test_what_stays_complex_is_refused(function, example, words):
     with pytest.raises(ConfigError, match=words) as caught:
         _decomposed(function, example)
     assert caught.value.hint

@@ -1,8 +1,5 @@
 """Programs are decomposed as torch does it, in less time."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from chameleon_networks.importers.torch.lowering import decompositions
@@ -25,9 +22,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("private", [True, False], ids=["private functions", "none"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_programs_are_those_of_run_decompositions(
-    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, *, private: bool
-):
+def test_programs_are_those_of_run_decompositions(function, monkeypatch, *, private):
     program = torch.export.export(Of(function), (torch.rand(1, 2, 3, 4),))
     whole = torch.export.default_decompositions()
     whole.update(decompositions.DECOMPOSITIONS)

@@ -13,7 +13,7 @@ from .onnx_cases import CASES, FOUND, one
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_operators_give_onnxruntimes_numbers(name: str):
+def test_operators_give_onnxruntimes_numbers(name):
     model = CASES[name]()
     proto = model.proto
     session = onnxruntime.InferenceSession(
@@ -28,7 +28,7 @@ def test_operators_give_onnxruntimes_numbers(name: str):
 
 
 @pytest.mark.parametrize("name", list(FOUND))
-def test_what_random_graphs_found_gives_the_references_numbers(name: str):
+def test_what_random_graphs_found_gives_the_references_numbers(name):
     model = FOUND[name]()
     expected = onnx.reference.ReferenceEvaluator(model.proto).run(None, dict(model.inputs))
     got = prepare(model.proto).run(dict(model.inputs))

@@ -1,7 +1,6 @@
 """Operators of torch give torch's numbers, compiled without a tuner; the rest is refused."""
 
 import re
-from typing import Any
 
 import pytest
 import torch
@@ -11,13 +10,12 @@ from chameleon_networks.importers.torch.lowering.importing import CONVERTERS, to
 
 from .networks import wrong
 from .torch_cases import FAMILIES, REFUSED
-from .torch_networks import Cases
 
 _AT_ONCE = 13
 """Cases compiled as one network: importing and compiling take half a second at least."""
 
 
-def _batches() -> list[Any]:
+def _batches():
     batches = []
     for family, cases in FAMILIES.items():
         names = list(cases)
@@ -28,7 +26,7 @@ def _batches() -> list[Any]:
 
 
 @pytest.mark.parametrize("cases", _batches())
-def test_operators_give_the_frameworks_numbers(cases: Cases):
+def test_operators_give_the_frameworks_numbers(cases):
     # Several kinds of images in one network have no common layout to be converted to.
     assert wrong(cases, layout="NCHW") == {}
 
@@ -42,13 +40,13 @@ def test_operators_give_the_frameworks_numbers(cases: Cases):
         ("normalisations", "conv1d axes from the end"),
     ],
 )
-def test_networks_of_images_are_converted(names: tuple[str, ...]):
+def test_networks_of_images_are_converted(names):
     family, *chosen = names
     assert wrong({name: FAMILIES[family][name] for name in chosen}, layout="NHWC") == {}
 
 
 @pytest.mark.parametrize("operator", list(REFUSED))
-def test_the_others_are_refused_with_their_place(operator: str):
+def test_the_others_are_refused_with_their_place(operator):
     network, inputs = REFUSED[operator]()
     outer = torch.nn.Sequential(torch.nn.Identity(), network).eval()
     with pytest.raises(ConfigError, match=re.escape(operator)) as caught:
@@ -58,7 +56,7 @@ def test_the_others_are_refused_with_their_place(operator: str):
     assert "Write that part" in (caught.value.hint or "")
 
 
-def test_a_result_of_another_shape_than_torch_gives_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_result_of_another_shape_than_torch_gives_is_refused(monkeypatch):
     monkeypatch.setitem(CONVERTERS, "relu.default", lambda call: relax.op.sum(call.value(0)))
     program = torch.export.export(torch.nn.ReLU(), (torch.rand(2, 3),))
     with pytest.raises(ConfigError, match=r"operator relu .* another shape"):

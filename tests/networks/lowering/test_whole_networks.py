@@ -1,41 +1,39 @@
 """Networks of Hugging Face's classes, and very small and very large ones, give torch's numbers."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from .networks import wrong
-from .torch_networks import Case, Of, ids, r
+from .torch_networks import Of, ids, r
 
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
 
 
-def _gpt2() -> Case:
+def _gpt2():
     hf = pytest.importorskip("transformers")
     config = hf.GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=50, use_cache=False)
     return hf.GPT2LMHeadModel(config), (ids(50, 1, 8),)
 
 
-def _bert() -> Case:
+def _bert():
     hf = pytest.importorskip("transformers")
     config = hf.BertConfig(**_SMALL, intermediate_size=64, vocab_size=50)
     return hf.BertModel(config), (ids(50, 1, 8),)
 
 
-def _t5() -> Case:
+def _t5():
     hf = pytest.importorskip("transformers")
     config = hf.T5Config(num_layers=2, d_model=32, d_kv=16, num_heads=2, d_ff=64, vocab_size=50)
     return hf.T5EncoderModel(config), (ids(50, 1, 8),)
 
 
-def _vit() -> Case:
+def _vit():
     hf = pytest.importorskip("transformers")
     config = hf.ViTConfig(**_SMALL, intermediate_size=64, image_size=32, patch_size=8)
     return hf.ViTModel(config), (r(1, 3, 32, 32),)
 
 
-def _swin() -> Case:
+def _swin():
     hf = pytest.importorskip("transformers")
     config = hf.SwinConfig(
         image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 2], window_size=4
@@ -43,7 +41,7 @@ def _swin() -> Case:
     return hf.SwinModel(config), (r(1, 3, 32, 32),)
 
 
-def _whisper() -> Case:
+def _whisper():
     hf = pytest.importorskip("transformers")
     config = hf.WhisperConfig(
         encoder_layers=2,
@@ -67,11 +65,11 @@ def _whisper() -> Case:
 class Deep(torch.nn.Module):
     """Two thousand operators: one convolution's weights are shared by five hundred."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = torch.nn.Conv2d(4, 4, 1)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         for _ in range(500):
             x = 0.5 * torch.relu(self.conv(x)) + x
         return x
@@ -83,7 +81,7 @@ def test_a_language_model():
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", [_bert, _t5, _vit, _swin, _whisper])
-def test_networks_of_hugging_face(case: Callable[[], Case]):
+def test_networks_of_hugging_face(case):
     assert wrong({case.__name__: case}) == {}
 
 

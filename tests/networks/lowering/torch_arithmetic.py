@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Cases, ids, net, of, r
+from .torch_networks import ids, net, of, r
 
 _ACTIVATIONS = (
     *("hardswish", "hardsigmoid", "mish", "softplus", "selu", "silu", "gelu", "relu6", "hardtanh"),
@@ -16,7 +16,7 @@ _FUNCTIONS = (
     *("sigmoid", "exp2", "erfc"),
 )
 
-ELEMENTWISE: Cases = {
+ELEMENTWISE = {
     "pow float": lambda: of(lambda x: x.abs().pow(1.7), r(3, 4)),
     "pow integer": lambda: of(lambda x: torch.pow(x, 3), r(3, 4)),
     "pow float three": lambda: of(lambda x: torch.pow(x, 3.0), r(3, 4)),
@@ -106,7 +106,7 @@ ELEMENTWISE: Cases = {
     ),
 }
 
-REDUCTIONS: Cases = {
+REDUCTIONS = {
     "softmax": lambda: of(lambda x: x.softmax(1) + x.log_softmax(-1), r(2, 3, 4)),
     "softmin": lambda: of(lambda x: F.softmin(x, 1), r(2, 3, 4)),
     "variance": lambda: of(
@@ -146,7 +146,7 @@ REDUCTIONS: Cases = {
     "distances": lambda: of(torch.cdist, r(2, 5, 3), r(2, 4, 3)),
 }
 
-PRODUCTS: Cases = {
+PRODUCTS = {
     "linear": lambda: net(nn.Linear(5, 6, bias=False), r(2, 3, 5)),
     "linear of a vector": lambda: net(nn.Linear(5, 6), r(5)),
     "bilinear layer": lambda: net(nn.Bilinear(3, 4, 5), r(2, 3), r(2, 4)),

@@ -8,11 +8,11 @@ from .torch_idioms import IDIOMS
 from .torch_images import IMAGES
 from .torch_indexing import INDEXING, MOVES
 from .torch_layers import CONVOLUTIONS, NORMALISATIONS
-from .torch_networks import Cases, of, r
+from .torch_networks import of, r
 from .torch_samples import SAMPLES
 from .torch_sequences import SEQUENCES
 
-FAMILIES: dict[str, Cases] = {
+FAMILIES = {
     "convolutions": CONVOLUTIONS,
     "normalisations": NORMALISATIONS,
     "element-wise": ELEMENTWISE,
@@ -27,7 +27,7 @@ FAMILIES: dict[str, Cases] = {
     "samples": SAMPLES,
 }
 
-REFUSED: Cases = {
+REFUSED = {
     "masked_select": lambda: of(lambda x: torch.masked_select(x, x > 0), r(3)),
     "_to_copy": lambda: of(lambda x: x.bfloat16() * 2, r(3)),
     "mode": lambda: of(lambda x: x.mode(1).values, r(2, 6)),

@@ -1,13 +1,11 @@
 """Complex numbers and Fourier transforms of torch."""
 
-from typing import Any
-
 import torch
 
-from .torch_networks import Cases, Rotary, SpectralConvolution, net, of, r
+from .torch_networks import Rotary, SpectralConvolution, net, of, r
 
 
-def _complex(x: torch.Tensor, y: torch.Tensor) -> Any:
+def _complex(x, y):
     """Arithmetic of complex numbers."""
     z, w = torch.complex(x, y).to(x.device), torch.complex(y, x * 2)
     both = torch.cat([z, w.conj(), x.to(torch.complex64)], 0)
@@ -17,11 +15,11 @@ def _complex(x: torch.Tensor, y: torch.Tensor) -> Any:
     return [torch.view_as_real(part.resolve_conj()) for part in parts] + sizes
 
 
-def _spectrogram(x: torch.Tensor) -> torch.Tensor:
+def _spectrogram(x):
     return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs()
 
 
-COMPLEX: Cases = {
+COMPLEX = {
     "rotary": lambda: net(Rotary(), r(2, 5, 2, 6)),
     "arithmetic": lambda: of(_complex, r(3, 3), r(3, 3)),
     "fft2": lambda: of(lambda x: torch.fft.fft2(x, dim=(1, 2)).real, r(2, 6, 8)),

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Case, Of, ids, r
+from .torch_networks import Of, ids, r
 
 
 class LeftInTraining(nn.Module):
     """Modules that nobody puts into evaluation mode: ``eval`` reaches none of them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.with_statistics = nn.BatchNorm2d(4)
         self.without = nn.BatchNorm2d(4, track_running_stats=False)
         self.plain = nn.BatchNorm1d(3, affine=False)
 
-    def train(self, mode: bool = True) -> LeftInTraining:
+    def train(self, mode=True):
         del mode
         return self
 
-    def forward(self, images: torch.Tensor, rows: torch.Tensor) -> Any:
+    def forward(self, images, rows):
         return self.with_statistics(images) + self.without(images), self.plain(rows)
 
 
 class Settings(nn.Module):
     """Inputs and outputs that are no tensors."""
 
-    def forward(self, x: torch.Tensor, scale: float = 1.5, *, name: str = "x") -> Any:
+    def forward(self, x, scale=1.5, *, name="x"):
         return {name: x * scale, "nothing": None, "count": 3}
 
 
-def _codes(x: torch.Tensor, book: torch.Tensor) -> Any:
+def _codes(x, book):
     """Vector quantization (van den Oord et al. 2017), with the codes' perplexity."""
     index = torch.cdist(x, book).argmin(1)
     share = F.one_hot(index, 5).float().mean(0)
     return book[index], index, torch.exp(-(share * torch.log(share + 1e-10)).sum())
 
 
-def _voxels(x: torch.Tensor, voxel: torch.Tensor) -> Any:
+def _voxels(x, voxel):
     """Means and extremes of points that share a voxel."""
     to = voxel[:, None].expand(-1, 3)
     return [
@@ -66,7 +63,7 @@ def _(x: torch.Tensor, weights: torch.Tensor, offs: torch.Tensor) -> torch.Tenso
     return x.new_empty(len(x), weights.shape[2])
 
 
-def _experts(x: torch.Tensor, scores: torch.Tensor, weights: torch.Tensor) -> Any:
+def _experts(x, scores, weights):
     """A mixture of experts (Shazeer et al. 2017), of which one has no row."""
     groups, order = torch.topk(scores, 2, dim=-1, sorted=False)[1].sum(-1).sort()
     counts = torch.histc(groups.float(), bins=len(weights), min=0, max=len(weights) - 1)
@@ -74,7 +71,7 @@ def _experts(x: torch.Tensor, scores: torch.Tensor, weights: torch.Tensor) -> An
     return _grouped(x[order], weights, ends), _grouped(x, weights, ends // 2), torch.histc(x, 5)
 
 
-IDIOMS: dict[str, Callable[[], Case]] = {
+IDIOMS = {
     "left in training": lambda: (LeftInTraining(), (r(2, 4, 5, 5), r(6, 3))),
     "settings": lambda: (Settings(), (r(2, 3),)),
     "codes": lambda: (Of(_codes), (r(7, 3), r(5, 3))),

@@ -3,9 +3,9 @@
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Cases, net, of, r
+from .torch_networks import net, of, r
 
-IMAGES: Cases = {
+IMAGES = {
     "nearest": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 4, 5)),
     "nearest size": lambda: of(lambda x: F.interpolate(x, size=(7, 9)), r(1, 3, 4, 5)),
     "nearest exact": lambda: of(

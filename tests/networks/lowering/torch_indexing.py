@@ -4,21 +4,21 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Bags, Cases, WithEmbedding, ids, net, of, r
+from .torch_networks import Bags, WithEmbedding, ids, net, of, r
 
 
-def _assigned(x: torch.Tensor) -> torch.Tensor:
+def _assigned(x):
     y = x.clone()
     y[:, 1:3] = 0.0
     y[2] = x[0] * 2
     return y
 
 
-def _distinct(rows: int, below: int, count: int) -> torch.Tensor:
+def _distinct(rows, below, count):
     return torch.stack([torch.randperm(below)[:count] for _ in range(rows)])
 
 
-def _relative(x: torch.Tensor) -> torch.Tensor:
+def _relative(x):
     """Buckets of distances, as in T5."""
     index = torch.arange(4)
     distance = (index[None, :] - index[:, None]).abs()
@@ -27,7 +27,7 @@ def _relative(x: torch.Tensor) -> torch.Tensor:
     return x + F.embedding(bucket, torch.ones(5, 1)).squeeze(-1)
 
 
-INDEXING: Cases = {
+INDEXING = {
     "gather": lambda: of(lambda x, i: x.gather(1, i), r(3, 5), ids(5, 3, 4)),
     "gather other axis": lambda: of(lambda x, i: x.gather(0, i), r(3, 5), ids(3, 2, 5)),
     "gather narrower": lambda: of(lambda x, i: x.gather(1, i), r(3, 5, 4), ids(5, 2, 3, 2)),
@@ -94,7 +94,7 @@ INDEXING: Cases = {
     "meshgrid": lambda: of(lambda x: torch.stack(torch.meshgrid(x, x * 2, indexing="ij")), r(4)),
 }
 
-MOVES: Cases = {
+MOVES = {
     "views": lambda: of(
         lambda x: x.view(2, -1).reshape(-1, 4).unsqueeze(-2).transpose(-1, -3).flatten(-2),
         r(2, 3, 4),

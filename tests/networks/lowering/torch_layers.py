@@ -4,9 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Cases, Of, net, of, r, warm
+from .torch_networks import Of, net, of, r, warm
 
-CONVOLUTIONS: Cases = {
+CONVOLUTIONS = {
     "conv1d": lambda: net(nn.Conv1d(4, 6, 3, stride=2, padding=1), r(2, 4, 11)),
     "conv1d grouped dilated": lambda: net(nn.Conv1d(4, 8, 3, dilation=2, groups=2), r(1, 4, 13)),
     "conv1d depthwise": lambda: net(nn.Conv1d(4, 4, 3, padding="same", groups=4), r(1, 4, 9)),
@@ -57,7 +57,7 @@ CONVOLUTIONS: Cases = {
     ),
 }
 
-NORMALISATIONS: Cases = {
+NORMALISATIONS = {
     "batch norm 1d alone": lambda: net(warm(nn.BatchNorm1d(6)), r(4, 6)),
     "batch norm 1d sequence": lambda: net(warm(nn.BatchNorm1d(6)), r(2, 6, 5)),
     "batch norm 2d alone": lambda: net(warm(nn.BatchNorm2d(6, affine=False)), r(2, 6, 5, 4)),

@@ -3,21 +3,21 @@
 import torch
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import Cases, of, r
+from .torch_networks import of, r
 
 
-def _symmetric(x: torch.Tensor) -> torch.Tensor:
+def _symmetric(x):
     """A positive definite matrix of any one."""
     return x @ x.mT + torch.eye(x.shape[-1])
 
 
-def _rotation(x: torch.Tensor) -> torch.Tensor:
+def _rotation(x):
     """The orthogonal matrix that is nearest to any one."""
     left, _, right = torch.linalg.svd(x)
     return left @ right
 
 
-def _with_nothing(x: torch.Tensor) -> torch.Tensor:
+def _with_nothing(x):
     """Numbers, some of which are none."""
     return torch.where(x > 0.5, torch.nan, x)
 
@@ -29,7 +29,7 @@ _BESSEL = (
 )
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
-SAMPLES: Cases = {
+SAMPLES = {
     "polynomials of Chebyshev": lambda: of(
         lambda x, n: tuple(
             getattr(torch.special, f"{shift}chebyshev_polynomial_{kind}")(x, n)
@@ -121,8 +121,7 @@ SAMPLES: Cases = {
         lambda x, y: x.index_reduce(0, torch.zeros(1, dtype=torch.int64), y, "amin"), r(), r()
     ),
     "smooth by another factor than that of the sizes": lambda: of(
-        lambda x: torch.ops.aten._upsample_bilinear2d_aa(x, [3, 4], False, 1.7, 0.9),
-        r(1, 2, 8, 9),
+        lambda x: torch.ops.aten._upsample_bilinear2d_aa(x, [3, 4], False, 1.7, 0.9), r(1, 2, 8, 9)
     ),
     "histograms": lambda: of(
         lambda x, y: (

@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ print([name for name in sys.modules if name.startswith("chameleon")])
 """
 
 
-def _chameleon(*words: str | Path) -> tuple[int, str, str]:
+def _chameleon(*words):
     """Exit code, stdout and stderr of the command line, in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -63,11 +62,12 @@ def _chameleon(*words: str | Path) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def _run(folder: Path, space: Any) -> Path:
+def _run(folder, space):
     pipeline = {
         "model": {"operators": [DENSE]},
         "target": "native",
         "space": space,
+        "runner": {"name": "local", "workers": 1},
         "baselines": [],
         "budget": {"measurements": 4, "batch_size": 4},
         "output": str(folder / "run"),
@@ -79,23 +79,23 @@ def _run(folder: Path, space: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sketched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sketched(tmp_path_factory):
     """A run in the sketch space."""
     return _run(tmp_path_factory.mktemp("sketch"), "sketch")
 
 
 @pytest.fixture(scope="module")
-def templated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def templated(tmp_path_factory):
     """A run with templates."""
     return _run(tmp_path_factory.mktemp("template"), "template")
 
 
-def _task(run: Path) -> Task:
+def _task(run):
     [operator] = json.loads((run / "best.json").read_text())["operators"]
     return Task(**operator["task"])
 
 
-def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path, run_python: Any):
+def test_tvm_alone_applies_the_database(sketched, tmp_path, run_python):
     folder = tmp_path / "database"
     words = ("export", sketched, "--to", "metaschedule", "-o", folder)
     code, stdout, stderr = _chameleon(*words, "--json")
@@ -121,7 +121,7 @@ def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path, run_pyth
     assert "already" in stderr
 
 
-def test_templates_are_no_traces(templated: Path, tmp_path: Path):
+def test_templates_are_no_traces(templated, tmp_path):
     code, _, stderr = _chameleon("export", templated, "--to", "metaschedule", "-o", tmp_path / "d")
     assert code == 2
     assert "templates are no MetaSchedule traces: small cannot" in stderr
@@ -129,7 +129,7 @@ def test_templates_are_no_traces(templated: Path, tmp_path: Path):
     assert not (tmp_path / "d").exists()
 
 
-def test_what_searched_need_not_be_installed(templated: Path, tmp_path: Path):
+def test_what_searched_need_not_be_installed(templated, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(templated, folder)
     with RecordStore(folder / "records.sqlite") as store:
@@ -147,9 +147,7 @@ def test_what_searched_need_not_be_installed(templated: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("space", ["sketched", "templated"])
-def test_tvm_alone_runs_the_exported_text(
-    space: str, tmp_path: Path, request: pytest.FixtureRequest, run_python: Any
-):
+def test_tvm_alone_runs_the_exported_text(space, tmp_path, request, run_python):
     folder = request.getfixturevalue(space)
     words = ("export", folder, "--to", "tvmscript", "-o", tmp_path / "text")
     code, stdout, stderr = _chameleon(*words)
@@ -162,7 +160,7 @@ def test_tvm_alone_runs_the_exported_text(
     assert modules == "[]"
 
 
-def test_operators_can_be_chosen(sketched: Path, tmp_path: Path):
+def test_operators_can_be_chosen(sketched, tmp_path):
     words = ("export", sketched, "--to", "tvmscript", "-o", tmp_path / "text", "--task", "smal")
     code, _, stderr = _chameleon(*words)
     assert code == 2
@@ -170,7 +168,7 @@ def test_operators_can_be_chosen(sketched: Path, tmp_path: Path):
     assert _chameleon("export", tmp_path, "--to", "tvmscript", "-o", tmp_path)[0] == 2
 
 
-def test_an_operator_is_delivered_with_its_loader(templated: Path, tmp_path: Path):
+def test_an_operator_is_delivered_with_its_loader(templated, tmp_path):
     code, stdout, stderr = _chameleon(
         "export", templated, "--to", "library", "-o", tmp_path, "--json"
     )
@@ -186,7 +184,7 @@ def test_an_operator_is_delivered_with_its_loader(templated: Path, tmp_path: Pat
     assert (tmp_path / "load.py").exists(), "what was there stays"
 
 
-def test_an_operator_is_a_bundle_for_c(templated: Path, tmp_path: Path):
+def test_an_operator_is_a_bundle_for_c(templated, tmp_path):
     code, stdout, stderr = _chameleon(
         "export", templated, "--to", "c", "-o", tmp_path / "x", "--json"
     )

@@ -1,16 +1,12 @@
 """A network and its records, applied and compiled by TVM alone."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.stages import Winner
-from chameleon_core.task import Task
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.export.metaschedule import NETWORK_MODULE, to_metaschedule
 from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
+from chameleon_networks.importers.sources import BuiltinNetwork
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchPlan, SketchSpace
@@ -43,7 +39,7 @@ print([name for name in sys.modules if name.startswith("chameleon")])
 OPTIONS = SketchOptions(rewrite_sums=False, start=0)
 
 
-def _winner(task: Task) -> Winner:
+def _winner(task):
     """A random configuration that is a program."""
     plan = SketchPlan(task, operator_of(task), OPTIONS)
     for row in plan.space.sample(64, np.random.default_rng(0)).tolist():
@@ -56,14 +52,12 @@ LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet_small"
 
 
 @pytest.mark.parametrize("network", ["tiny", *LARGER])
-def test_tvm_alone_compiles_the_network(
-    network: str, tiny: OnnxNetwork, target: str, tmp_path: Path, run_python: Any
-):
+def test_tvm_alone_compiles_the_network(network, tiny, target, tmp_path, run_python):
     imported = tiny if network == "tiny" else BuiltinNetwork(BuiltinOptions(network=network))
     winners = [_winner(task) for task in NetworkFrontend(imported).tasks(target)[-4:]]
     exported = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=imported)
     assert tmp_path / NETWORK_MODULE in exported.files
-    inputs: Any = imported.samples(np.random.default_rng(0))
+    inputs = imported.samples(np.random.default_rng(0))
     [want] = imported.framework(imported.frameworks[0], 1)(inputs)
     np.save(tmp_path / "input.npy", inputs[0])
     np.save(tmp_path / "want.npy", want)

@@ -1,7 +1,6 @@
 """MetaSchedule on whole networks: its progress, and one small network for real."""
 
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +12,7 @@ from chameleon_networks.running.processes import delivered_process
 from chameleon_tvm.rivals.metaschedule import Progress
 
 
-def _result(*seconds: float) -> SimpleNamespace:
+def _result(*seconds):
     return SimpleNamespace(run_secs=seconds or None, error_msg=None if seconds else "no")
 
 
@@ -36,7 +35,7 @@ def test_it_expires_by_the_clock():
 
 
 @pytest.mark.long
-def test_a_small_network_is_tuned_and_right(target: str, tmp_path: Path):
+def test_a_small_network_is_tuned_and_right(target, tmp_path):
     network = BuiltinNetwork(BuiltinOptions(network="resnet_small"))
     answer = tune_network_with_metaschedule(
         network, tmp_path / "network", target=target, threads=2, wall_seconds=15.0, batch_size=4

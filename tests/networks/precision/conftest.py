@@ -1,12 +1,9 @@
 """How small networks are made, run, and delivered as if they took given times."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
@@ -14,16 +11,13 @@ from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.precision.section import Precision
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
-Build = Callable[..., Any]
 SPACE = AutoSpace(AutoOptions())
 
 
@@ -33,15 +27,15 @@ class NoTrials(Trials):
     seconds = 1.0
     measures_hardware = False
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target):
         self.target = target
 
-    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
+    def best_seconds(self, task, guesses, *, seconds_to_beat=0.0):
         del task, guesses, seconds_to_beat
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _weights_of_eight_bits() -> Iterator[None]:
+def _weights_of_eight_bits():
     """Types are the same whatever this machine's CPU; ``test_seven_bits.py`` undoes it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settling, "narrow_weights_pay", lambda _: False)
@@ -49,22 +43,14 @@ def _weights_of_eight_bits() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def trials(target: str) -> Trials:
+def trials(target):
     """What a frontend settles with."""
     return NoTrials(target)
 
 
 def _delivered(
-    target: str,
-    network: Any,
-    settled: dict[str, Any],
-    folder: Path,
-    precision: Precision,
-    *,
-    alone: float | Mapping[str, float] = 0.5,
-    in_network: Callable[[int, int], float] | None = None,
-    together: float = 0.5,
-) -> tuple[dict[str, Any], Path]:
+    target, network, settled, folder, precision, *, alone=0.5, in_network=None, together=0.5
+):
     """Deliver a network whose operators in int8 take another share of the time in float32.
 
     Args:
@@ -79,10 +65,10 @@ def _delivered(
         together: the same of whole networks.
     """
 
-    def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
+    def median_seconds(processes, *_, **__):
         return {p.name: 1.0 if p.name == "float32" else together for p in processes}
 
-    def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
+    def seconds_in_network(variants, *_, **__):
         return [_seconds(variant, alone, in_network) for variant in variants]
 
     frontend = work_on(network.options)
@@ -101,13 +87,11 @@ def _delivered(
     return result, folder
 
 
-def _share(alone: float | Mapping[str, float], dtype: str) -> float:
+def _share(alone, dtype):
     return alone[dtype] if isinstance(alone, Mapping) else alone
 
 
-def _seconds(
-    variant: Any, alone: float | Mapping[str, float], in_network: Callable[[int, int], float] | None
-) -> dict[str, float]:
+def _seconds(variant, alone, in_network):
     """Seconds of the tasks of a network, each of which occurs once in it."""
     tasks = json.loads((variant.folder / "manifest.json").read_text())["tasks"]
     reduced = {
@@ -123,16 +107,16 @@ def _seconds(
 
 
 @pytest.fixture(scope="session")
-def delivered_in(target: str) -> Callable[..., tuple[dict[str, Any], Path]]:
+def delivered_in(target):
     """Delivers a network in types; see ``_delivered``."""
     return partial(_delivered, target)
 
 
 @pytest.fixture(scope="session")
-def network_of() -> Callable[..., tuple[Any, list[FusedOperator]]]:
+def network_of():
     """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
 
-    def network(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[FusedOperator]]:
+    def network(build, *shapes):
         module = prepared(module_of(build, *shapes), "NHWC")
         return module, chains_of(module)
 
@@ -140,10 +124,10 @@ def network_of() -> Callable[..., tuple[Any, list[FusedOperator]]]:
 
 
 @pytest.fixture(scope="session")
-def ran() -> Callable[..., list[np.ndarray]]:
+def ran():
     """Outputs of a module as TVM compiles it by itself."""
 
-    def run(module: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+    def run(module, *inputs):
         # Code that runs once is not worth optimising: that takes longer than all the rest.
         executable = untuned(module, '{"kind": "llvm", "opt-level": 0}')
         machine = relax.VirtualMachine(executable, tvm.cpu())

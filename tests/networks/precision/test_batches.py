@@ -1,7 +1,6 @@
 """Batches of a user's: what is taken, what is refused, and which are kept aside."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,24 +15,24 @@ class _Network:
 
     bucket = None
 
-    def input_names(self) -> list[str]:
+    def input_names(self):
         return ["image", "word"]
 
-    def samples(self, rng: np.random.Generator) -> list[np.ndarray]:
+    def samples(self, rng):
         return [rng.standard_normal((1, 4)).astype(np.float32), rng.integers(0, 9, (2,))]
 
 
 IMAGE, WORD = "np.ones((1, 4), 'float32')", "np.zeros(2, 'int64')"
 
 
-def _source(folder: Path, body: str) -> str:
+def _source(folder, body):
     file = folder / "data.py"
     file.write_text(f"import numpy as np\nimage, word = {IMAGE}, {WORD}\n{body}\n")
     return f"{file}:batches"
 
 
-def _batches(folder: Path, body: str) -> Any:
-    network: Any = _Network()
+def _batches(folder, body):
+    network = _Network()
     return batches_of(network, _source(folder, body))
 
 
@@ -47,7 +46,7 @@ def _batches(folder: Path, body: str) -> Any:
         "[image.tolist(), word]",
     ],
 )
-def test_batches_are_arrays_by_place_or_by_name(batch: str, tmp_path: Path):
+def test_batches_are_arrays_by_place_or_by_name(batch, tmp_path):
     batches = _batches(tmp_path, f"def batches():\n    for _ in range(4):\n        yield {batch}")
     for image, word in batches:
         np.testing.assert_array_equal(image, np.ones((1, 4)))
@@ -57,7 +56,7 @@ def test_batches_are_arrays_by_place_or_by_name(batch: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("count", "aside"), [(2, 1), (3, 1), (4, 2), (6, 3), (9, KEPT)])
-def test_the_last_batches_are_kept_aside(count: int, aside: int, tmp_path: Path):
+def test_the_last_batches_are_kept_aside(count, aside, tmp_path):
     body = f"batches = lambda: ([image * n, word] for n in range({count}))"
     batches = _batches(tmp_path, body)
     assert [int(image[0, 0]) for image, _ in batches] == list(range(count - aside))
@@ -67,16 +66,14 @@ def test_the_last_batches_are_kept_aside(count: int, aside: int, tmp_path: Path)
     assert f"{aside} kept aside" in batches.summary
 
 
-def test_one_batch_is_calibrated_and_checked_with_and_that_is_said(tmp_path: Path):
+def test_one_batch_is_calibrated_and_checked_with_and_that_is_said(tmp_path):
     batches = _batches(tmp_path, "batches = lambda: [[image, word]]")
     assert len(list(batches)) == len(batches.samples) == 1
     assert "one batch" in batches.summary
     assert "measured on too" in batches.summary
 
 
-def test_batches_without_end_are_left_at_some_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_batches_without_end_are_left_at_some_point(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST", 7)
     batches = _batches(tmp_path, "def batches():\n    while True:\n        yield image, word")
     assert len(list(batches)) == 7 - KEPT
@@ -84,7 +81,7 @@ def test_batches_without_end_are_left_at_some_point(
 
 
 def test_random_inputs_take_the_place_of_batches():
-    network: Any = _Network()
+    network = _Network()
     batches = batches_of(network, None)
     used = list(batches)
     assert len(used) + len(batches.samples) == RANDOM
@@ -138,13 +135,13 @@ def test_what_is_no_batch_is_refused(body: str, said: str, hint: str, tmp_path: 
     assert any(word in raised.value.hint for word in hint.replace("\\", "").split("|"))
 
 
-def _metric(folder: Path, body: str) -> Any:
+def _metric(folder, body):
     file = folder / "evaluate.py"
     file.write_text(body)
     return metric_of(f"{file}:accuracy")
 
 
-def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path: Path):
+def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path):
     metric = _metric(tmp_path, "def accuracy(network):\n    return network(3, 4) + network(1, 1)")
     assert scored(metric, "it", lambda inputs: [np.asarray(sum(inputs))]) == 9.0
     several = _metric(tmp_path, "def accuracy(network):\n    return len(network(3))")
@@ -162,7 +159,7 @@ def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path: Path)
         ("accuracy = 0.9", "is a float and no function"),
     ],
 )
-def test_a_metric_that_is_none_is_refused(body: str, said: str, tmp_path: Path):
+def test_a_metric_that_is_none_is_refused(body, said, tmp_path):
     with pytest.raises(ConfigError, match=said) as raised:
         scored(_metric(tmp_path, body), "evaluate.py:accuracy", lambda inputs: inputs)
     assert raised.value.hint

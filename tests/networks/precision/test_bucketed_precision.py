@@ -1,10 +1,7 @@
 """A network in buckets of shapes is delivered in types: each bucket's own, under the bound."""
 
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import attrs
 import chameleon_networks
@@ -15,7 +12,6 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
-from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.deliver_buckets import summed
 from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
@@ -63,7 +59,7 @@ BUCKETS = ["length=4", "length=12"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Has the network and the batches."""
     base = tmp_path_factory.mktemp("masked")
     (base / "net.py").write_text(NETWORK)
@@ -71,12 +67,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def _masked(folder: Path, pad: float | None = 0.0) -> BucketedFrontend:
+def _masked(folder, pad=0.0):
     return masked(folder / "net.py", 4, 12, pad=pad)
 
 
 @pytest.fixture(scope="module")
-def source(folder: Path) -> BucketedFrontend:
+def source(folder):
     """The network, of which nothing but shapes is asked."""
     return _masked(folder)
 
@@ -84,9 +80,7 @@ def source(folder: Path) -> BucketedFrontend:
 # -- batches -------------------------------------------------------------------------------------
 
 
-def test_batches_go_to_the_bucket_that_inference_would_take(
-    source: BucketedFrontend, folder: Path
-) -> None:
+def test_batches_go_to_the_bucket_that_inference_would_take(source, folder):
     lengths, aside = {}, {}
     for bucket, network in source.network.networks:
         batches = batches_of(network, f"{folder}/data.py:batches")
@@ -99,14 +93,12 @@ def test_batches_go_to_the_bucket_that_inference_would_take(
     assert aside == {"length=4": [4, 2], "length=12": [7, 11]}
 
 
-def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
-    source: BucketedFrontend, folder: Path
-) -> None:
+def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(source, folder):
     _, network = source.network.networks[1]
     samples = kept_samples(network, f"{folder}/data.py:batches")
     assert [sample.cuts for sample in samples] == [((0, 1, 7),), ((0, 1, 11),)]
 
-    def run(inputs: Any) -> Any:
+    def run(inputs):
         return [inputs[1][..., None].repeat(32, 2), np.ones((1, 8))]
 
     request = reduced_request(network, ["as-it-comes"], f"{folder}/data.py:batches", run)
@@ -114,7 +106,7 @@ def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
     assert all(hidden.all() for hidden, _ in request.expected), "what is filled up is masked"
 
 
-def test_a_sample_is_cut_where_it_was_filled_up() -> None:
+def test_a_sample_is_cut_where_it_was_filled_up():
     outputs = [np.arange(12).reshape(1, 3, 4), np.ones(2)]
     first, second = Sample(inputs=[], cuts=((0, 1, 2), (0, 2, 3))).cut(outputs)
     np.testing.assert_array_equal(first, outputs[0][:, :2, :3])
@@ -131,32 +123,28 @@ def test_a_sample_is_cut_where_it_was_filled_up() -> None:
     ],
 )
 def test_batches_that_belong_to_no_bucket_or_leave_one_out_are_refused(
-    source: BucketedFrontend, folder: Path, function: str, said: str
-) -> None:
+    source, folder, function, said
+):
     _, network = source.network.networks[0]
     with pytest.raises(ConfigError, match=said) as caught:
         list(batches_of(network, f"{folder}/data.py:{function}"))
     assert caught.value.hint
 
 
-def test_without_padding_batches_have_the_shapes_of_buckets(folder: Path) -> None:
+def test_without_padding_batches_have_the_shapes_of_buckets(folder):
     _, network = _masked(folder, pad=None).network.networks[0]
     with pytest.raises(ConfigError, match=r"batch 2 of .*: no bucket takes ids \[1, 3\]"):
         list(batches_of(network, f"{folder}/data.py:batches"))
 
 
-def test_batches_of_other_buckets_count_among_those_that_are_read(
-    source: BucketedFrontend, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_other_buckets_count_among_those_that_are_read(source, folder, monkeypatch):
     monkeypatch.setattr(reading, "MOST", 5)
     _, network = source.network.networks[1]
     with pytest.raises(ConfigError, match=r"is in bucket length=12; there are 5 in length=4"):
         list(batches_of(network, f"{folder}/data.py:without_end"))
 
 
-def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
-    folder: Path, trials: Any
-) -> None:
+def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(folder, trials):
     frontend = _masked(folder)
     frontend.compute_in(Precision(type="bfloat16", calibrate=f"{folder}/data.py:long_ones"))
     with pytest.raises(ConfigError, match="is in bucket length=4"):
@@ -166,7 +154,7 @@ def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
 # -- types of their own --------------------------------------------------------------------------
 
 
-def test_a_metric_has_a_sentence() -> None:
+def test_a_metric_has_a_sentence():
     shapes = {"x": (Buckets(buckets=(1, 8)), 3)}
     source = NetworksFrontend(BuiltinOptions(network="resnet_small", shapes=shapes))
     asked = Precision(search=("int8",), metric="eval.py:accuracy", max_drop=0.1)
@@ -175,7 +163,7 @@ def test_a_metric_has_a_sentence() -> None:
     assert "max_error" in str(caught.value.hint)
 
 
-def test_alternatives_of_all_buckets_name_what_they_replace(folder: Path, target: str) -> None:
+def test_alternatives_of_all_buckets_name_what_they_replace(folder, target):
     frontend = _masked(folder)
     plain = frontend.tasks(target)
     frontend.compute_in(Precision(type="int8"))
@@ -188,10 +176,8 @@ def test_alternatives_of_all_buckets_name_what_they_replace(folder: Path, target
     }
 
 
-def test_names_that_tell_buckets_apart_are_those_that_alternatives_replace(
-    source: BucketedFrontend,
-) -> None:
-    def task(name: str, number: int, alternative_of: str = "") -> Task:
+def test_names_that_tell_buckets_apart_are_those_that_alternatives_replace(source):
+    def task(name, number, alternative_of=""):
         arguments = {"number": number}
         own = Task(name=name, operator="odd", arguments=arguments, target="llvm", flop=1)
         return attrs.evolve(own, alternative_of=alternative_of)
@@ -211,38 +197,33 @@ def test_names_that_tell_buckets_apart_are_those_that_alternatives_replace(
 
 # -- a whole network -----------------------------------------------------------------------------
 
-Deliver = Callable[..., tuple[dict[str, Any], Path]]
-
 
 @pytest.fixture(scope="module")
-def precision(folder: Path) -> Precision:
+def precision(folder):
     return Precision(type="int8", max_error=0.1, calibrate=f"{folder}/data.py:many")
 
 
 @pytest.fixture(scope="module")
-def settled(folder: Path, precision: Precision, trials: Any) -> dict[str, Any]:
+def settled(folder, precision, trials):
     """What is settled on for each bucket, as a run folder keeps it."""
     frontend = _masked(folder)
     frontend.compute_in(precision)
-    decisions: dict[str, Any] = json.loads(json.dumps(frontend.decide(trials)))
-    return decisions
+    return json.loads(json.dumps(frontend.decide(trials)))
 
 
 @pytest.fixture(scope="module")
-def deliver(source: BucketedFrontend, settled: dict[str, Any], delivered_in: Deliver) -> Deliver:
+def deliver(source, settled, delivered_in):
     """Delivers the network into a folder in a precision, as if int8 took half of the time."""
     return partial(delivered_in, source.network, settled)
 
 
 @pytest.fixture(scope="module")
-def delivered(
-    deliver: Deliver, precision: Precision, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, Any], Path]:
+def delivered(deliver, precision, tmp_path_factory):
     """The network delivered in int8: only to be read."""
     return deliver(tmp_path_factory.mktemp("delivered") / "network", precision)
 
 
-def _error(folder: Path, source: BucketedFrontend, length: int) -> float:
+def _error(folder, source, length):
     """Of a delivered network's outputs for words of some length that nobody has seen."""
     ids = np.random.default_rng(length).integers(1, 100, (1, length))
     inputs = [ids, np.ones((1, length), np.float32)]
@@ -254,7 +235,7 @@ def _error(folder: Path, source: BucketedFrontend, length: int) -> float:
     )
 
 
-def test_each_bucket_has_ranges_of_its_own_batches(settled: dict[str, Any]) -> None:
+def test_each_bucket_has_ranges_of_its_own_batches(settled):
     types = {name: settled["buckets"][name]["types"] for name in BUCKETS}
     assert [bucket["types"] for bucket in types.values()] == [["int8"], ["int8"]]
     short, long = (list(bucket["ranges"].values()) for bucket in types.values())
@@ -263,17 +244,13 @@ def test_each_bucket_has_ranges_of_its_own_batches(settled: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 8, 12])
-def test_answers_of_any_length_are_within_the_bound(
-    delivered: tuple[dict[str, Any], Path], source: BucketedFrontend, length: int
-) -> None:
+def test_answers_of_any_length_are_within_the_bound(delivered, source, length):
     result, folder = delivered
     assert result.failure is None
     assert 1e-5 < _error(folder, source, length) < 0.1
 
 
-def test_the_result_says_which_types_each_bucket_has(
-    delivered: tuple[dict[str, Any], Path],
-) -> None:
+def test_the_result_says_which_types_each_bucket_has(delivered):
     result, folder = delivered
     assert result.precision == "int8"
     sentences = result.precision_summary.split("; bucket ")
@@ -294,9 +271,7 @@ def test_the_result_says_which_types_each_bucket_has(
 
 
 @pytest.mark.long
-def test_a_bound_is_held_in_every_bucket(
-    delivered: tuple[dict[str, Any], Path], deliver: Deliver, precision: Precision, tmp_path: Path
-) -> None:
+def test_a_bound_is_held_in_every_bucket(delivered, deliver, precision, tmp_path):
     errors = [row.max_relative_error for row in delivered[0].buckets]
     assert errors[0] != errors[1]
     bound = float(np.sqrt(errors[0] * errors[1]))
@@ -311,9 +286,7 @@ def test_a_bound_is_held_in_every_bucket(
 
 
 @pytest.mark.long
-def test_two_bytes_are_searched_in_buckets(
-    folder: Path, source: BucketedFrontend, trials: Any, tmp_path: Path, delivered_in: Deliver
-) -> None:
+def test_two_bytes_are_searched_in_buckets(folder, source, trials, tmp_path, delivered_in):
     asked = Precision(search=("bfloat16", "float16"), max_error=0.1)
     frontend = _masked(folder)
     frontend.compute_in(asked)
@@ -326,9 +299,7 @@ def test_two_bytes_are_searched_in_buckets(
 
 
 @pytest.mark.long
-def test_a_run_and_another_bound_from_the_command_line(
-    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_and_another_bound_from_the_command_line(folder, tmp_path, capfd):
     length = {"buckets": [4, 12], "pad": 0, "name": "length"}
     model = {
         "source": f"{folder}/net.py:masked",
@@ -379,8 +350,8 @@ def test_a_run_and_another_bound_from_the_command_line(
 # -- what is said of all -------------------------------------------------------------------------
 
 
-def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
-    def result(precision: str, **types: int) -> NetworkResult:
+def test_types_of_all_buckets_together(source):
+    def result(precision, **types):
         row = FrontPoint(types=types, seconds=0.5, error=1e-3, delivered=True)
         other = FrontPoint(types={"bfloat16": 2}, seconds=1.0, error=1e-4, delivered=False)
         rival = RivalTime(asked="int8", precision="int8", seconds=0.25, max_relative_error=1e-2)
@@ -396,9 +367,9 @@ def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
             front=(other, row) if types else (),
         )
 
-    names: dict[str, dict[str, str]] = {name: {} for name in BUCKETS}
+    names = {name: {} for name in BUCKETS}
 
-    def total(short: NetworkResult, long: NetworkResult) -> NetworkResult:
+    def total(short, long):
         return summed(source.network, dict(zip(BUCKETS, (short, long), strict=True)), names)
 
     mixed = total(result("int8", int7=2), result("float32", float32=2))

@@ -1,13 +1,11 @@
 """Whatever runs a network beside us is calibrated with the same inputs, and checked on others."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays
-from chameleon_networks.delivery.reduced_rivals import ReducedRequest, kept_samples, reduced_request
+from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
 
 DATA = """
 from pathlib import Path
@@ -25,22 +23,22 @@ def nothing():
 """
 
 
-def _same(inputs: Arrays) -> Arrays:
+def _same(inputs):
     return list(inputs)
 
 
-def _arrays(request: ReducedRequest) -> list[Arrays]:
+def _arrays(request):
     return [sample.inputs for sample in request.samples]
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> str:
+def data(tmp_path):
     file = tmp_path / "data.py"
     file.write_text(DATA)
     return str(file)
 
 
-def test_the_users_inputs_are_used_once(tiny: Any, data: str):
+def test_the_users_inputs_are_used_once(tiny, data):
     request = reduced_request(tiny, ["int8"], f"{data}:batches", _same)
     calibrated = [int(array[0, 0, 0, 0]) for [array] in request.calibration]
     checked = [int(array[0, 0, 0, 0]) for [array] in _arrays(request)]
@@ -49,7 +47,7 @@ def test_the_users_inputs_are_used_once(tiny: Any, data: str):
     assert Path(data).with_suffix(".read").read_text() == "once "
 
 
-def test_random_inputs_are_others_than_those_checked(tiny: Any):
+def test_random_inputs_are_others_than_those_checked(tiny):
     request = reduced_request(tiny, ["int8"], None, _same)
     assert request.calibration
     for [image] in request.calibration:
@@ -57,10 +55,10 @@ def test_random_inputs_are_others_than_those_checked(tiny: Any):
         assert not any(np.array_equal(image, other) for [other] in _arrays(request))
 
 
-def test_nothing_is_read_where_nothing_is_calibrated(tiny: Any):
+def test_nothing_is_read_where_nothing_is_calibrated(tiny):
     assert not reduced_request(tiny, ["as-it-comes"], None, _same).calibration
 
 
-def test_inputs_that_are_missing_are_said(tiny: Any, data: str):
+def test_inputs_that_are_missing_are_said(tiny, data):
     with pytest.raises(ConfigError, match="yields no batch"):
         kept_samples(tiny, f"{data}:nothing")

@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from chameleon_networks.precision.section import Precision
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """The example, somewhere else."""
     copy = tmp_path_factory.mktemp("digits")
     for name in ("digits.py", "digits.yaml"):
@@ -23,19 +22,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def _module(file: Path) -> Any:
+def _module(file):
     spec = importlib.util.spec_from_file_location("digits_of_the_test", file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.mark.long
-def test_digits_are_read_as_well_as_in_float32(
-    folder: Path, trials: Any, delivered_in: Any
-) -> None:
+def test_digits_are_read_as_well_as_in_float32(folder, trials, delivered_in):
     digits = _module(folder / "digits.py")
     module, _ = digits.make()
     precision = load_pipeline(folder / "digits.yaml").sections["precision"]
@@ -48,7 +43,7 @@ def test_digits_are_read_as_well_as_in_float32(
     assert result.precision.startswith("int8"), result.precision_summary
     assert "a drop of 0.005" in result.precision_summary
 
-    def in_float32(images: Any) -> Any:
+    def in_float32(images):
         return module(torch.from_numpy(images)).detach().numpy()
 
     unseen = digits.HELD_OUT // 2, digits.HELD_OUT

@@ -1,8 +1,6 @@
 """What is chosen among the types of a network: by errors together, and by what was measured."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
@@ -13,7 +11,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.precision.edges import order_of, tensors_of
-from chameleon_networks.precision.networks import TypedNetwork, TypedNetworks
+from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.section import Precision
 
@@ -24,24 +22,24 @@ EACH = 1e-3
 class Errors:
     """Errors that add up to some factor of their sum."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor):
         self.factor = factor
         self.asked = 0
 
-    def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+    def errors_alone(self, kinds):
         return {(index, kind): EACH for kind in kinds for index in range(4)}
 
-    def error_of(self, types: Mapping[int, str]) -> float:
+    def error_of(self, types):
         self.asked += 1
         return self.factor * EACH * len(types)
 
 
 @pytest.fixture(scope="module")
-def networks(tiny: Any) -> TypedNetworks:
+def networks(tiny):
     return TypedNetworks(*prepared_network(tiny), None)
 
 
-def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:
+def _kernels(networks, target, faster):
     """Every operator takes 1 ms in float32, and so much less in int8."""
     winners = {}
     for chains, seconds in (
@@ -51,30 +49,30 @@ def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:
         for chain in chains:
             task = chain.spec.task("x", target)
             winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    return Kernels(winners, None, target)  # type: ignore[arg-type]
+    return Kernels(winners, None, target)
 
 
 @pytest.fixture
-def front(networks: TypedNetworks, target: str) -> Any:
-    def curve(*, faster: float = 2.0, factor: float = 1.0, rate: float = 1e15) -> Front:
+def front(networks, target):
+    def curve(*, faster=2.0, factor=1.0, rate=1e15):
         measured = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
         return Front(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
 
     return curve
 
 
-def _kinds(network: TypedNetwork) -> list[str]:
+def _kinds(network):
     """The type of what computes each chain."""
-    return [network.chain(index).spec.dtype for index in range(4)]  # type: ignore[union-attr]
+    return [network.chain(index).spec.dtype for index in range(4)]
 
 
-def test_every_chain_of_the_network_is_computed_in_eight_bits(networks: TypedNetworks) -> None:
+def test_every_chain_of_the_network_is_computed_in_eight_bits(networks):
     assert networks.able("int8") == (0, 1, 2, 3)
     assert _kinds(networks.uniform("int8")) == ["int8"] * 4
     assert _kinds(networks.of({1: "int8"})) == ["float32", "int8", "float32", "float32"]
 
 
-def test_the_front_goes_from_float32_to_the_fastest(front: Any) -> None:
+def test_the_front_goes_from_float32_to_the_fastest(front):
     curve = front()
     assert (curve.float32.types, curve.float32.error) == ({}, 0.0)
     assert curve.points[0] == curve.float32
@@ -85,21 +83,21 @@ def test_the_front_goes_from_float32_to_the_fastest(front: Any) -> None:
 
 
 @pytest.mark.parametrize(("bound", "count"), [(4e-3, 4), (3.5e-3, 3), (1e-4, 0), (math.inf, 4)])
-def test_the_fastest_within_the_bound_is_taken(front: Any, bound: float, count: int) -> None:
+def test_the_fastest_within_the_bound_is_taken(front, bound, count):
     point = front().within(bound)
     assert len(point.types) == count
     assert point.error <= bound
 
 
 @pytest.mark.parametrize("factor", [0.3, 3.0])
-def test_errors_together_decide_and_not_their_sum(front: Any, factor: float) -> None:
+def test_errors_together_decide_and_not_their_sum(front, factor):
     bound = 2.0 * EACH
     point = front(factor=factor).within(bound)
     assert point.error == factor * EACH * len(point.types) <= bound
     assert len(point.types) == min(4, int(bound / (factor * EACH)))
 
 
-def test_what_is_no_faster_is_not_chosen_and_told_of_all_the_same(front: Any) -> None:
+def test_what_is_no_faster_is_not_chosen_and_told_of_all_the_same(front):
     curve = front(faster=0.5)
     assert curve.points == [curve.float32]
     assert [len(point.types) for point in curve.dominated] == [4]
@@ -107,41 +105,38 @@ def test_what_is_no_faster_is_not_chosen_and_told_of_all_the_same(front: Any) ->
     assert curve.within(math.inf) == curve.float32
 
 
-def test_conversions_that_take_longer_than_they_save_are_not_chosen(front: Any) -> None:
+def test_conversions_that_take_longer_than_they_save_are_not_chosen(front):
     assert front(rate=1e15).within(math.inf).types
     assert not front(rate=1e3).within(math.inf).types
 
 
-def test_easing_ends_in_float32(front: Any) -> None:
+def test_easing_ends_in_float32(front):
     curve = front()
     point = curve.points[-1]
     assert len(curve.eased(point, point.error).types) == len(point.types) - 1
     assert curve.eased(point, 0.0) == curve.float32
 
 
-def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
-    networks: TypedNetworks, target: str
-) -> None:
+def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(networks, target):
     class Overflowing(Errors):
         """The second operator's numbers are infinite in the type."""
 
-        def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+        def errors_alone(self, kinds):
             return {**super().errors_alone(kinds), (1, "int8"): math.inf}
 
-        def error_of(self, types: Mapping[int, str]) -> float:
+        def error_of(self, types):
             return math.inf if 1 in types else super().error_of(types)
 
     known = OperatorSeconds(networks, ("int8",), _kernels(networks, target, 2.0))
     curve = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
     assert sorted(curve.within(math.inf).types) == [0, 2, 3]
     uniform = curve.uniform(math.inf)
-    assert uniform is not None
     assert sorted(uniform.types) == [0, 2, 3]
     [note] = curve.notes
     assert note.startswith("1 of 4 operators are not computed in int8")
 
 
-def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target: str) -> None:
+def test_a_chain_without_a_time_stays_in_float32(networks, target):
     kernels = _kernels(networks, target, 2.0)
     unmeasured = {
         key: attrs.evolve(winner, seconds=None)
@@ -149,28 +144,25 @@ def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target
         if winner.task.operator == "dense" and winner.seconds == 0.5e-3
     }
     assert len(unmeasured) == 1
-    fewer = Kernels({**kernels.winners, **unmeasured}, None, target)  # type: ignore[arg-type]
+    fewer = Kernels({**kernels.winners, **unmeasured}, None, target)
     known = OperatorSeconds(networks, ("int8",), fewer)
     assert sorted(known.uniform("int8")) == [0, 1, 2]
     point = Front(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
     assert sorted(point.types) == [0, 1, 2]
 
 
-def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
-    networks: TypedNetworks, target: str
-) -> None:
+def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(networks, target):
     kernels = _kernels(networks, target, 2.0)
-    [alone] = [chain for chain in networks.of({1: "int8"}).chains if chain.spec.dtype == "int8"]  # type: ignore[attr-defined]
-    assert alone.spec.output_dtype == "float32"  # type: ignore[attr-defined]
+    [alone] = [chain for chain in networks.of({1: "int8"}).chains if chain.spec.dtype == "int8"]
+    assert alone.spec.output_dtype == "float32"
     assert alone.spec.task("x", target).key not in kernels.winners
     winner = kernels.like(alone)
-    assert winner is not None
     assert winner.seconds == 0.5e-3
     adapted = kernels.adapted([alone])
     assert adapted.winners[alone.spec.task("x", target).key].config == winner.config
 
 
-def test_tensors_are_those_between_chains(networks: TypedNetworks) -> None:
+def test_tensors_are_those_between_chains(networks):
     network = networks.network
     assert order_of(network) == [0, 1, 2, 3]
     tensors = tensors_of(network, ("float32", "int8"), 1.0)
@@ -195,11 +187,11 @@ def test_tensors_are_those_between_chains(networks: TypedNetworks) -> None:
         ({0: "int8", 1: "bfloat16"}, "bfloat16 and int8"),
     ],
 )
-def test_a_networks_precision_in_words(types: dict[int, str], expected: str) -> None:
+def test_a_networks_precision_in_words(types, expected):
     assert in_words(types, 2) == expected
 
 
-def test_a_point_in_words() -> None:
+def test_a_point_in_words():
     point = Point(types={0: "int8", 2: "int8"}, seconds=1e-3, error=2e-3)
     assert point.line(3) == "1 ms, error 2.0e-03: 2 in int8, 1 in float32"
     types = {"int8": 2, "float32": 1}

@@ -1,8 +1,6 @@
 """What operators take in each type: alone, until they are all seen in networks."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -15,12 +13,12 @@ from chameleon_networks.precision.networks import TypedNetworks
 
 
 @pytest.fixture(scope="module")
-def networks(tiny: Any) -> TypedNetworks:
+def networks(tiny):
     return TypedNetworks(*prepared_network(tiny), None)
 
 
 @pytest.fixture(scope="module")
-def kernels(networks: TypedNetworks, target: str) -> Kernels:
+def kernels(networks, target):
     """Every operator takes 2 s in float32 and 1 s in int8."""
     winners = {}
     for kind, seconds in (("float32", 2.0), ("int8", 1.0)):
@@ -28,21 +26,19 @@ def kernels(networks: TypedNetworks, target: str) -> Kernels:
         for index, chain in enumerate(chains):
             task = chain.spec.task(f"{index} {kind}", target)
             winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    return Kernels(winners, None, target)  # type: ignore[arg-type]
+    return Kernels(winners, None, target)
 
 
-def _built(networks: TypedNetworks, kernels: Kernels, types: Mapping[int, str]) -> BuiltNetwork:
+def _built(networks, kernels, types):
     network = networks.of(types)
     return BuiltNetwork.of(types, network, kernels.adapted(network.chains), Path("none"))
 
 
-def _took(kind: str, *seconds: float) -> dict[str, float]:
+def _took(kind, *seconds):
     return {f"{index} {kind}": took for index, took in enumerate(seconds)}
 
 
-def test_operators_have_the_times_of_the_networks_they_were_seen_in(
-    networks: TypedNetworks, kernels: Kernels
-) -> None:
+def test_operators_have_the_times_of_the_networks_they_were_seen_in(networks, kernels):
     table = OperatorSeconds(networks, ("int8",), kernels)
     assert table.times.tolist() == [[2.0, 1.0]] * 4
     uniform = [_built(networks, kernels, types) for types in ({}, table.uniform("int8"))]
@@ -54,9 +50,7 @@ def test_operators_have_the_times_of_the_networks_they_were_seen_in(
     assert table.times.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
 
 
-def test_times_alone_are_not_compared_with_times_in_networks(
-    networks: TypedNetworks, kernels: Kernels
-) -> None:
+def test_times_alone_are_not_compared_with_times_in_networks(networks, kernels):
     table = OperatorSeconds(networks, ("int8",), kernels)
     uniform = [_built(networks, kernels, types) for types in ({}, table.uniform("int8"))]
     assert not table.observe(uniform, [_took("float32", 3, 4, 5, 6), _took("int8", 6, 5, 4)])
@@ -64,18 +58,14 @@ def test_times_alone_are_not_compared_with_times_in_networks(
     assert table.times.tolist() == [[2.0, 1.0]] * 4
 
 
-def test_the_seconds_of_a_task_are_shared_by_its_occurrences(
-    networks: TypedNetworks, kernels: Kernels
-) -> None:
+def test_the_seconds_of_a_task_are_shared_by_its_occurrences(networks, kernels):
     built = _built(networks, kernels, {})
     twice = attrs.evolve(built, tasks={**built.tasks, 4: built.tasks[0]})
     seconds = twice.seconds(_took("float32", 3, 4, 5, 6))
     assert seconds == {0: 1.5, 1: 4.0, 2: 5.0, 3: 6.0, 4: 1.5}
 
 
-def test_what_was_not_measured_stays_out_however_fast_it_is_in_a_network(
-    networks: TypedNetworks, kernels: Kernels
-) -> None:
+def test_what_was_not_measured_stays_out_however_fast_it_is_in_a_network(networks, kernels):
     fewer = kernels.without(
         frozenset(key for key, winner in kernels.winners.items() if winner.task.name == "3 int8")
     )

@@ -1,9 +1,6 @@
 """One operator in eight bits that writes its output in different types in one network."""
 
-from typing import Any
-
 import numpy as np
-import pytest
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
@@ -20,7 +17,7 @@ SHAPE = (1, 8, 6, 6)
 CONVOLUTIONS = 3
 
 
-def _network(emit: Any, x: Any) -> Any:
+def _network(emit, x):
     """Convolutions of one shape, one after the other."""
     rng = np.random.default_rng(0)
     for _ in range(CONVOLUTIONS):
@@ -30,8 +27,8 @@ def _network(emit: Any, x: Any) -> Any:
 
 
 def test_each_output_is_of_the_type_that_its_reader_reads(
-    network_of: Any, target: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    network_of, target, tmp_path, monkeypatch
+):
     module, chains = network_of(_network, SHAPE)
     networks = TypedNetworks(module, chains, None)
     networks._ranges = dict.fromkeys(networks._ranges, Affine.between(-8.0, 8.0))

@@ -1,8 +1,6 @@
 """``chameleon run`` with a precision, and another point of its front by ``chameleon compile``."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chameleon_cli.main import run as command_line
@@ -14,11 +12,12 @@ BOUND = 0.5
 MEASUREMENTS = 5
 
 
-def _pipeline(tiny: Any, folder: Path, **more: Any) -> Path:
+def _pipeline(tiny, folder, **more):
     file = folder / "p.yaml"
     pipeline = {
         "model": {"onnx": {"file": tiny.options.source, "compare": False, "check": False}},
         "target": "native",
+        "runner": {"name": "local", "workers": 1},
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
         "budget": {"measurements": MEASUREMENTS, "batch_size": 2, "scope": "network"},
@@ -30,7 +29,7 @@ def _pipeline(tiny: Any, folder: Path, **more: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def run(tiny, tmp_path_factory):
     """The folder of a finished run in int8 and its result."""
     folder = tmp_path_factory.mktemp("precision")
     file = _pipeline(tiny, folder, precision={"type": "int8", "max_error": BOUND})
@@ -38,9 +37,7 @@ def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict
     return folder / "run", json.loads((folder / "run" / "best.json").read_text())
 
 
-def test_a_run_measures_alternatives_beside_the_networks_own_operators(
-    run: tuple[Path, dict[str, Any]],
-) -> None:
+def test_a_run_measures_alternatives_beside_the_networks_own_operators(run):
     _, result = run
     own = [row for row in result["operators"] if "alternative_of" not in row["task"]]
     others = [row for row in result["operators"] if "alternative_of" in row["task"]]
@@ -49,9 +46,7 @@ def test_a_run_measures_alternatives_beside_the_networks_own_operators(
     assert 0 < sum(row["measurements"] for row in others) <= 0.6 * MEASUREMENTS
 
 
-def test_the_result_says_which_types_there_were_and_what_was_chosen(
-    run: tuple[Path, dict[str, Any]],
-) -> None:
+def test_the_result_says_which_types_there_were_and_what_was_chosen(run):
     folder, result = run
     network = result["network"]
     assert network["precision_summary"]
@@ -63,9 +58,7 @@ def test_the_result_says_which_types_there_were_and_what_was_chosen(
         assert store.fact("model")["types"]["types"] == ["int8"]
 
 
-def test_another_bound_is_compiled_without_measuring(
-    run: tuple[Path, dict[str, Any]], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_another_bound_is_compiled_without_measuring(run, capfd):
     folder, _ = run
     with read_store(folder) as store:
         before = [len(store.measurements(task.id)) for task in store.tasks()]
@@ -79,9 +72,7 @@ def test_another_bound_is_compiled_without_measuring(
         assert [len(store.measurements(task.id)) for task in store.tasks()] == before
 
 
-def test_a_run_in_float32_has_no_front_to_choose_from(
-    tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_in_float32_has_no_front_to_choose_from(tiny, tmp_path, capfd):
     file = _pipeline(tiny, tmp_path, model={"builtin": "resnet_small"})
     assert command_line(["validate", str(file), "--json"]) == 0
     assert "precision" not in json.loads(capfd.readouterr().out)["pipeline"]

@@ -1,7 +1,5 @@
 """Ranges for eight bits: what they promise of every tensor, and which one is chosen."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
@@ -24,7 +22,7 @@ NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32)
 BATCHES = arrays.arrays(np.float32, st.integers(1, 60), elements=NUMBERS)
 
 
-def _counted(*batches: Any) -> Histogram:
+def _counted(*batches):
     histogram = Histogram()
     for batch in batches:
         histogram.add(np.asarray(batch, np.float32))
@@ -32,7 +30,7 @@ def _counted(*batches: Any) -> Histogram:
 
 
 @given(NUMBERS, NUMBERS)
-def test_zero_is_exact_in_every_range(first: float, second: float):
+def test_zero_is_exact_in_every_range(first, second):
     affine = Affine.between(min(first, second), max(first, second))
     assert affine.scale > 0
     assert affine.scale == np.float32(affine.scale)
@@ -42,7 +40,7 @@ def test_zero_is_exact_in_every_range(first: float, second: float):
 
 
 @given(BATCHES)
-def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch: np.ndarray):
+def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch):
     affine = candidates(_counted(batch))[EXTREMES]
     inside = np.sort(np.clip(batch, affine.low, affine.high))
     quantized = affine.quantized(inside)
@@ -54,7 +52,7 @@ def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch: np.n
 
 
 @given(BATCHES)
-def test_the_range_by_extremes_reaches_all_but_half_a_step(batch: np.ndarray):
+def test_the_range_by_extremes_reaches_all_but_half_a_step(batch):
     affine = candidates(_counted(batch))[EXTREMES]
     slack = affine.scale * (0.5 + LEVELS * 2.0**-22)
     assert affine.low - slack <= batch.min()
@@ -62,7 +60,7 @@ def test_the_range_by_extremes_reaches_all_but_half_a_step(batch: np.ndarray):
 
 
 @pytest.mark.parametrize("value", [0.0, 3.25, -7.5, 1e-30, -1e30])
-def test_constant_tensors_are_exact(value: float):
+def test_constant_tensors_are_exact(value):
     affine = candidates(_counted(np.full((2, 3), value)))[EXTREMES]
     real = affine.real(affine.quantized(np.full(4, value, np.float32)))
     np.testing.assert_allclose(real, value, rtol=1e-6)
@@ -78,7 +76,7 @@ def test_numbers_that_are_all_negative_have_zero_at_the_upper_end():
 @pytest.mark.parametrize(
     ("bad", "said"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
 )
-def test_what_has_no_range_is_refused(bad: float, said: str):
+def test_what_has_no_range_is_refused(bad, said):
     with pytest.raises(ConfigError, match=said) as raised:
         _counted([1.0, bad])
     assert "calibration" in str(raised.value.hint)
@@ -96,13 +94,13 @@ def test_no_values_are_no_range():
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 1e-60])
-def test_a_scale_is_a_number_above_zero(scale: float):
+def test_a_scale_is_a_number_above_zero(scale):
     with pytest.raises(ValueError, match="above zero"):
         Affine(scale=scale, zero_point=0)
 
 
 @given(st.lists(BATCHES, min_size=1, max_size=4))
-def test_batches_are_counted_as_if_they_were_one(batches: list[np.ndarray]):
+def test_batches_are_counted_as_if_they_were_one(batches):
     grown, whole = _counted(*batches), _counted(np.concatenate(batches))
     merged = _counted(batches[0])
     for batch in batches[1:]:
@@ -130,7 +128,7 @@ def test_memory_does_not_grow_with_the_number_of_batches():
 
 
 @given(BATCHES, st.floats(0.05, 1.5))
-def test_errors_by_the_histogram_are_those_of_the_values(batch: np.ndarray, clipped: float):
+def test_errors_by_the_histogram_are_those_of_the_values(batch, clipped):
     rng = np.random.default_rng(0)
     largest = max(float(np.abs(batch).max()), 2.0**-60)
     values = (rng.choice(batch, 20_000) + rng.normal(0, largest / 5, 20_000)).astype(np.float32)
@@ -169,7 +167,7 @@ def test_percentiles_leave_their_share_at_either_end():
     arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=4), elements=NUMBERS),
     st.sampled_from(["int8", "int7"]),
 )
-def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray, kind: str):
+def test_weights_are_off_by_half_a_step_of_their_channel(weights, kind):
     encoded = encoded_weights(weights, STORAGE[kind])
     assert encoded.values.dtype == np.int8
     assert np.abs(encoded.values.astype(int)).max() <= STORAGE[kind].symmetric

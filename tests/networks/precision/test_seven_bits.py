@@ -1,8 +1,6 @@
 """Weights of seven bits: another type where CPUs multiply them faster, with an error of its own."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -34,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 KINDS = ("int8", "int7")
 
 
-def cpu(name: str) -> str:
+def cpu(name):
     return TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={name}")
 
 
@@ -42,18 +40,18 @@ AVX2 = cpu("haswell")
 
 
 @pytest.fixture
-def _as_the_cpu_is() -> Iterator[None]:
+def _as_the_cpu_is():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settling, "narrow_weights_pay", narrow_weights_pay)
         yield
 
 
 @pytest.fixture(scope="module")
-def networks(tiny: Any) -> TypedNetworks:
+def networks(tiny):
     return TypedNetworks(*prepared_network(tiny), None)
 
 
-def test_weights_are_between_the_ends_of_their_range() -> None:
+def test_weights_are_between_the_ends_of_their_range():
     weights = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     weights[2] = 0
     encoded = {kind: encoded_weights(weights, STORAGE[kind]) for kind in KINDS}
@@ -66,13 +64,13 @@ def test_weights_are_between_the_ends_of_their_range() -> None:
     assert (np.abs(encoded["int7"].real - weights) <= 0.5001 * steps).all()
 
 
-def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of: Any) -> None:
+def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of):
     rng = np.random.default_rng(0)
     filters = [
         rng.standard_normal(shape).astype("float32") for shape in ((8, 8, 1, 1), (8, 1, 3, 3))
     ]
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         x = emit(relax.op.nn.conv2d(x, relax.const(filters[0])))
         return emit(relax.op.nn.conv2d(x, relax.const(filters[1]), padding=1, groups=8))
 
@@ -87,7 +85,7 @@ def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of: Any) -> 
     assert written == ["uint8", "float32"], "the one behind it reads eight bits"
 
 
-def test_conversions_between_types_that_read_the_same_take_nothing(networks: TypedNetworks) -> None:
+def test_conversions_between_types_that_read_the_same_take_nothing(networks):
     for tensor in tensors_of(networks.network, ("float32", *KINDS), 1.0):
         assert tensor.conversions[1, 2] == tensor.conversions[2, 1] == 0.0
         assert (tensor.conversions[0, 1:] == tensor.conversions[0, 1]).all()
@@ -99,10 +97,10 @@ class Errors:
 
     each: Mapping[str, float] = {"int8": 1e-3, "int7": 2e-3}
 
-    def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+    def errors_alone(self, kinds):
         return {(index, kind): self.each[kind] for kind in kinds for index in range(4)}
 
-    def error_of(self, types: Mapping[int, str]) -> float:
+    def error_of(self, types):
         return sum(self.each[kind] for kind in types.values())
 
 
@@ -110,9 +108,7 @@ class Errors:
     ("bound", "kinds"),
     [(8.1e-3, ["int7"] * 4), (5.1e-3, ["int7", "int8", "int8", "int8"]), (4.1e-3, ["int8"] * 4)],
 )
-def test_the_error_decides_which_operators_have_fewer_bits(
-    networks: TypedNetworks, bound: float, kinds: list[str]
-) -> None:
+def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kinds):
     winners = {}
     for chains, seconds in (
         (networks.chains, 4e-3),
@@ -122,7 +118,7 @@ def test_the_error_decides_which_operators_have_fewer_bits(
         for chain in chains:
             task = next(specs_for(chain, AVX2)).task("x", AVX2)
             winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    kernels = Kernels(winners, None, AVX2)  # type: ignore[arg-type]
+    kernels = Kernels(winners, None, AVX2)
     known = OperatorSeconds(networks, KINDS, kernels)
     assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
@@ -133,8 +129,8 @@ def test_the_error_decides_which_operators_have_fewer_bits(
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
 def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
-    tiny: Any, trials: Any, delivered_in: Any, tmp_path: Path
-) -> None:
+    tiny, trials, delivered_in, tmp_path
+):
     try:
         check_target(AVX2)
     except TargetError:
@@ -144,7 +140,6 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     frontend.compute_in(precision)
     before = [task.key for task in frontend.tasks(AVX2)]
     decisions = frontend.decide(type(trials)(AVX2))
-    assert decisions is not None
     assert decisions["types"]["types"] == [*KINDS]
     tasks = frontend.tasks(AVX2)
     assert [task.key for task in tasks] == before
@@ -163,7 +158,7 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
 
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
-def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny: Any) -> None:
+def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny):
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(Precision(type="int8"))
     for name, dtypes in (("haswell", {*KINDS}), ("znver4", {"int8"}), ("sapphirerapids", {"int8"})):
@@ -171,7 +166,7 @@ def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny: Any) -> None
         assert {task.arguments["dtype"] for task in tasks} == dtypes
 
 
-def test_others_are_compared_with_in_int8() -> None:
+def test_others_are_compared_with_in_int8():
     assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
     assert in_words({0: "int7", 1: "int8"}, 2) == "int8"
     assert chosen_types(["int7", "float32"]) == ("int8",)

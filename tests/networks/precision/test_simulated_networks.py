@@ -1,7 +1,5 @@
 """Simulated networks: what they compute is what networks with types compute."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
@@ -25,14 +23,14 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 SHAPE = (1, 8, 10, 9)
 
 
-def _normal(seed: int, *shape: int) -> np.ndarray:
+def _normal(seed, *shape):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def _built(emit: Any, x: Any) -> Any:
+def _built(emit, x):
     """Convolutions, one of each channel, a residual, pooling, and a product; all with biases."""
 
-    def convolved(data: Any, seed: int, *, groups: int = 1) -> Any:
+    def convolved(data, seed, *, groups=1):
         filters = relax.const(_normal(seed, 8, 8 // groups, 3, 3))
         sums = emit(relax.op.nn.conv2d(data, filters, padding=1, groups=groups))
         return emit(relax.op.add(sums, relax.const(_normal(seed + 50, 1, 8, 1, 1))))
@@ -50,22 +48,22 @@ ALL = dict.fromkeys(range(5), "int8")
 
 
 @pytest.fixture(scope="module")
-def network(network_of: Any) -> Any:
+def network(network_of):
     return network_of(_built, SHAPE)
 
 
 @pytest.fixture(scope="module")
-def compiled(network: Any, target: str) -> SimulatedNetwork:
+def compiled(network, target):
     return SimulatedNetwork(*network, target)
 
 
 @pytest.fixture
-def simulated(compiled: SimulatedNetwork) -> SimulatedNetwork:
+def simulated(compiled):
     compiled.means = {}
     return compiled
 
 
-def _calibrated(simulated: SimulatedNetwork, batches: int) -> Any:
+def _calibrated(simulated, batches):
     calibrator = Calibrator(simulated)
     for seed in range(batches):
         calibrator.observe([_normal(100 + seed, *SHAPE)])
@@ -80,9 +78,7 @@ def _calibrated(simulated: SimulatedNetwork, batches: int) -> Any:
         *({1: "bfloat16", 2: "int8", 3: "bfloat16"}, {0: "int8", 2: "bfloat16"}),
     ],
 )
-def test_a_simulated_network_computes_what_the_typed_one_does(
-    types: dict[int, str], network: Any, simulated: SimulatedNetwork, ran: Any
-):
+def test_a_simulated_network_computes_what_the_typed_one_does(types, network, simulated, ran):
     module, chains = network
     calibration = _calibrated(simulated, 4)
     x = _normal(0, *SHAPE)
@@ -93,11 +89,11 @@ def test_a_simulated_network_computes_what_the_typed_one_does(
     assert (error_between(ours, simulated.outputs([x])) > 0) == bool(types)
 
 
-def test_what_is_observed_is_what_chains_read_in_float32(network: Any, simulated: SimulatedNetwork):
+def test_what_is_observed_is_what_chains_read_in_float32(network, simulated):
     x = _normal(0, *SHAPE)
-    seen: dict[tuple[int, int], np.ndarray] = {}
+    seen = {}
 
-    def observe(index: int, number: int, values: np.ndarray) -> None:
+    def observe(index, number, values):
         seen[index, number] = values.copy()
 
     ranges = dict.fromkeys(simulated.network.names.values(), Affine(scale=0.5, zero_point=9))
@@ -110,9 +106,7 @@ def test_what_is_observed_is_what_chains_read_in_float32(network: Any, simulated
     assert (seen[1, 0] >= 0).all()
 
 
-def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(
-    network: Any, simulated: SimulatedNetwork
-):
+def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(network, simulated):
     _, chains = network
     calibrator = Calibrator(simulated)
     batches = [_normal(seed, *SHAPE) for seed in range(3)]
@@ -126,12 +120,10 @@ def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(
     assert ranges[names[chains[0].last]] == ranges[names[chains[1].inputs[0]]]
 
 
-def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(
-    network_of: Any, target: str, ran: Any
-):
+def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of, target, ran):
     """A recurrent layer's first state is constant, and so are a decoder's learned queries."""
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         state = emit(relax.op.matmul(relax.const(_normal(1, 4, 8)), relax.const(_normal(2, 8, 8))))
         read = emit(relax.op.matmul(x, relax.const(_normal(3, 8, 8))))
         both = emit(relax.op.tanh(emit(relax.op.add(state, read))))
@@ -152,9 +144,9 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(
     assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
 
 
-def test_outputs_of_a_network_have_ranges_of_their_own(network_of: Any, target: str):
-    def build(emit: Any, x: Any) -> Any:
-        def convolved(data: Any, scale: float) -> Any:
+def test_outputs_of_a_network_have_ranges_of_their_own(network_of, target):
+    def build(emit, x):
+        def convolved(data, scale):
             filters = relax.const(scale * _normal(1, 8, 8, 3, 3))
             return emit(relax.op.nn.conv2d(data, filters, padding=1))
 
@@ -171,7 +163,7 @@ def test_outputs_of_a_network_have_ranges_of_their_own(network_of: Any, target: 
     assert large.scale > 1e4 * small.scale
 
 
-def test_biases_are_corrected_where_that_helps_on_other_batches(simulated: SimulatedNetwork):
+def test_biases_are_corrected_where_that_helps_on_other_batches(simulated):
     calibration = _calibrated(simulated, 8)
     assert calibration.method in calibration.errors
     helped = calibration.errors[CORRECTED] < calibration.errors[calibration.method]
@@ -182,7 +174,7 @@ def test_biases_are_corrected_where_that_helps_on_other_batches(simulated: Simul
     assert not few.means
 
 
-def test_a_corrected_bias_takes_back_the_mean_shift(network: Any):
+def test_a_corrected_bias_takes_back_the_mean_shift(network):
     _, chains = network
     depthwise, dense = chains[2], chains[4]
     for chain, data in ((depthwise, _normal(7, 2, 5, 4, 8)), (dense, _normal(8, 5, 8))):
@@ -196,14 +188,14 @@ def test_a_corrected_bias_takes_back_the_mean_shift(network: Any):
         assert constants_in(chain, "int8").bias is bias
 
 
-def test_what_is_not_finite_inside_of_the_network_is_refused(simulated: SimulatedNetwork):
+def test_what_is_not_finite_inside_of_the_network_is_refused(simulated):
     huge = np.full(SHAPE, 3e38, np.float32)
     with pytest.raises(ConfigError, match="of a tensor, which has no range"):
         Calibrator(simulated).observe([huge])
     assert np.isfinite(simulated.outputs([_normal(0, *SHAPE)])[0]).all()
 
 
-def test_numbers_that_float16_does_not_hold_are_noticed(simulated: SimulatedNetwork):
+def test_numbers_that_float16_does_not_hold_are_noticed(simulated):
     large = np.full(SHAPE, 7e4, np.float32)
     assert np.isfinite(simulated.outputs([large], {0: "bfloat16"})[0]).all()
     assert not simulated.overflowed
@@ -215,11 +207,11 @@ def test_numbers_that_float16_does_not_hold_are_noticed(simulated: SimulatedNetw
 
 
 @pytest.fixture(scope="module")
-def residual() -> Any:
+def residual():
     return BuiltinNetwork(BuiltinOptions(network="resnet_small", compare=False))
 
 
-def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, target: str):
+def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target):
     module, chains = prepared_network(residual)
     with Simulation(residual, module, chains, target, 2) as simulation:
         with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
@@ -249,7 +241,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual: Any, t
             simulation.calibrated([huge])
 
 
-def test_a_process_with_another_network_says_so(residual: Any, target: str):
+def test_a_process_with_another_network_says_so(residual, target):
     request = {"target": target, "names": ["x0"], **request_of(residual)}
     with pytest.raises(ConfigError, match="reads the network differently"):
         Server(request)

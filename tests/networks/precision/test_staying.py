@@ -1,7 +1,5 @@
 """A run says why operators are in float32 that no bound keeps there."""
 
-from typing import Any
-
 import numpy as np
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.graph.relaxed import relax
@@ -9,11 +7,11 @@ from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.points import why_float32
 
 
-def _weights(seed: int) -> Any:
+def _weights(seed):
     return relax.const(np.random.default_rng(seed).standard_normal((8, 8)).astype(np.float32))
 
 
-def _build(emit: Any, x: Any) -> Any:
+def _build(emit, x):
     """A product of constants, which has no int8, and three that have."""
     state = emit(relax.op.matmul(_weights(1), _weights(2)))
     read = emit(relax.op.tanh(emit(relax.op.matmul(x, _weights(3)))))
@@ -22,7 +20,7 @@ def _build(emit: Any, x: Any) -> Any:
     return emit(relax.op.matmul(last, _weights(5)))
 
 
-def test_reasons_are_counted(network_of: Any) -> None:
+def test_reasons_are_counted(network_of):
     networks = TypedNetworks(*network_of(_build, (8, 8)), None)
     assert networks.able("int8") == (1, 2, 3)
     seconds = np.ones((4, 3))
@@ -39,6 +37,6 @@ def test_reasons_are_counted(network_of: Any) -> None:
     ]
 
 
-def test_nothing_is_said_where_all_operators_have_a_type(tiny: Any) -> None:
+def test_nothing_is_said_where_all_operators_have_a_type(tiny):
     networks = TypedNetworks(*prepared_network(tiny), None)
     assert why_float32(networks, ("int8",), np.ones((4, 2))) == []

@@ -1,10 +1,7 @@
 """A small network is delivered in types: verified under its bound, or in float32, which is said."""
 
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,17 +21,13 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 @pytest.fixture(scope="module")
-def settled(tiny: Any, trials: Any) -> dict[str, Any]:
+def settled(tiny, trials):
     """What a frontend of the network settles on in int8; calibration takes a second."""
     frontend = _asked(tiny, Precision(type="int8"))
-    decisions: dict[str, Any] = frontend.decide(trials)
-    return decisions
+    return frontend.decide(trials)
 
 
-Deliver = Callable[..., tuple[dict[str, Any], Path]]
-
-
-def _asked(tiny: Any, precision: Precision) -> NetworkFrontend:
+def _asked(tiny, precision):
     """A frontend of the network that a pipeline asks for a precision."""
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     frontend.compute_in(precision)
@@ -42,24 +35,19 @@ def _asked(tiny: Any, precision: Precision) -> NetworkFrontend:
 
 
 @pytest.fixture
-def deliver(tiny: Any, settled: dict[str, Any], tmp_path: Path, delivered_in: Deliver) -> Deliver:
+def deliver(tiny, settled, tmp_path, delivered_in):
     """Delivers the network in a precision."""
     return partial(delivered_in, tiny, settled, tmp_path / "network")
 
 
 @pytest.fixture(scope="module")
-def whole(
-    tiny: Any,
-    settled: dict[str, Any],
-    tmp_path_factory: pytest.TempPathFactory,
-    delivered_in: Deliver,
-) -> tuple[dict[str, Any], Path]:
+def whole(tiny, settled, tmp_path_factory, delivered_in):
     """The network delivered in int8: made once, and only to be read."""
     folder = tmp_path_factory.mktemp("whole") / "network"
     return delivered_in(tiny, settled, folder, Precision(type="int8", max_error=0.1))
 
 
-def _error(folder: Path, tiny: Any) -> float:
+def _error(folder, tiny):
     """Of a delivered network's outputs for inputs that nobody has seen."""
     network, reference = load(folder), tiny.framework(tiny.frameworks[0], 1)
     worst = 0.0
@@ -70,9 +58,7 @@ def _error(folder: Path, tiny: Any) -> float:
     return worst
 
 
-def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
-    tiny: Any, target: str, settled: dict[str, Any]
-) -> None:
+def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(tiny, target, settled):
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     plain = frontend.tasks(target)
     frontend.compute_in(Precision(type="int8"))
@@ -86,9 +72,7 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
     assert {task.arguments["dtype"] for task in others} == {"int8"}
 
 
-def test_each_step_says_what_it_has_taken(
-    whole: tuple[dict[str, Any], Path], settled: dict[str, Any]
-) -> None:
+def test_each_step_says_what_it_has_taken(whole, settled):
     result, _ = whole
     in_types = {f"{step} types" for step in ("simulating", "choosing")}
     in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
@@ -96,16 +80,14 @@ def test_each_step_says_what_it_has_taken(
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 
-def test_tasks_can_be_named_before_anything_is_settled(
-    tiny: Any, target: str, settled: dict[str, Any]
-) -> None:
+def test_tasks_can_be_named_before_anything_is_settled(tiny, target, settled):
     frontend = _asked(tiny, Precision(type="int8"))
     before = {task.key for task in frontend.tasks(target)}
     frontend.restore(settled)
     assert before == {task.key for task in frontend.tasks(target)}
 
 
-def test_int8_is_delivered_where_it_is_faster(whole: Any, tiny: Any) -> None:
+def test_int8_is_delivered_where_it_is_faster(whole, tiny):
     result, folder = whole
     assert result.failure is None
     assert result.precision == "int8"
@@ -121,9 +103,7 @@ def test_int8_is_delivered_where_it_is_faster(whole: Any, tiny: Any) -> None:
     assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {"int8"}
 
 
-def test_a_bound_between_gives_some_operators_in_int8(
-    deliver: Deliver, whole: Any, tiny: Any
-) -> None:
+def test_a_bound_between_gives_some_operators_in_int8(deliver, whole, tiny):
     errors = [row.error for row in whole[0].front]
     bound = 1.05 * errors[len(errors) // 2]
     result, folder = deliver(Precision(search=("int8",), max_error=bound))
@@ -134,13 +114,12 @@ def test_a_bound_between_gives_some_operators_in_int8(
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
-    kind: str, tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
-) -> None:
+    kind, tiny, trials, tmp_path, delivered_in
+):
     rounding = STORAGE[kind].rounding
     precision = Precision(type=kind, max_error=0.1)
     frontend = _asked(tiny, precision)
     decisions = frontend.decide(trials)
-    assert decisions is not None
     assert decisions["types"]["types"] == [kind]
     folder = tmp_path / "network"
     result, _ = delivered_in(tiny, decisions, folder, precision)
@@ -157,13 +136,10 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     assert sorted(outputs) == sorted([*[kind] * 3, "float32"])
 
 
-def test_types_are_mixed_in_one_network(
-    tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
-) -> None:
+def test_types_are_mixed_in_one_network(tiny, trials, tmp_path, delivered_in):
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
     frontend = _asked(tiny, precision)
     decisions = frontend.decide(trials)
-    assert decisions is not None
     assert decisions["types"]["types"] == ["bfloat16", "int8"]
     result, folder = delivered_in(tiny, decisions, tmp_path / "network", precision)
     assert result.failure is None
@@ -189,8 +165,8 @@ def test_types_are_mixed_in_one_network(
     ],
 )
 def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
-    deliver: Deliver, tiny: Any, precision: Precision, how: dict[str, float], why: str
-) -> None:
+    deliver, tiny, precision, how, why
+):
     result, folder = deliver(precision, **how)
     assert result.failure is None
     assert result.precision == "float32"
@@ -200,17 +176,15 @@ def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
     assert result.max_relative_error < 1e-4
 
 
-def test_types_are_chosen_by_what_operators_take_in_networks(
-    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def share(index: int, reduced: int) -> float:
+def test_types_are_chosen_by_what_operators_take_in_networks(deliver, monkeypatch):
+    def share(index, reduced):
         """One is slow in int8, and another one as soon as that is in float32."""
         return 9.0 if index == 0 and reduced > 2 else 0.5
 
-    chosen: list[dict[int, str]] = []
+    chosen = []
     tried = delivering.Candidates.tried
 
-    def noted(self: Any, point: Any) -> Any:
+    def noted(self, point):
         chosen.append(point.types)
         return tried(self, point)
 
@@ -222,10 +196,8 @@ def test_types_are_chosen_by_what_operators_take_in_networks(
     assert min(row.seconds for row in result.front) < 3.5e-3
 
 
-def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_profiled(
-    deliver: Deliver,
-) -> None:
-    def failing(*_: Any) -> float:
+def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_profiled(deliver):
+    def failing(*_):
         raise ChameleonError("the process ended", hint="")
 
     result, _ = deliver(Precision(type="int8"), alone=0.5, in_network=failing)
@@ -247,9 +219,7 @@ def raising(network):
 
 
 @pytest.mark.long  # it compiles several networks
-def test_a_metric_bounds_how_much_worse_the_network_may_be(
-    deliver: Deliver, tmp_path: Path
-) -> None:
+def test_a_metric_bounds_how_much_worse_the_network_may_be(deliver, tmp_path):
     (tmp_path / "eval.py").write_text(METRICS)
     source = f"{tmp_path}/eval.py:first"
     loose, _ = deliver(Precision(search=("int8",), metric=source, max_drop=1e3))
@@ -262,13 +232,11 @@ def test_a_metric_bounds_how_much_worse_the_network_may_be(
     assert "a drop of 0.5" in strict.precision_summary
 
 
-def _worse(_: Any, __: str, run: Any) -> float:
+def _worse(_, __, run):
     return 1.0 if getattr(getattr(run, "__self__", None), "name", "") == "float32" else 0.0
 
 
-def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
-    tiny: Any, trials: Any, tmp_path: Path
-) -> None:
+def test_a_metric_that_raises_is_refused_before_anything_is_tuned(tiny, trials, tmp_path):
     (tmp_path / "eval.py").write_text(METRICS)
     frontend = NetworkFrontend(type(tiny)(tiny.options))
     source = f"{tmp_path}/eval.py:raising"
@@ -277,29 +245,24 @@ def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
         frontend.decide(trials)
 
 
-def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
-    tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_type_that_no_operator_can_have_is_refused_or_left_out(tiny, trials, monkeypatch):
     monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
     frontend = _asked(tiny, Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):
         frontend.decide(trials)
     frontend = _asked(tiny, Precision(search=("float16", "int8"), max_error=0.1))
     decisions = frontend.decide(trials)
-    assert decisions is not None
     assert decisions["types"]["types"] == ["int8"]
     assert "float16" in decisions["types"]["told"][0]
 
 
-def test_targets_and_networks_without_reduced_precision_are_refused(
-    tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_targets_and_networks_without_reduced_precision_are_refused(tiny, trials, monkeypatch):
     frontend = _asked(tiny, Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
         frontend.decide(type(trials)(cuda))
 
-    def lacking(_: str) -> None:
+    def lacking(_):
         raise TargetError("this CPU lacks amx-tile")
 
     monkeypatch.setattr(settling, "check_target", lacking)

@@ -1,7 +1,5 @@
 """Networks of one type whose weights are sketched tell the same of operators as rounded ones."""
 
-from typing import Any
-
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.compile.prepared_networks import prepared_network
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "int8", "int7"])
 @pytest.mark.parametrize("cpu", ["haswell", "znver4"])
-def test_a_sketch_has_the_operators_of_the_network(tiny: Any, kind: str, cpu: str) -> None:
+def test_a_sketch_has_the_operators_of_the_network(tiny, kind, cpu):
     target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
     networks = TypedNetworks(*prepared_network(tiny), None)
     types = {i: v for v in reading_as(kind) for i in eligible(networks.chains, v).places}

@@ -1,7 +1,5 @@
 """Types put into networks: what is then computed, against NumPy."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
@@ -21,7 +19,7 @@ INTEGERS = ("int8", "int7")
 RNG = np.random.default_rng(0)
 
 
-def _normal(*shape: int) -> np.ndarray:
+def _normal(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
@@ -30,7 +28,7 @@ BIAS = _normal(8)
 MATRIX = _normal(8, 5)
 
 
-def _residual_network(emit: Any, x: Any) -> Any:
+def _residual_network(emit, x):
     """Two convolutions around which the first one's output is added, then a third."""
     first = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
     first = emit(relax.op.nn.relu(first))
@@ -46,11 +44,11 @@ def _residual_network(emit: Any, x: Any) -> Any:
 class _Simulated:
     """The same in NumPy, with rounding as asked."""
 
-    def __init__(self, types: dict[int, str], ranges: dict[str, Affine], names: list[str]) -> None:
+    def __init__(self, types, ranges, names):
         self._types = types
         self._affines = [ranges[name] for name in names]
 
-    def data(self, index: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
+    def data(self, index, values, number=None):
         kind = self._types.get(index)
         if kind is None:
             return values
@@ -59,7 +57,7 @@ class _Simulated:
         affine = self._affines[index if number is None else number]
         return affine.real(affine.quantized(values))
 
-    def weights(self, index: int, values: np.ndarray) -> np.ndarray:
+    def weights(self, index, values):
         kind = self._types.get(index)
         if kind is None:
             return values
@@ -69,7 +67,7 @@ class _Simulated:
             else STORAGE[kind].rounded(values)
         )
 
-    def network(self, x: np.ndarray, *, narrow: bool) -> np.ndarray:
+    def network(self, x, *, narrow):
         first = np.maximum(convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
         inner = np.maximum(convolved(self.data(1, first), self.weights(1, FILTERS[1])), 0)
         sums = convolved(self.data(2, inner), self.weights(2, FILTERS[2]), 8)
@@ -84,12 +82,12 @@ class _Seeing(_Simulated):
 
     seen: list[np.ndarray]
 
-    def data(self, index: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
+    def data(self, index, values, number=None):
         self.seen = [*(self.seen if index else ()), values] if number is None else self.seen
         return values
 
 
-def _calibrated(module: Any, chains: Any, x: np.ndarray) -> tuple[dict[str, Affine], list[str]]:
+def _calibrated(module, chains, x):
     """Ranges of what chains of ``_residual_network`` read, found without the package."""
     plain = _Seeing({}, {}, [])
     plain.network(x, narrow=False)
@@ -110,9 +108,7 @@ def _calibrated(module: Any, chains: Any, x: np.ndarray) -> tuple[dict[str, Affi
         ({0: "float16", 1: "int8", 2: "float16"}, set(), 1),
     ],
 )
-def test_a_network_computes_what_its_types_say(
-    types: dict, narrow: set, batch: int, network_of: Any, ran: Any
-):
+def test_a_network_computes_what_its_types_say(types, narrow, batch, network_of, ran):
     x = _normal(batch, 8, 6, 7)
     module, chains = network_of(_residual_network, x.shape)
     assert [chain.spec.kind for chain in chains] == [
@@ -135,8 +131,8 @@ def test_a_network_computes_what_its_types_say(
     assert np.abs(output - exact).max() > np.abs(output - expected).max()
 
 
-def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: Any, ran: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of, ran):
+    def build(emit, x):
         repeated = np.broadcast_to(MATRIX, (3, *MATRIX.shape))
         return emit(relax.op.matmul(x, relax.const(np.ascontiguousarray(repeated))))
 
@@ -154,7 +150,7 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: An
         )
 
 
-def test_one_pair_serves_all_who_read_a_tensor(network_of: Any):
+def test_one_pair_serves_all_who_read_a_tensor(network_of):
     x = _normal(1, 8, 6, 7)
     module, chains = network_of(_residual_network, x.shape)
     ranges, _ = _calibrated(module, chains, x)
@@ -166,8 +162,8 @@ def test_one_pair_serves_all_who_read_a_tensor(network_of: Any):
     assert [chain.spec.kind for chain in chains_of(module)] == [chain.spec.kind for chain in chains]
 
 
-def test_what_moves_numbers_is_between_pairs_of_one_range(network_of: Any, ran: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_what_moves_numbers_is_between_pairs_of_one_range(network_of, ran):
+    def build(emit, x):
         parts = [emit(relax.op.nn.conv2d(x, relax.const(f), padding=1)) for f in FILTERS[:2]]
         joined = emit(relax.op.concat([emit(relax.op.nn.relu(part)) for part in parts], axis=1))
         pooled = emit(relax.op.nn.max_pool2d(joined, (2, 2), (2, 2)))
@@ -188,8 +184,8 @@ def test_what_moves_numbers_is_between_pairs_of_one_range(network_of: Any, ran: 
     np.testing.assert_array_equal(before, behind)
 
 
-def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_images_are_flattened_on_eight_bits(network_of, ran):
+    def build(emit, x):
         sums = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
         pooled = emit(relax.op.nn.max_pool2d(emit(relax.op.nn.relu(sums)), (2, 2), (2, 2)))
         flat = emit(relax.op.reshape(pooled, (1, 72)))
@@ -204,8 +200,8 @@ def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
     assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
 
 
-def test_what_cannot_have_a_type_says_why(network_of: Any):
-    def build(emit: Any, x: Any, y: Any) -> Any:
+def test_what_cannot_have_a_type_says_why(network_of):
+    def build(emit, x, y):
         product = emit(relax.op.matmul(x, y))
         return emit(relax.op.matmul(product, relax.const(np.ones((70_000, 2), np.float32))))
 
@@ -220,8 +216,8 @@ def test_what_cannot_have_a_type_says_why(network_of: Any):
         eligible(chains, "int4")
 
 
-def test_weights_that_a_type_does_not_hold_are_named(network_of: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_weights_that_a_type_does_not_hold_are_named(network_of):
+    def build(emit, x):
         return emit(relax.op.matmul(x, relax.const(np.full((8, 4), 7e4, np.float32))))
 
     _, chains = network_of(build, (2, 8))
@@ -229,20 +225,20 @@ def test_weights_that_a_type_does_not_hold_are_named(network_of: Any):
     assert "larger than what float16 holds" in eligible(chains, "float16").reasons[0]
 
 
-def test_a_tensor_without_a_range_is_named(network_of: Any):
+def test_a_tensor_without_a_range_is_named(network_of):
     module, chains = network_of(_residual_network, (1, 8, 6, 7))
     with pytest.raises(ConfigError, match="no range for the network's tensor 'x0'"):
         with_types(module, chains, {0: "int8"}, {})
 
 
-def test_types_of_float32_change_nothing(network_of: Any):
+def test_types_of_float32_change_nothing(network_of):
     module, chains = network_of(_residual_network, (1, 8, 6, 7))
     assert with_types(module, chains, {0: "float32"}, {}).same_as(module)
     assert "quantize" not in operators_in(module)
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_rounding_is_to_the_nearest_even_number(kind: str):
+def test_rounding_is_to_the_nearest_even_number(kind):
     values = RNG.uniform(0.01, 100, 10_000).astype(np.float32)
     bits = {"bfloat16": 8, "float16": 11}[kind]
     rounded = STORAGE[kind].rounded

@@ -10,9 +10,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -59,23 +57,23 @@ class Folder:
     samples: Path
     pack: bool = False
 
-    def copy(self, target: Path) -> Folder:
+    def copy(self, target):
         """The same elsewhere, to be damaged."""
         shutil.copytree(self.path, target)
         return attrs.evolve(self, path=target)
 
 
-def _convolutions(emit: Any, image: Any) -> Any:
+def _convolutions(emit, image):
     x = emit(relax.op.nn.relu(relax.op.nn.conv2d(image, relax.const(FIRST), padding=1)))
     y = emit(relax.op.add(x, relax.op.nn.conv2d(x, relax.const(SECOND), padding=1)))
     return emit(relax.op.nn.softmax(emit(relax.op.mean(y, axis=[2]))))
 
 
-def _with_table(emit: Any, x: Any) -> Any:
+def _with_table(emit, x):
     return emit(relax.op.nn.softmax(emit(relax.op.matmul(x, relax.const(TABLE)))))
 
 
-def _sampled(path: Path, *inputs: Any) -> Folder:
+def _sampled(path, *inputs):
     network = load(path)
     samples = path.parent / f"{path.name}.npz"
     np.savez(samples, *(array for data in inputs for array in (data, network(data))))
@@ -83,7 +81,7 @@ def _sampled(path: Path, *inputs: Any) -> Folder:
 
 
 @pytest.fixture(scope="session")
-def called(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def called(tmp_path_factory):
     """A network of calls, with parallel loops."""
     deliver = deliverer(tmp_path_factory.mktemp("called"))
     folder = deliver(module_of(_convolutions, (SHAPE, "float32")), guesses=True).folder
@@ -91,7 +89,7 @@ def called(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 @pytest.fixture(scope="session")
-def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def interpreted(tmp_path_factory):
     """A network that TVM's virtual machine runs."""
     folder = tmp_path_factory.mktemp("interpreted") / "network"
     module = prepared(module_of(_with_table, ((3, 5), "float32")), "NCHW")
@@ -104,7 +102,7 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 @pytest.fixture(scope="session")
-def bucketed(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def bucketed(tmp_path_factory):
     """A network for two shapes, which share weights."""
     folder = tmp_path_factory.mktemp("bucketed") / "network"
     deliver = deliverer(tmp_path_factory.mktemp("buckets"))
@@ -129,7 +127,7 @@ def bucketed(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 @pytest.fixture(scope="session")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def operator(tmp_path_factory):
     """An operator with weights of its own packed."""
     delivered = operator_deliverer(tmp_path_factory.mktemp("operator"))(
         DenseSpec(input=[4, 32], units=48, bias=True)
@@ -139,7 +137,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 @pytest.fixture(scope="session")
-def packing(operator: Folder) -> Folder:
+def packing(operator):
     """What packs weights for the operator."""
     facts = json.loads((operator.path / "packing.json").read_text())
     constants = [RNG.standard_normal(t["shape"]).astype(t["dtype"]) for t in facts["inputs"]]
@@ -151,7 +149,7 @@ def packing(operator: Folder) -> Folder:
 class Trying:
     """A process that tries folders."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words):
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("trying.py")), *words],
             stdin=subprocess.PIPE,
@@ -159,23 +157,20 @@ class Trying:
             text=True,
         )
 
-    def __call__(self, folder: Folder) -> str:
+    def __call__(self, folder):
         """See ``trying.tried``; ``status N`` after a crash."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         request = {"folder": str(folder.path), "samples": str(folder.samples), "pack": folder.pack}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        said: str = json.loads(self._process.stdout.readline())
-        return said
+        return json.loads(self._process.stdout.readline())
 
-    def close(self) -> None:
+    def close(self):
         """End it."""
         self._process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="session")
-def trying() -> Iterator[Trying]:
+def trying():
     """What tries folders that need NumPy alone."""
     process = Trying()
     yield process
@@ -183,14 +178,14 @@ def trying() -> Iterator[Trying]:
 
 
 @pytest.fixture(scope="session")
-def trying_tvm() -> Iterator[Trying]:
+def trying_tvm():
     """What tries folders that need TVM."""
     process = Trying("tvm")
     yield process
     process.close()
 
 
-def in_child(action: Callable[[], object], seconds: float = 60) -> str:
+def in_child(action, seconds=60):
     """What an action says in a child process of a fork: ``str`` of its value, or its error.
 
     Args:
@@ -218,7 +213,7 @@ def in_child(action: Callable[[], object], seconds: float = 60) -> str:
     return f"status {status}" if status else said
 
 
-def alone(script: str | Path, *words: Any, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+def alone(script, *words, seconds=60):
     """A Python process of its own that runs a script: its text, or a file."""
     code = [script] if isinstance(script, Path) else ["-c", script]
     return subprocess.run(

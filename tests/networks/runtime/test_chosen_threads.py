@@ -5,18 +5,18 @@ import os
 import pytest
 from chameleon_networks.package.load import load
 
-from .conftest import THREADS, Folder, in_child
+from .conftest import THREADS, in_child
 
 USABLE = len(os.sched_getaffinity(0))
 
 
-def _threads(folder: Folder, *, threads: int = 0, cores: int = USABLE, **variables: str) -> int:
-    def chosen() -> int:
+def _threads(folder, *, threads=0, cores=USABLE, **variables):
+    def chosen():
         for name in ("NETWORK_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.pop(name, None)
         os.environ.update(variables)
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-        return int(load(folder.path, threads=threads).threads)  # type: ignore[attr-defined]
+        return int(load(folder.path, threads=threads).threads)
 
     return int(in_child(chosen))
 
@@ -36,12 +36,12 @@ def _threads(folder: Folder, *, threads: int = 0, cores: int = USABLE, **variabl
         ({"NETWORK_NUM_THREADS": "99999999999999999999"}, 1024),
     ],
 )
-def test_variables_are_followed(called: Folder, variables: dict[str, str], wanted: int):
+def test_variables_are_followed(called, variables, wanted):
     assert _threads(called, **variables) == wanted
     assert _threads(called, threads=3, **variables) == 3
 
 
-def test_no_more_threads_than_cores_unless_somebody_says_so(called: Folder):
+def test_no_more_threads_than_cores_unless_somebody_says_so(called):
     assert _threads(called, cores=1) == 1
     assert _threads(called, cores=1, OMP_NUM_THREADS="4,2") == 1
     assert _threads(called, cores=1, NETWORK_NUM_THREADS="4") == 4

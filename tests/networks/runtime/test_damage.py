@@ -1,41 +1,37 @@
 """Folders that are cut off or changed: a sentence or the right answer, and never a crash."""
 
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .conftest import Folder, Trying
-
 KINDS = ("called", "operator", "packing", "bucketed", "interpreted")
 
 
 @pytest.fixture(params=KINDS)
-def whole(request: pytest.FixtureRequest) -> tuple[Folder, Trying]:
+def whole(request):
     """A folder and what tries it."""
     trying = "trying_tvm" if request.param == "interpreted" else "trying"
     return request.getfixturevalue(request.param), request.getfixturevalue(trying)
 
 
-def _cut(content: bytes, rng: Any) -> Iterator[bytes]:
+def _cut(content, rng):
     yield from (content[:size] for size in sorted({0, 1, *rng.integers(0, len(content), 8)}))
 
 
-def _flipped(content: bytes, rng: Any) -> Iterator[bytes]:
+def _flipped(content, rng):
     for offset in rng.integers(0, len(content), 10):
         yield _changed(content, int(offset), 1 << int(rng.integers(8)))
 
 
-def _changed(content: bytes, offset: int, bits: int) -> bytes:
+def _changed(content, offset, bits):
     return b"%b%c%b" % (content[:offset], content[offset] ^ bits, content[offset + 1 :])
 
 
-def _is_answered(file: Path, said: str) -> bool:
+def _is_answered(file, said):
     """Whether that may come of damage to a file."""
     if said == "right":
         return True
@@ -45,13 +41,11 @@ def _is_answered(file: Path, said: str) -> bool:
 
 
 @pytest.mark.parametrize("damaged", [_cut, _flipped])
-def test_damage_is_told(
-    whole: tuple[Folder, Trying], tmp_path: Path, damaged: Callable[[bytes, Any], Iterator[bytes]]
-):
+def test_damage_is_told(whole, tmp_path, damaged):
     folder, trying = whole
     copy = folder.copy(tmp_path / "copy")
     assert trying(copy) == "right"
-    answers: dict[str, list[str]] = {}
+    answers = {}
     for file in sorted(copy.path.rglob("*.*")):
         content = file.read_bytes()
         said = answers.setdefault(file.name, [])
@@ -66,20 +60,18 @@ def test_damage_is_told(
     assert refused >= {"packing.json"} if folder.pack else {"manifest.json"}
 
 
-def _as_folder(file: Path) -> None:
+def _as_folder(file):
     file.unlink()
     file.mkdir()
 
 
-def _unreadable(file: Path) -> None:
+def _unreadable(file):
     file.unlink()
     file.symlink_to(file)
 
 
 @pytest.mark.parametrize("replaced", [Path.unlink, _as_folder, _unreadable])
-def test_missing_files_are_told(
-    whole: tuple[Folder, Trying], tmp_path: Path, replaced: Callable[[Path], None]
-):
+def test_missing_files_are_told(whole, tmp_path, replaced):
     folder, trying = whole
     for number, file in enumerate(sorted(folder.path.rglob("*.*"))):
         copy = folder.copy(tmp_path / f"copy{number}")
@@ -91,13 +83,13 @@ def test_missing_files_are_told(
 
 
 @pytest.fixture(scope="module")
-def scratch(called: Folder, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def scratch(called, tmp_path_factory):
     return called.copy(tmp_path_factory.mktemp("scratch") / "copy")
 
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_no_damage_is_silent(scratch: Folder, trying: Trying, data: st.DataObject):
+def test_no_damage_is_silent(scratch, trying, data):
     # Python may have left what it compiled of the loader.
     files = sorted(file for file in scratch.path.iterdir() if file.is_file())
     file = data.draw(st.sampled_from(files))

@@ -2,9 +2,6 @@
 
 import shutil
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,18 +10,18 @@ from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.runtime.linking import OBJECTS
 
 from ..export.test_c_bundle import Library  # noqa: TID252 - its helper
-from .conftest import Folder, in_child
+from .conftest import in_child
 
 
 @pytest.fixture(scope="module")
-def bundle(called: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(called, tmp_path_factory):
     """The bundle of a network."""
     folder = tmp_path_factory.mktemp("bundle") / "net"
     write_c_bundle(called.path, folder, "net")
     return folder
 
 
-def _answer(bundle: Path, weights: Path, samples: Path) -> str:
+def _answer(bundle, weights, samples):
     library = Library(bundle, "net")
     handle = library.create(str(weights).encode(), 2)
     if handle is None:
@@ -37,7 +34,7 @@ def _answer(bundle: Path, weights: Path, samples: Path) -> str:
     return "right" if status == 0 and output.tobytes() == wanted.tobytes() else "wrong"
 
 
-def _variants(content: bytes) -> dict[str, bytes]:
+def _variants(content):
     rng = np.random.default_rng(1)
     variants = {f"cut at {size}": content[:size] for size in rng.integers(0, len(content), 10)}
     # The table, which pointers come of, as well as constants.
@@ -48,7 +45,7 @@ def _variants(content: bytes) -> dict[str, bytes]:
     return {"empty": b"", **variants, "longer": content + bytes(64)}
 
 
-def test_damage_is_told(bundle: Path, called: Folder, tmp_path: Path):
+def test_damage_is_told(bundle, called, tmp_path):
     content = (bundle / "weights.bin").read_bytes()
     words = np.frombuffer(content[:64], np.int64)
     unused = range(8 * (5 + 2 * words[2]), words[3])  # between the table and the constants
@@ -66,9 +63,7 @@ def test_damage_is_told(bundle: Path, called: Folder, tmp_path: Path):
     ("number", "value"),
     [(2, 0), (2, 1 << 60), (2, -1), (3, 8), (3, -64), (3, 1 << 62), (4, 3), (4, 1 << 62), (1, 5)],
 )
-def test_tables_of_any_content_are_refused(
-    bundle: Path, called: Folder, tmp_path: Path, number: int, value: int
-):
+def test_tables_of_any_content_are_refused(bundle, called, tmp_path, number, value):
     content = np.fromfile(bundle / "weights.bin", np.uint8)
     words = content[: len(content) // 8 * 8].view(np.int64)
     end = 4 + 2 * int(words[2])
@@ -82,24 +77,20 @@ def test_tables_of_any_content_are_refused(
 @pytest.mark.parametrize(
     "replaced", [lambda _: None, lambda file: file.mkdir(), lambda file: file.symlink_to(file)]
 )
-def test_a_file_that_is_none_is_told(
-    bundle: Path, called: Folder, tmp_path: Path, replaced: Callable[[Path], Any]
-):
+def test_a_file_that_is_none_is_told(bundle, called, tmp_path, replaced):
     replaced(tmp_path / "weights.bin")
     said = in_child(lambda: _answer(bundle, tmp_path / "weights.bin", called.samples))
     assert said.startswith("the weights "), said
 
 
-def test_a_call_without_a_handle_is_an_error(bundle: Path):
+def test_a_call_without_a_handle_is_an_error(bundle):
     library = Library(bundle, "net")
     array = np.zeros(4, np.float32)
     assert library.called(None, [array], array) == -1
     assert library.error() == b"the handle is NULL"
 
 
-def test_weights_that_are_packed_anew_are_the_bundle_s_own(
-    called: Folder, operator: Folder, tmp_path: Path
-):
+def test_weights_that_are_packed_anew_are_the_bundle_s_own(called, operator, tmp_path):
     write_c_bundle(operator.path, tmp_path / "operator", "operator_")
     write_c_bundle(called.path, tmp_path / "network", "network")
     own = tmp_path / "operator" / "weights.bin"
@@ -107,7 +98,7 @@ def test_weights_that_are_packed_anew_are_the_bundle_s_own(
     assert (tmp_path / "network" / "weights.bin").samefile(called.path / "weights.bin")
 
 
-def test_changed_objects_are_not_linked(called: Folder, tmp_path: Path):
+def test_changed_objects_are_not_linked(called, tmp_path):
     shutil.copytree(called.path, tmp_path / "network")
     with (tmp_path / "network" / OBJECTS).open("r+b") as stream:
         stream.seek(2000)

@@ -1,24 +1,22 @@
 """Child processes of a process that has a network loaded."""
 
 import threading
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_networks.package.load import load
 
-from .conftest import Folder, alone, in_child
+from .conftest import alone, in_child
 from .test_threads import inputs_of
 
 
 @pytest.mark.parametrize("instances", [1, 3])
-def test_parent_and_child_go_on(called: Folder, instances: int):
+def test_parent_and_child_go_on(called, instances):
     with load(called.path, threads=2, instances=instances) as network:
         data, *_ = inputs_of(network)
         wanted = network(data)
 
-        def call() -> bool:
+        def call():
             return all(np.array_equal(network(data), wanted) for _ in range(5))
 
         assert in_child(call) == "True"
@@ -29,19 +27,19 @@ def test_parent_and_child_go_on(called: Folder, instances: int):
         assert call()
 
 
-def test_forks_in_the_middle_of_other_threads_calls(called: Folder):
+def test_forks_in_the_middle_of_other_threads_calls(called):
     with load(called.path, threads=2, instances=2) as network:
         inputs = inputs_of(network)
         wanted = [network(data) for data in inputs]
         ending = threading.Event()
-        wrong: list[int] = []
+        wrong = []
 
-        def busily(number: int) -> None:
+        def busily(number):
             while not ending.is_set():
                 if not np.array_equal(network(inputs[number]), wanted[number]):
                     wrong.append(number)
 
-        def call() -> bool:
+        def call():
             pairs = list(zip(inputs, wanted, strict=True)) * 3
             same = all(np.array_equal(network(data), array) for data, array in pairs)
             network.close()
@@ -59,24 +57,24 @@ def test_forks_in_the_middle_of_other_threads_calls(called: Folder):
         assert wrong == []
 
 
-def test_a_fork_while_a_bucket_is_loaded(bucketed: Folder):
+def test_a_fork_while_a_bucket_is_loaded(bucketed):
     with np.load(bucketed.samples) as arrays:
         data, wanted = (arrays[name] for name in arrays.files[:2])
-    network: Any = load(bucketed.path)
+    network = load(bucketed.path)
     network._loading.acquire()  # as a thread that loads holds it
     assert in_child(lambda: np.array_equal(network(data), wanted)) == "True"
 
 
-def test_a_fork_after_a_network_is_closed(called: Folder):
-    network: Any = load(called.path)
+def test_a_fork_after_a_network_is_closed(called):
+    network = load(called.path)
     network.close()
     assert (
         in_child(lambda: network(*inputs_of(network)[:1])) == "RuntimeError: the network is closed"
     )
 
 
-def test_tvm_s_virtual_machine_says_that_it_does_not_survive(interpreted: Folder):
-    network: Any = load(interpreted.path)
+def test_tvm_s_virtual_machine_says_that_it_does_not_survive(interpreted):
+    network = load(interpreted.path)
     data, *_ = inputs_of(network)
     wanted = network(data)
     for action in (lambda: network(data), lambda: load(interpreted.path)):
@@ -107,7 +105,7 @@ if __name__ == "__main__":
 """
 
 
-def test_pools_of_processes_of_either_kind(called: Folder, tmp_path: Path):
+def test_pools_of_processes_of_either_kind(called, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     ended = alone(script, called.path, called.samples)

@@ -3,21 +3,16 @@
 import copy
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from chameleon_networks.package.load import digest_of, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .conftest import Folder, Trying
-
 MARK = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
 
 
-def _write(folder: Path, change: Callable[[Any], object]) -> None:
+def _write(folder, change):
     """Change a manifest, and make its digest right again."""
     file = folder / "manifest.json"
     manifest = json.loads(file.read_text())
@@ -26,10 +21,10 @@ def _write(folder: Path, change: Callable[[Any], object]) -> None:
     file.write_text(json.dumps({**manifest, "digest": digest_of(manifest)}))
 
 
-def _set(*path: Any) -> Callable[[Any], None]:
+def _set(*path):
     *keys, last, value = path
 
-    def change(manifest: Any) -> None:
+    def change(manifest):
         for key in keys:
             manifest = manifest[key]
         if value is _set:
@@ -40,7 +35,7 @@ def _set(*path: Any) -> Callable[[Any], None]:
     return change
 
 
-def _more_constants(manifest: Any) -> None:
+def _more_constants(manifest):
     manifest["constants"] = [0] * 10_000
 
 
@@ -126,11 +121,9 @@ CASES = [
     [(kind, change) for kind, _, change in CASES],
     ids=[f"{kind}: {name}" for kind, name, _ in CASES],
 )
-def test_nothing_of_it_is_run(
-    kind: str, change: Callable[[Any], object], request: pytest.FixtureRequest, tmp_path: Path
-):
+def test_nothing_of_it_is_run(kind, change, request, tmp_path):
     folder = request.getfixturevalue(kind).copy(tmp_path / "network")
-    trying: Trying = request.getfixturevalue("trying_tvm" if kind == "interpreted" else "trying")
+    trying = request.getfixturevalue("trying_tvm" if kind == "interpreted" else "trying")
     _write(folder.path, change)
     said = trying(folder)
     assert said.startswith("RuntimeError: "), said
@@ -138,11 +131,11 @@ def test_nothing_of_it_is_run(
 
 
 @pytest.mark.parametrize("name", ["library.py", "machine.py", "buckets.py"])
-def test_code_without_a_digest_is_not_run(called: Folder, tmp_path: Path, name: str):
+def test_code_without_a_digest_is_not_run(called, tmp_path, name):
     folder = called.copy(tmp_path / "network").path
     (folder / name).write_text(MARK)
 
-    def change(manifest: Any) -> None:
+    def change(manifest):
         manifest["files"].pop(name, None)
         manifest["run_time"] = "virtual machine" if name == "machine.py" else "library"
         if name == "buckets.py":
@@ -154,9 +147,7 @@ def test_code_without_a_digest_is_not_run(called: Folder, tmp_path: Path, name: 
     assert not (folder / "ran").exists()
 
 
-def test_a_library_of_another_network_is_refused(
-    called: Folder, operator: Folder, tmp_path: Path, trying: Trying
-):
+def test_a_library_of_another_network_is_refused(called, operator, tmp_path, trying):
     folder = called.copy(tmp_path / "network")
     shutil.copy(operator.path / "kernel.so", folder.path / "network.so")
     known = json.loads((operator.path / "manifest.json").read_text())["files"]["kernel.so"]
@@ -166,19 +157,19 @@ def test_a_library_of_another_network_is_refused(
 
 
 @pytest.mark.parametrize("arguments", [{"threads": -1}, {"threads": 1 << 40}, {"instances": 0}])
-def test_impossible_numbers_are_refused(called: Folder, arguments: dict[str, int]):
+def test_impossible_numbers_are_refused(called, arguments):
     with pytest.raises(ValueError, match="a network has 1 or more threads"):
         load(called.path, **arguments)
     with pytest.raises(RuntimeError, match="1 to 1024 instances"):
         load(called.path, instances=1025)
 
 
-def test_any_number_of_threads_is_possible(called: Folder):
+def test_any_number_of_threads_is_possible(called):
     assert load(called.path, threads=10**9).threads == 1024
 
 
 @pytest.fixture(scope="module")
-def scratch(called: Folder, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def scratch(called, tmp_path_factory):
     return called.copy(tmp_path_factory.mktemp("scratch") / "copy")
 
 
@@ -193,9 +184,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_any_value_gives_the_right_answer_or_a_sentence(
-    scratch: Folder, trying: Trying, data: st.DataObject
-):
+def test_any_value_gives_the_right_answer_or_a_sentence(scratch, trying, data):
     file = scratch.path / "manifest.json"
     text = file.read_text()
     manifest = copy.deepcopy(json.loads(text))

@@ -1,9 +1,5 @@
 """Inputs of every kind: the same answers, without a copy if possible, or a clear error."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +8,7 @@ from chameleon_networks.package.load import load
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 from ..modules import module_of  # noqa: TID252 - shared by folders
-from .conftest import SHAPE, Folder
+from .conftest import SHAPE
 
 DATA = np.random.default_rng(8).standard_normal(SHAPE, np.float32)
 
@@ -20,34 +16,34 @@ DATA = np.random.default_rng(8).standard_normal(SHAPE, np.float32)
 class OnlyDlpack:
     """What exports its memory by DLPack and in no other way."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array):
         self._array = array
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options):
         return self._array.__dlpack__(**options)
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self):
         return self._array.__dlpack_device__()
 
 
 class OnlyInterface:
     """What has NumPy's array interface alone."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array):
         self.__array_interface__ = array.__array_interface__
         self._array = array
 
 
-def _fixed(array: Any) -> Any:
+def _fixed(array):
     array = array.copy()
     array.flags.writeable = False
     return array
 
 
-def _at(offset: int) -> Callable[[Any], Any]:
+def _at(offset):
     """Places an array at an address that is so much more than a multiple of 64."""
 
-    def placed(array: Any) -> Any:
+    def placed(array):
         memory = np.empty(array.nbytes + 128, np.uint8)
         start = -memory.ctypes.data % 64 + offset
         copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -58,11 +54,11 @@ def _at(offset: int) -> Callable[[Any], Any]:
     return placed
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array):
     return torch.from_numpy(array)
 
 
-WITHOUT_A_COPY: dict[str, Callable[[Any], Any]] = {
+WITHOUT_A_COPY = {
     "an array": np.array,
     "a read-only array": _fixed,
     "at an odd element": _at(4),
@@ -73,7 +69,7 @@ WITHOUT_A_COPY: dict[str, Callable[[Any], Any]] = {
     "a subclass": lambda array: array.view(type("Own", (np.ndarray,), {})),
     "a buffer": lambda array: memoryview(np.array(array)),
 }
-WITH_A_COPY: dict[str, Callable[[Any], Any]] = {
+WITH_A_COPY = {
     "Fortran's order": np.asfortranarray,
     "every second element": lambda array: np.repeat(array, 2, axis=3)[..., ::2],
     "backwards": lambda array: np.array(array[:, ::-1, :, ::-1])[:, ::-1, :, ::-1],
@@ -89,20 +85,20 @@ WITH_A_COPY: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def network(called: Folder) -> Any:
+def network(called):
     """The network."""
     with load(called.path) as loaded:
         yield loaded
 
 
-def _address(value: Any) -> int:
+def _address(value):
     if hasattr(value, "data_ptr"):
         return int(value.data_ptr())
     return int(np.asarray(getattr(value, "_array", value)).ctypes.data)
 
 
 @pytest.mark.parametrize("kind", [*WITHOUT_A_COPY, *WITH_A_COPY])
-def test_arrays_of_every_kind_are_read(network: Any, kind: str):
+def test_arrays_of_every_kind_are_read(network, kind):
     value = {**WITHOUT_A_COPY, **WITH_A_COPY}[kind](DATA)
     [array] = network.arrays([value])
     assert array.flags.c_contiguous
@@ -112,7 +108,7 @@ def test_arrays_of_every_kind_are_read(network: Any, kind: str):
     np.testing.assert_array_equal(network(value), network(DATA))
 
 
-def test_a_value_for_all_elements_is_read(network: Any):
+def test_a_value_for_all_elements_is_read(network):
     same = np.broadcast_to(np.float32(3), SHAPE)
     np.testing.assert_array_equal(network(same), network(np.array(same)))
 
@@ -131,12 +127,12 @@ def test_a_value_for_all_elements_is_read(network: Any):
         ([[1, 2], [3]], "inhomogeneous shape"),
     ],
 )
-def test_what_does_not_fit_is_told(network: Any, value: Any, said: str):
+def test_what_does_not_fit_is_told(network, value, said):
     with pytest.raises(ValueError, match=said):
         network(value)
 
 
-def test_fractions_do_not_become_whole_numbers(whole_numbers: Any):
+def test_fractions_do_not_become_whole_numbers(whole_numbers):
     assert whole_numbers([2, -3]).tolist() == [4, -6]
     assert whole_numbers(np.array([True, False])).tolist() == [2, 0]
     for value in ([2.5, 1], np.zeros(2, np.float16)):
@@ -145,14 +141,14 @@ def test_fractions_do_not_become_whole_numbers(whole_numbers: Any):
 
 
 @pytest.fixture
-def whole_numbers(tmp_path: Path) -> Any:
+def whole_numbers(tmp_path):
     """A network of whole numbers."""
     return deliverer(tmp_path)(
         module_of(lambda emit, x: emit(relax.op.add(x, x)), ((2,), "int32"))
     ).run
 
 
-def test_outputs_share_no_memory(network: Any):
+def test_outputs_share_no_memory(network):
     data = DATA.copy()
     outputs = [network(data) for _ in range(4)]
     for number, output in enumerate(outputs):
@@ -167,7 +163,7 @@ def test_outputs_share_no_memory(network: Any):
 
 
 @pytest.mark.parametrize("wrapped", [OnlyDlpack, OnlyInterface, np.ndarray.tolist])
-def test_buckets_take_them_as_well(bucketed: Folder, wrapped: Callable[[Any], Any]):
+def test_buckets_take_them_as_well(bucketed, wrapped):
     with np.load(bucketed.samples) as arrays, load(bucketed.path) as network:
         for data, wanted in zip(arrays.files[::2], arrays.files[1::2], strict=True):
             np.testing.assert_array_equal(network(wrapped(arrays[data])), arrays[wanted])

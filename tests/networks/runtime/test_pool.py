@@ -19,7 +19,7 @@ ABORT = "-fno-sanitize-recover=all"
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 
 
-def compiled(target: Path, *flags: str) -> Path:
+def compiled(target, *flags):
     """The pool and the driver, which delays what they do now and then."""
     assert COMPILER is not None
     headers = [f"-I{folder}" for folder in (SOURCES, *include_paths())]
@@ -31,7 +31,7 @@ def compiled(target: Path, *flags: str) -> Path:
     return target
 
 
-def lacks(flag: str, folder: Path) -> bool:
+def lacks(flag, folder):
     """Whether the compiler has no run time for a sanitizer."""
     assert COMPILER is not None
     empty = folder / "empty.c"
@@ -51,7 +51,7 @@ def program(request, tmp_path_factory):
     return compiled(folder / "pool", request.param, ABORT)
 
 
-def run(program: Path, scenario: str) -> None:
+def run(program, scenario):
     environment = {
         **os.environ,
         "TSAN_OPTIONS": "halt_on_error=1",

@@ -1,20 +1,17 @@
 """Objects of the run time's C code are compiled once for a compiler and kept."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from chameleon_networks.runtime import linking
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+def compiled(monkeypatch, tmp_path):
     """The sources that were compiled so far, beginning with an empty cache folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    sources: list[str] = []
+    sources = []
     compile_c = linking.compile_c
 
-    def noted(source: Path, target: Path, *folders: Path) -> None:
+    def noted(source, target, *folders):
         sources.append(source.name)
         compile_c(source, target, *folders)
 
@@ -24,9 +21,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
     linking.shared_objects.cache_clear()
 
 
-def test_another_process_takes_what_the_first_one_compiled(
-    compiled: list[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_another_process_takes_what_the_first_one_compiled(compiled, monkeypatch):
     first = linking.shared_objects()
     assert compiled == list(linking._SHARED)
     linking.shared_objects.cache_clear()
@@ -39,9 +34,7 @@ def test_another_process_takes_what_the_first_one_compiled(
     assert compiled == 2 * list(linking._SHARED)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(
-    compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_a_cache_that_cannot_be_written_is_no_error(compiled, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert all(file.exists() for file in linking.shared_objects())

@@ -3,9 +3,7 @@
 import gc
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +13,17 @@ from chameleon_networks.package.load import load
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 from ..modules import module_of  # noqa: TID252 - shared by folders
-from .conftest import Folder, alone
+from .conftest import alone
 
 RNG = np.random.default_rng(0)
 CALLERS = 8
 
 
-def together(actions: list[Callable[[], object]]) -> list[BaseException]:
+def together(actions):
     """Run actions at the same time, each in a thread; the errors of those that failed."""
-    errors: list[BaseException] = []
+    errors = []
 
-    def work(action: Callable[[], object]) -> None:
+    def work(action):
         try:
             action()
         except BaseException as error:  # noqa: BLE001 - looked at by the caller
@@ -40,7 +38,7 @@ def together(actions: list[Callable[[], object]]) -> list[BaseException]:
     return errors
 
 
-def inputs_of(network: Any) -> list[Any]:
+def inputs_of(network):
     """Inputs of different scale, so that a mix-up of callers shows."""
     [(_, shape, dtype)] = network._wanted
     return [
@@ -50,27 +48,25 @@ def inputs_of(network: Any) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["called", "interpreted"])
 @pytest.mark.parametrize(("instances", "threads"), [(1, 2), (2, 3), (8, 1), (8, 2 * CALLERS)])
-def test_callers_get_the_answers_of_their_own_inputs(
-    kind: str, instances: int, threads: int, request: pytest.FixtureRequest
-):
+def test_callers_get_the_answers_of_their_own_inputs(kind, instances, threads, request):
     folder = request.getfixturevalue(kind)
     with load(folder.path, threads=threads, instances=instances) as network:
         inputs = inputs_of(network)
         wanted = [network(data) for data in inputs]
 
-        def call(number: int) -> None:
+        def call(number):
             for _ in range(25):
                 np.testing.assert_array_equal(network(inputs[number]), wanted[number])
 
         assert together([lambda number=n: call(number) for n in range(CALLERS)]) == []
 
 
-def test_buckets_may_be_called_by_threads_first(bucketed: Folder):
+def test_buckets_may_be_called_by_threads_first(bucketed):
     with np.load(bucketed.samples) as arrays:
         samples = [arrays[name] for name in arrays.files]
     with load(bucketed.path) as network:
 
-        def call() -> None:
+        def call():
             for data, wanted in zip(samples[::2], samples[1::2], strict=True):
                 np.testing.assert_array_equal(network(data), wanted)
 
@@ -80,7 +76,7 @@ def test_buckets_may_be_called_by_threads_first(bucketed: Folder):
 
 
 @pytest.mark.parametrize("kind", ["called", "interpreted"])
-def test_a_network_is_closed_while_threads_call_it(kind: str, request: pytest.FixtureRequest):
+def test_a_network_is_closed_while_threads_call_it(kind, request):
     folder = request.getfixturevalue(kind)
     for _ in range(5):
         network = load(folder.path, threads=2, instances=2)
@@ -88,12 +84,12 @@ def test_a_network_is_closed_while_threads_call_it(kind: str, request: pytest.Fi
         wanted = network(data)
         began = threading.Barrier(CALLERS + 1)
 
-        def call(network: Any = network, data: Any = data, wanted: Any = wanted) -> None:
+        def call(network=network, data=data, wanted=wanted):
             began.wait()  # noqa: B023 - of this turn
             while True:
                 np.testing.assert_array_equal(network(data), wanted)
 
-        def close(network: Any = network) -> None:
+        def close(network=network):
             began.wait()  # noqa: B023 - of this turn
             network.close()
             network.close()
@@ -103,7 +99,7 @@ def test_a_network_is_closed_while_threads_call_it(kind: str, request: pytest.Fi
         assert {type(error) for error in errors} == {RuntimeError}
 
 
-def _state() -> tuple[int, int, int, int]:
+def _state():
     """Threads, file descriptors, mappings and memory of this process."""
     gc.collect()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -113,9 +109,9 @@ def _state() -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("closing", ["close", "with", "forget"])
-def test_nothing_is_left_of_closed_networks(called: Folder, closing: str):
-    def use() -> None:
-        network: Any = load(called.path, threads=3, instances=2)
+def test_nothing_is_left_of_closed_networks(called, closing):
+    def use():
+        network = load(called.path, threads=3, instances=2)
         network(data)
         if closing == "close":
             network.close()
@@ -137,13 +133,11 @@ def test_nothing_is_left_of_closed_networks(called: Folder, closing: str):
     assert after[3] <= before[3] + (4 << 20)
 
 
-def test_a_folder_is_loaded_again_after_another_network_took_its_place(
-    called: Folder, tmp_path: Path
-):
+def test_a_folder_is_loaded_again_after_another_network_took_its_place(called, tmp_path):
     module = module_of(lambda emit, x: emit(relax.op.add(x, x)), ((3,), "float32"))
     newer = deliverer(tmp_path)(module)
     folder = called.copy(tmp_path / "network").path
-    old: Any = load(folder)
+    old = load(folder)
     data, *_ = inputs_of(old)
     wanted = old(data)
     replace(newer.folder, folder)
@@ -169,7 +163,7 @@ time.sleep(0.2)
 """
 
 
-def test_a_process_may_end_while_threads_are_in_a_call(called: Folder):
+def test_a_process_may_end_while_threads_are_in_a_call(called):
     for _ in range(3):
         ended = alone(DAEMON, called.path, called.samples)
         assert (ended.returncode, ended.stderr) == (0, "")
@@ -192,7 +186,7 @@ print(sorted(name for name in sys.modules if name in ("tvm", "torch")))
 
 
 @pytest.mark.parametrize("kind", ["called", "bucketed"])
-def test_the_working_folder_may_change_after_loading(kind: str, request: pytest.FixtureRequest):
-    folder: Folder = request.getfixturevalue(kind)
+def test_the_working_folder_may_change_after_loading(kind, request):
+    folder = request.getfixturevalue(kind)
     ended = alone(RELATIVE, folder.path, folder.samples)
     assert (ended.stdout, ended.stderr) == ("[]\n", "")

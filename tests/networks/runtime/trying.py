@@ -8,12 +8,11 @@ import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 
-def tried(request: dict[str, Any]) -> str:
+def tried(request):
     """``right``, ``wrong``, or an error.
 
     Args:
@@ -38,12 +37,12 @@ def tried(request: dict[str, Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def _verdict(outputs: list[Any], wanted: list[Any]) -> str:
+def _verdict(outputs, wanted):
     same = all(got.tobytes() == want.tobytes() for got, want in zip(outputs, wanted, strict=True))
     return "right" if same else "wrong"
 
 
-def main() -> None:
+def main():
     """Answer until standard input ends."""
     if "tvm" in sys.argv:
         import tvm  # noqa: F401, PLC0415 - once instead of in each child

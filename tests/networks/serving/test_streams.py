@@ -5,9 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -40,22 +38,21 @@ def load(folder, *, threads, instances):
 """
 
 
-def _request(folder: Path, count: int, **more: Any) -> dict[str, Any]:
+def _request(folder, count, **more):
     np.savez(folder / "inputs.npz", np.zeros(2, np.float32))
     request = streams.network_request(folder, count, 0)
     return {**request, "inputs": str(folder / "inputs.npz"), "seconds": 0.0, **more}
 
 
-def _program(request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+def _program(request, environment):
     words = [sys.executable, clients.__file__, json.dumps(request)]
     finished = subprocess.run(
         words, check=True, capture_output=True, text=True, env=environment, timeout=60
     )
-    answer: dict[str, Any] = json.loads(finished.stdout)
-    return answer
+    return json.loads(finished.stdout)
 
 
-def test_clients_call_at_once_in_a_program_that_needs_numpy_alone(tmp_path: Path):
+def test_clients_call_at_once_in_a_program_that_needs_numpy_alone(tmp_path):
     (tmp_path / "load.py").write_text(LOADER.format(streams=3))
     outputs = tmp_path / "outputs.npz"
     answer = _program(_request(tmp_path, 3), {"LANG": "C.UTF-8"})
@@ -70,7 +67,7 @@ def test_clients_call_at_once_in_a_program_that_needs_numpy_alone(tmp_path: Path
         assert stored["arr_0"].tolist() == [1.0, 1.0]
 
 
-def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path: Path):
+def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path):
     (tmp_path / "load.py").write_text(
         "def load(folder, **options):\n"
         "    def network(array):\n"
@@ -89,7 +86,7 @@ def test_memory_is_that_of_the_process():
     assert sizes["rss"] % 1024 == 0
 
 
-def test_a_turn_has_the_variables_of_the_user_alone(tmp_path: Path):
+def test_a_turn_has_the_variables_of_the_user_alone(tmp_path):
     (tmp_path / "load.py").write_text(LOADER.format(streams=1))
     theirs = set(streams.client_turn("ours", _request(tmp_path, 1))["variables"])
     # One names the process that they end with; a C locale may become one in UTF-8.
@@ -130,7 +127,6 @@ def test_busy_processes_end_where_their_parent_is_killed():
         "with busy(1):\n    print('busy', flush=True)\n    time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         assert parent.stdout.readline() == b"busy\n"
         [theirs] = psutil.Process(parent.pid).children()
         parent.kill()
@@ -138,11 +134,11 @@ def test_busy_processes_end_where_their_parent_is_killed():
     assert not alive
 
 
-def test_neighbours_are_there_during_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_neighbours_are_there_during_a_turn(tmp_path, monkeypatch):
     asked_for = []
 
     @contextlib.contextmanager
-    def noted(neighbours: int) -> Iterator[None]:
+    def noted(neighbours):
         asked_for.append(neighbours)
         yield
 
@@ -161,12 +157,12 @@ class Stub:
 
     quantized = False
 
-    def samples(self, rng: Any) -> list[Any]:
+    def samples(self, rng):
         return [np.zeros(2, np.float32)]
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
+def asked(tmp_path, monkeypatch):
     """Ours beside stand-ins for others; nothing is started."""
     files = {
         "openvino": ModelFile(framework="openvino", precision="float32", hint="f32", path="o"),
@@ -177,7 +173,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
     }
     monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
     monkeypatch.setattr(streams, "result_of", lambda *_: NetworkResult(precision="float32"))
-    network: Any = Stub()
+    network = Stub()
     return Served(
         network=network,
         ours="network",
@@ -190,12 +186,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
     )
 
 
-def test_each_has_its_best_way_and_turns_are_interleaved(
-    asked: Served, monkeypatch: pytest.MonkeyPatch
-):
-    order: list[str] = []
+def test_each_has_its_best_way_and_turns_are_interleaved(asked, monkeypatch):
+    order = []
 
-    def turn(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    def turn(name, request):
         order.append(name)
         assert request["threads"] in {0, 1, len(usable_cores()) // 2}
         took = 0.01 if request.get("mode") == "THROUGHPUT" or request.get("sessions") == 2 else 0.02
@@ -227,10 +221,8 @@ def test_each_has_its_best_way_and_turns_are_interleaved(
     )
 
 
-def test_one_that_fails_is_left_out_unless_it_is_ours(
-    asked: Served, monkeypatch: pytest.MonkeyPatch
-):
-    def turn(name: str, request: dict[str, Any]) -> dict[str, Any]:
+def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
+    def turn(name, request):
         if name == "onnxruntime":
             raise ChameleonError("onnxruntime failed: it has no such operator")
         return {"latencies": [0.1], "seconds": 0.1, "precision": "f32"}
@@ -243,7 +235,7 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(
         "asked for bfloat16 it computes in float32 on this CPU"
     )
 
-    def failing(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    def failing(name, request):
         raise ChameleonError(f"{name} failed: it is damaged")
 
     monkeypatch.setattr(streams, "client_turn", failing)
@@ -254,19 +246,17 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(
 @pytest.mark.parametrize(
     ("options", "expected"), [((), (1,)), (("2",), (2,)), (("1,2, 4", "2"), (1, 2, 4))]
 )
-def test_numbers_of_clients_come_one_by_one_or_in_a_list(
-    options: tuple[str, ...], expected: tuple[int, ...]
-):
+def test_numbers_of_clients_come_one_by_one_or_in_a_list(options, expected):
     assert stream_numbers(options) == expected
 
 
 @pytest.mark.parametrize("option", ["0", "two", "1,,2", "65", "-1"])
-def test_other_numbers_of_clients_are_refused(option: str):
+def test_other_numbers_of_clients_are_refused(option):
     with pytest.raises(ConfigError, match="whole numbers from 1 to 64"):
         stream_numbers((option,))
 
 
-def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):
+def test_files_are_written_for_those_that_read_them(tiny, tmp_path):
     pytest.importorskip("openvino")
     names = ("onnxruntime", "openvino")
     files, left_out = model_files.model_files(tiny, names, ("int8", "as-it-comes"), None, tmp_path)
@@ -281,7 +271,7 @@ def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):
     assert set(facts) | set(left_out) >= {"openvino int8"}
 
 
-def test_a_process_that_dies_says_its_last_words(monkeypatch: pytest.MonkeyPatch):
+def test_a_process_that_dies_says_its_last_words(monkeypatch):
     monkeypatch.setattr(model_files, "_MODULE", "this_module_is_not_there")
     with pytest.raises(ChameleonError, match="others ended with status 1") as raised:
         model_files._answer({})

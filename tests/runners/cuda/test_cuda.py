@@ -27,7 +27,7 @@ STATE = "NVIDIA H100, 580.1, GPU-1, 1980, 2619, 1980, 41, 120.50, 0x000000000000
 def smi(tmp_path, monkeypatch):
     """Puts a program in the place of nvidia-smi."""
 
-    def install(script: str) -> None:
+    def install(script):
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -1,17 +1,16 @@
 """Who builds next: one that knows the task if there is one, nobody who has ended."""
 
 import pytest
-from chameleon_core.measurement import Measurement
 from chameleon_runners.engine.builder_pool import BuilderPool
-from chameleon_runners.engine.workers import StoppedError, Worker
+from chameleon_runners.engine.workers import StoppedError
 from chameleon_runners.fleet.simulated import SimulatedPool
 
 
-def never(config: tuple[int, ...], _device: str) -> Measurement:
+def never(config, _device):
     raise AssertionError(f"nobody was to measure {config}")
 
 
-def started(size: int, recycle_after: int | None = None) -> tuple[SimulatedPool, BuilderPool]:
+def started(size, recycle_after=None):
     pool = SimulatedPool(never)
     builders = BuilderPool(pool=pool, size=size, cores=[4, 5], recycle_after=recycle_after)
     builders.fill(size)
@@ -19,7 +18,7 @@ def started(size: int, recycle_after: int | None = None) -> tuple[SimulatedPool,
     return pool, builders
 
 
-def taken(builders: BuilderPool, key: str) -> Worker:
+def taken(builders, key):
     worker = builders.take(key)
     assert worker is not None
     return worker
@@ -57,7 +56,7 @@ def test_each_has_a_core_of_its_own():
 
 
 @pytest.mark.parametrize(("recycle_after", "alive"), [(3, False), (4, True), (None, True)])
-def test_one_that_has_built_much_is_replaced(recycle_after: int | None, alive: bool):
+def test_one_that_has_built_much_is_replaced(recycle_after, alive):
     _, builders = started(1, recycle_after)
     worker = taken(builders, "")
     worker.built = 3
@@ -67,7 +66,7 @@ def test_one_that_has_built_much_is_replaced(recycle_after: int | None, alive: b
 
 def test_nobody_is_told_what_happened_once_all_were_ended():
     pool = SimulatedPool(never)
-    messages: list[object] = []
+    messages = []
     worker = pool.start_worker(messages.append)
     pool.run_once(None)
     assert len(messages) == 1

@@ -10,7 +10,7 @@ from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.contenders import ContenderState, turns
 
 
-def contender(name: str, seconds: float = math.inf) -> ContenderState[CandidateRun]:
+def contender(name, seconds=math.inf):
     repeats = () if math.isinf(seconds) else (seconds,)
     return ContenderState(
         contender=Contender(name=name, stage=StageRef(factory="a:B"), config=(0,)),
@@ -18,7 +18,7 @@ def contender(name: str, seconds: float = math.inf) -> ContenderState[CandidateR
     )
 
 
-def order(*contenders: ContenderState[CandidateRun], rounds: int) -> list[str]:
+def order(*contenders, rounds):
     return [turn.contender.name for turn in turns(lambda: contenders, rounds)]
 
 
@@ -36,9 +36,9 @@ def test_who_is_hopelessly_slow_has_few_turns():
 
 
 def test_rounds_end_when_there_is_to_be_no_other():
-    asked: list[int] = []
+    asked = []
 
-    def another(done: int) -> bool:
+    def another(done):
         asked.append(done)
         return done < 2
 
@@ -56,7 +56,7 @@ def test_who_is_hopelessly_slow_has_one_turn_where_time_is_up():
 
 def test_who_fails_has_no_more_turns():
     racing = [contender("a", 1.0), contender("b", 1.0)]
-    had: list[str] = []
+    had = []
     for turn in turns(lambda: tuple(racing), 5):
         had.append(turn.contender.name)
         if len(racing) > 1:
@@ -71,7 +71,7 @@ def test_who_fails_has_no_more_turns():
         ({"status": "error", "message": "cannot"}, FailureKind.BUILD_ERROR, "cannot"),
     ],
 )
-def test_one_that_was_not_built(reply: dict[str, str], kind: FailureKind, words: str):
+def test_one_that_was_not_built(reply, kind, words):
     first = contender("a")
     first.refuse(reply)
     assert (first.measurement.failure, first.measurement.message) == (kind, words)

@@ -6,7 +6,7 @@ import select
 from chameleon_runners.engine.process_pool import WakePipe
 
 
-def ready(pipe: WakePipe) -> bool:
+def ready(pipe):
     return bool(select.select([pipe], [], [], 0.0)[0])
 
 

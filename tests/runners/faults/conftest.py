@@ -3,9 +3,7 @@
 A runner joins by adding a ``Harness`` to ``HARNESSES``.
 """
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -71,16 +69,16 @@ class Harness:
     make: Callable[..., Runner]
     differs: dict[Fault, FailureKind | None] = attrs.field(factory=dict)
 
-    def expected(self, fault: Fault) -> FailureKind | None:
+    def expected(self, fault):
         """What a fault is recorded as."""
         return self.differs.get(fault, EXPECTED[fault])
 
 
-def make_local(_folder: Path, **options: Any) -> Runner:
+def make_local(_folder, **options):
     return LocalRunner(LocalOptions(**{**QUICK, **options}))
 
 
-def make_fleet(folder: Path, *, devices: int = 3, **options: Any) -> FleetRunner:
+def make_fleet(folder, *, devices=3, **options):
     rates = options.pop("rates", {})
     device_refs = [
         fault_device_ref(f"device-{seed}", folder, seed=seed, rates=rates)
@@ -98,7 +96,7 @@ HARNESSES = {
 
 
 @pytest.fixture(params=HARNESSES)
-def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
+def harness(request):
     yield HARNESSES[request.param]
     assert carriers() == []
     assert folders() == []

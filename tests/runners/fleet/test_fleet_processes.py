@@ -4,8 +4,6 @@ import os
 import signal
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from chameleon_core.errors import PluginError, TargetError
@@ -21,12 +19,11 @@ from ..conftest import TASK, by_config, carriers, fault_space, folders, job, kil
 from ..faults.conftest import FLEET  # noqa: TID252
 
 OPTIONS = {**FLEET, "workers": 1}
-Make = Callable[..., FleetRunner]
 
 
 @pytest.fixture
-def make() -> Iterator[Make]:
-    def runner(*device_refs: DeviceRef, **options: object) -> FleetRunner:
+def make():
+    def runner(*device_refs, **options):
         chosen = FleetOptions(**{**OPTIONS, **options})
         return FleetRunner(chosen, lambda: device_refs, kind="fake")
 
@@ -35,22 +32,22 @@ def make() -> Iterator[Make]:
     assert folders() == []
 
 
-def good(count: int, first: int = 0) -> list[tuple[int, int]]:
+def good(count, first=0):
     return [config(Fault.NONE, first + number) for number in range(count)]
 
 
-def given(folder: Path, name: str) -> int:
+def given(folder, name):
     return FaultDevice(FaultDeviceOptions(state=str(folder / name))).count()
 
 
-def test_a_device_that_disconnects_comes_back(make: Make, tmp_path: Path):
+def test_a_device_that_disconnects_comes_back(make, tmp_path):
     ref = fault_device_ref("only", tmp_path, rates={"disconnects": 0.2}, down=2)
     with make(ref, retries=10) as runner:
         assert all(m.ok for m in by_config(list(runner.measure(job(good(12))))).values())
     assert given(tmp_path, "only") > 12
 
 
-def test_devices_are_let_go_when_the_runner_closes(make: Make, tmp_path: Path):
+def test_devices_are_let_go_when_the_runner_closes(make, tmp_path):
     with make(*(fault_device_ref(name, tmp_path) for name in "ab")) as runner:
         assert all(m.ok for m in runner.measure(job(good(8))))
         assert (tmp_path / "a" / "held").exists()
@@ -58,7 +55,7 @@ def test_devices_are_let_go_when_the_runner_closes(make: Make, tmp_path: Path):
     assert not (tmp_path / "b" / "held").exists()
 
 
-def test_files_cut_off_on_their_way_are_sent_again(make: Make, tmp_path: Path):
+def test_files_cut_off_on_their_way_are_sent_again(make, tmp_path):
     device_refs = [
         fault_device_ref("bad line", tmp_path, rates={"corrupts": 1.0}),
         fault_device_ref("good line", tmp_path),
@@ -71,7 +68,7 @@ def test_files_cut_off_on_their_way_are_sent_again(make: Make, tmp_path: Path):
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_out_of_device_memory(make: Make, tmp_path: Path, devices: int):
+def test_out_of_device_memory(make, tmp_path, devices):
     device_refs = [fault_device_ref(str(number), tmp_path) for number in range(devices)]
     with make(*device_refs) as runner:
         configs = [config(Fault.EXHAUSTS_DEVICE), *good(2)]
@@ -80,7 +77,7 @@ def test_out_of_device_memory(make: Make, tmp_path: Path, devices: int):
     assert all(measurements[c].ok for c in configs[1:])
 
 
-def test_all_devices_of_another_target(make: Make, tmp_path: Path):
+def test_all_devices_of_another_target(make, tmp_path):
     device_refs = [fault_device_ref(name, tmp_path, target="cuda -arch=sm_75") for name in "ab"]
     with make(*device_refs) as runner, pytest.raises(TargetError, match="sm_75") as caught:
         list(runner.measure(job(good(4))))
@@ -88,14 +85,14 @@ def test_all_devices_of_another_target(make: Make, tmp_path: Path):
     assert given(tmp_path, "a") == given(tmp_path, "b") == 0
 
 
-def test_a_device_that_does_not_exist(make: Make):
+def test_a_device_that_does_not_exist(make):
     ref = DeviceRef(name="a", device=StageRef(factory="no_such_module:Device"))
     with make(ref) as runner, pytest.raises(PluginError, match="no_such_module"):
         list(runner.measure(job(good(1))))
 
 
 def test_devices_that_cannot_be_listed():
-    def device_refs() -> list[DeviceRef]:
+    def device_refs():
         raise TargetError("there is no tracker")
 
     with (
@@ -123,14 +120,14 @@ _SPACE = """
 
 
 @pytest.fixture
-def home_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StageRef:
+def home_space(tmp_path, monkeypatch):
     """A space whose kernels run in the process that built them and nowhere else."""
     (tmp_path / "home_space.py").write_text(textwrap.dedent(_SPACE))
     monkeypatch.syspath_prepend(str(tmp_path))
     return StageRef(factory="home_space:HomeSpace")
 
 
-def test_candidates_that_cannot_be_sent_anywhere(make: Make, tmp_path: Path, home_space: StageRef):
+def test_candidates_that_cannot_be_sent_anywhere(make, tmp_path, home_space):
     home = job(good(3))
     home = type(home)(task=home.task, space=home_space, configs=home.configs)
     with (
@@ -140,11 +137,11 @@ def test_candidates_that_cannot_be_sent_anywhere(make: Make, tmp_path: Path, hom
         list(runner.measure(home))
 
 
-def contender(fault: Fault, name: str = "tuned", **options: object) -> Contender:
+def contender(fault, name="tuned", **options):
     return Contender(name=name, stage=fault_space(**options), config=config(fault))
 
 
-def test_contenders_meet_on_one_device(make: Make, tmp_path: Path, home_space: StageRef):
+def test_contenders_meet_on_one_device(make, tmp_path, home_space):
     contenders = [
         contender(Fault.NONE, seconds=0.0002),
         contender(Fault.NONE, "slower", seconds=0.1),
@@ -165,7 +162,7 @@ def test_contenders_meet_on_one_device(make: Make, tmp_path: Path, home_space: S
     assert broken.failure is FailureKind.BUILD_ERROR
 
 
-def test_a_comparison_moves_on_when_its_device_is_lost(make: Make, tmp_path: Path):
+def test_a_comparison_moves_on_when_its_device_is_lost(make, tmp_path):
     device_refs = [
         fault_device_ref("dying", tmp_path, gone_after=2, rates={}),
         fault_device_ref("solid", tmp_path, seed=1),
@@ -177,7 +174,7 @@ def test_a_comparison_moves_on_when_its_device_is_lost(make: Make, tmp_path: Pat
 
 
 @pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, Fault.HANGS])
-def test_a_contender_that_takes_devices_with_it_loses(make: Make, tmp_path: Path, fault: Fault):
+def test_a_contender_that_takes_devices_with_it_loses(make, tmp_path, fault):
     device_refs = [fault_device_ref(name, tmp_path) for name in "ab"]
     options = {"reference_timeout": 1.0} if fault is Fault.HANGS else {}
     with make(*device_refs, **options) as runner:
@@ -187,7 +184,7 @@ def test_a_contender_that_takes_devices_with_it_loses(make: Make, tmp_path: Path
     assert bad_one.failure is (FailureKind.RUN_TIMEOUT if hung else FailureKind.CRASH)
 
 
-def test_killed_workers_cost_no_result(make: Make, tmp_path: Path):
+def test_killed_workers_cost_no_result(make, tmp_path):
     device_refs = [fault_device_ref(str(number), tmp_path, seconds=0.02) for number in range(3)]
     with (
         make(*device_refs, retries=20, run_timeout=60.0, run_floor=60.0) as runner,
@@ -199,7 +196,7 @@ def test_killed_workers_cost_no_result(make: Make, tmp_path: Path):
     assert done["kills"] > 0
 
 
-def test_workers_killed_between_two_batches_are_replaced(make: Make, tmp_path: Path):
+def test_workers_killed_between_two_batches_are_replaced(make, tmp_path):
     with make(*(fault_device_ref(name, tmp_path) for name in "ab")) as runner:
         assert all(m.ok for m in runner.measure(job(good(8))))
         for process in carriers():
@@ -207,21 +204,21 @@ def test_workers_killed_between_two_batches_are_replaced(make: Make, tmp_path: P
         assert all(m.ok for m in runner.measure(job(good(8))))
 
 
-def test_a_stage_that_fails_does_not_fail_the_next_one(make: Make, tmp_path: Path):
+def test_a_stage_that_fails_does_not_fail_the_next_one(make, tmp_path):
     with make(fault_device_ref("a", tmp_path)) as runner:
         with pytest.raises(PluginError, match="cannot be made"):
             list(runner.measure(job(good(8), opening="raises")))
         assert all(m.ok for m in runner.measure(job(good(8))))
 
 
-def test_a_comparison_that_is_closed_ends(make: Make, tmp_path: Path):
+def test_a_comparison_that_is_closed_ends(make, tmp_path):
     with make(fault_device_ref("a", tmp_path), reference_timeout=300.0) as runner:
         threading.Timer(1.0, runner.close).start()
         [measurement] = runner.compare(TASK, [contender(Fault.HANGS)])
     assert "interrupted" in measurement.message
 
 
-def test_a_device_that_hangs_while_it_is_reached_is_waited_for(make: Make, tmp_path: Path):
+def test_a_device_that_hangs_while_it_is_reached_is_waited_for(make, tmp_path):
     device_refs = [
         fault_device_ref("deaf", tmp_path, deaf=1),
         fault_device_ref("good", tmp_path, seed=1),

@@ -2,8 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -23,8 +21,6 @@ from ..conftest import job as fault_job  # noqa: TID252
 from .test_fleet_processes import OPTIONS as PROCESS_OPTIONS
 from .test_simulated_fleet import OPTIONS, job, right, state_of
 
-Factor = Callable[[str], float]
-
 
 class Fleet:
     """Simulated devices, each with times of its own.
@@ -43,7 +39,7 @@ class Fleet:
         chosen = attrs.evolve(OPTIONS, **options)
         self.runner = SimulatedFleetRunner(chosen, self.outcome, lambda: list(self.factors))
 
-    def outcome(self, config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(self, config, device):
         measurement = right(config)
         if not device:
             return measurement
@@ -55,23 +51,23 @@ class Fleet:
         seconds *= self.factors[device] * self.noise(device)
         return attrs.evolve(measurement, seconds=(seconds,) * 3)
 
-    def noise(self, device: str) -> float:
+    def noise(self, device):
         del device
         return 1.0
 
-    def measure(self, count: int) -> list[dict[str, Any]]:
+    def measure(self, count):
         """Measure candidates; returns the warnings that were logged."""
         with capture_logs() as logs:
             assert all(m.ok for m in self.runner.measure(job(count)))
         return [log for log in logs if log["log_level"] == "warning"]
 
 
-def named(warnings: list[dict[str, Any]]) -> list[tuple[str, float]]:
+def named(warnings):
     return [(w["device"], w["ratio"]) for w in warnings if w["event"] == "device_out_of_pace"]
 
 
 @pytest.mark.parametrize("others", [1, 2, 7])
-def test_a_slow_device_is_named_once_and_set_aside(others: int):
+def test_a_slow_device_is_named_once_and_set_aside(others):
     fleet = Fleet({"slow": 2.0, **{str(number): 1.0 for number in range(others)}})
     with fleet.runner:
         assert named(fleet.measure(200)) == [("slow", 2.0)]
@@ -139,7 +135,7 @@ def test_what_differs_less_than_the_tolerance_is_left_alone():
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
-def test_readings_cost_one_in_fifty(devices: int):
+def test_readings_cost_one_in_fifty(devices):
     fleet = Fleet({str(number): 1.0 for number in range(devices)})
     with fleet.runner:
         fleet.measure(100 * devices)
@@ -149,11 +145,11 @@ def test_readings_cost_one_in_fifty(devices: int):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1000), devices=st.integers(2, 6))
-def test_noise_sets_nobody_aside(seed: int, devices: int):
+def test_noise_sets_nobody_aside(seed, devices):
     drawn = random.Random(seed)
 
     class Noisy(Fleet):
-        def noise(self, device: str) -> float:
+        def noise(self, device):
             # One run in ten is disturbed, some by much; none is faster than it can be.
             return 1.0 + (drawn.random() < 0.1) * drawn.random()
 
@@ -168,7 +164,7 @@ def test_a_device_that_fails_on_what_others_ran_is_struck_and_waited_for():
     fleet = Fleet(dict.fromkeys("abc", 1.0))
     plain = fleet.outcome
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         repeat = device == "b" and config in fleet._seen
         result = plain(config, device)
         if repeat:
@@ -184,7 +180,7 @@ def test_a_device_that_fails_on_what_others_ran_is_struck_and_waited_for():
     assert [log for log in logs if log["event"] == "device_out_of_pace"] == []
 
 
-def test_a_slow_device_of_real_processes(tmp_path: Path):
+def test_a_slow_device_of_real_processes(tmp_path):
     device_refs = [
         fault_device_ref("slow", tmp_path, pace=4.0),
         *(fault_device_ref(name, tmp_path) for name in "ab"),

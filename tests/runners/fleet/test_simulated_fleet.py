@@ -3,8 +3,6 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from chameleon_core.errors import PluginError, TargetError
@@ -14,7 +12,6 @@ from chameleon_core.task import Task
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.simulated import SimulatedFleetRunner
 from chameleon_runners.replay.reading import table_of_task
-from chameleon_runners.worker.protocol import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -22,7 +19,6 @@ from structlog.testing import capture_logs
 from ..replay.conftest import tasks_of, tiny_cache  # noqa: TID252 - tests are no package
 
 OPTIONS = FleetOptions(workers=8, run_floor=2.0, run_timeout=2.0)
-Outcome = Callable[[tuple[int, ...], str], Measurement]
 
 
 _FAILURES = [
@@ -34,36 +30,36 @@ _FAILURES = [
 ]
 
 
-def right(config: tuple[int, ...], _device: str = "") -> Measurement:
+def right(config, _device=""):
     return Measurement(config=config, seconds=(1e-3,) * 3, build_seconds=0.1, run_seconds=0.5)
 
 
-def wrong(config: tuple[int, ...], kind: FailureKind) -> Measurement:
+def wrong(config, kind):
     return Measurement(config=config, failure=kind, message="it failed", run_seconds=0.2)
 
 
-def job(count: int, *, target: str = "none", name: str = "a") -> MeasureJob:
+def job(count, *, target="none", name="a"):
     arguments = {"of": name}
     task = Task(name=name, operator="simulated", arguments=arguments, target=target, flop=1.0)
     configs = [(number,) for number in range(count)]
     return MeasureJob(task=task, space=StageRef(factory="none:None"), configs=configs)
 
 
-def fleet(outcome: Outcome, *names: str, **more: object) -> SimulatedFleetRunner:
+def fleet(outcome, *names, **more):
     options = more.pop("options", OPTIONS)
-    return SimulatedFleetRunner(options, outcome, lambda: names, **more)  # type: ignore[arg-type]
+    return SimulatedFleetRunner(options, outcome, lambda: names, **more)
 
 
-def state_of(runner: SimulatedFleetRunner, name: str) -> dict[str, object]:
+def state_of(runner, name):
     return next(d for d in runner.describe()["devices"] if d["name"] == name)
 
 
-def failing_on(names: set[str], kind: FailureKind) -> Outcome:
+def failing_on(names, kind):
     return lambda config, device: wrong(config, kind) if device in names else right(config)
 
 
 def test_all_devices_are_kept_busy():
-    def took(devices: int) -> float:
+    def took(devices):
         names = [str(number) for number in range(devices)]
         with fleet(right, *names) as runner:
             before = runner.now()
@@ -74,7 +70,7 @@ def test_all_devices_are_kept_busy():
 
 
 @pytest.mark.parametrize("kind", [*_FAILURES, FailureKind.OUT_OF_MEMORY])
-def test_a_device_that_fails_whatever_it_is_given_poisons_nothing(kind: FailureKind):
+def test_a_device_that_fails_whatever_it_is_given_poisons_nothing(kind):
     with fleet(failing_on({"bad"}, kind), "bad", "good", "other") as runner, capture_logs() as logs:
         kinds = list(runner.measure(job(100)))
         assert [m.message for m in kinds if not m.ok] == []
@@ -93,9 +89,9 @@ def test_two_devices_are_enough_to_find_the_liar():
 
 def test_a_device_that_is_right_again_is_taken_back():
     healed_at = 60.0
-    arguments: Counter[str] = Counter()
+    arguments = Counter()
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         if device:
             arguments[device] += runner.now() > healed_at
         sick = device == "sick" and runner.now() < healed_at
@@ -108,7 +104,7 @@ def test_a_device_that_is_right_again_is_taken_back():
 
 
 def test_wrong_outputs_are_wrong_where_devices_agree():
-    def outcome(config: tuple[int, ...], _device: str) -> Measurement:
+    def outcome(config, _device):
         return wrong(config, FailureKind.WRONG_OUTPUT) if config[0] % 5 == 0 else right(config)
 
     with fleet(outcome, "a", "b", "c") as runner:
@@ -119,7 +115,7 @@ def test_wrong_outputs_are_wrong_where_devices_agree():
 
 
 def test_a_candidate_right_by_luck_is_outvoted():
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         return right(config) if device == "b" else wrong(config, FailureKind.WRONG_OUTPUT)
 
     with fleet(outcome, "a", "b", "c") as runner:
@@ -131,7 +127,7 @@ def test_a_candidate_right_by_luck_is_outvoted():
 def test_one_server_in_two_places_is_one_witness():
     servers = {"a": "server 1", "b": "server 1", "c": "server 2"}
 
-    def reach(device: str) -> Message:
+    def reach(device):
         return {"status": "ok", "device": servers[device]}
 
     outcome = failing_on({"a", "b"}, FailureKind.WRONG_OUTPUT)
@@ -150,12 +146,10 @@ def test_one_server_in_two_places_is_one_witness():
         (FailureKind.RUN_TIMEOUT, FailureKind.RUN_TIMEOUT),
     ],
 )
-def test_a_kernel_that_takes_devices_with_it_is_to_blame(
-    names: tuple[str, ...], kind: FailureKind, recorded: FailureKind
-):
-    tries: Counter[int] = Counter()
+def test_a_kernel_that_takes_devices_with_it_is_to_blame(names, kind, recorded):
+    tries = Counter()
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         tries[config[0]] += bool(device)
         return wrong(config, kind) if config == (3,) else right(config)
 
@@ -165,7 +159,7 @@ def test_a_kernel_that_takes_devices_with_it_is_to_blame(
     assert tries[3] == 2
 
 
-def test_recorded_tables_can_be_replayed_on_many_devices(tmp_path: Path):
+def test_recorded_tables_can_be_replayed_on_many_devices(tmp_path):
     file = tmp_path / "tiny.json"
     file.write_text(json.dumps(tiny_cache()))
     [task] = tasks_of(file)
@@ -183,10 +177,10 @@ def test_recorded_tables_can_be_replayed_on_many_devices(tmp_path: Path):
 class _Reach:
     """Devices that are reached except while they are in ``down``."""
 
-    def __init__(self, *down: str) -> None:
+    def __init__(self, *down):
         self.down = set(down)
 
-    def __call__(self, device: str) -> Message:
+    def __call__(self, device):
         if device in self.down:
             return {"status": "lost", "message": "nobody answers"}
         return {"status": "ok"}
@@ -195,7 +189,7 @@ class _Reach:
 def test_devices_that_never_answer_again_are_lost_not_crashed():
     reach = _Reach()
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         if config == (3,) and device:
             reach.down.add(device)
             return wrong(config, FailureKind.DEVICE_LOST)
@@ -214,7 +208,7 @@ def test_the_run_waits_aloud_and_goes_on_when_a_device_is_back():
     reach = _Reach("a", "b")
 
     class Back:
-        def __call__(self, device: str) -> Message:
+        def __call__(self, device):
             if runner.now() > 100.0:
                 reach.down.clear()
             return reach(device)
@@ -230,7 +224,7 @@ def test_the_run_waits_aloud_and_goes_on_when_a_device_is_back():
     ("names", "message"),
     [(("a", "b"), r"no device for 5\d s: a: nobody answers"), ((), "no device is known")],
 )
-def test_patience_ends(names: tuple[str, ...], message: str):
+def test_patience_ends(names, message):
     options = FleetOptions(workers=2, patience=50.0)
     with (
         fleet(right, *names, reach=_Reach(*names), options=options) as runner,
@@ -239,15 +233,15 @@ def test_patience_ends(names: tuple[str, ...], message: str):
         list(runner.measure(job(5)))
 
 
-def _refusing(*names: str, kind: str = "TargetError") -> Callable[[str], Message]:
+def _refusing(*names, kind="TargetError"):
     refusal = {"status": "error", "type": kind, "message": "is an sm_75", "hint": "use sm_75"}
     return lambda device: dict(refusal) if device in names else {"status": "ok"}
 
 
 def test_a_device_of_another_target_is_left_out():
-    used: Counter[str] = Counter()
+    used = Counter()
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         used[device] += 1
         return right(config)
 
@@ -276,7 +270,7 @@ def test_a_device_that_cannot_be_made_is_a_plugin_error():
 def test_devices_appear_and_vanish():
     names, used = ["a"], Counter[str]()
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         used[device] += 1
         if runner.now() > 30.0 and len(names) == 1:
             names[:] = ["b", "c"]
@@ -308,13 +302,13 @@ def test_batches_keep_every_device_busy():
 
 
 def test_a_device_is_reached_anew_for_another_target_and_when_it_was_idle_for_long():
-    seen: list[str] = []
+    seen = []
 
-    def reach(device: str) -> Message:
+    def reach(device):
         seen.append(device)
         return {"status": "ok"}
 
-    def asked(target: str) -> int:
+    def asked(target):
         before = len(seen)
         assert all(m.ok for m in runner.measure(job(2, target=target)))
         return len(seen) - before
@@ -329,12 +323,12 @@ def test_a_device_is_reached_anew_for_another_target_and_when_it_was_idle_for_lo
 
 
 def test_devices_that_often_fail_cost_few_good_candidates():
-    def blamed(seed: int, devices: int) -> int:
+    def blamed(seed, devices):
         """Good candidates of sixty that failed, where a sixth of all runs fail."""
         drawn = random.Random(seed)
         kinds = [*_FAILURES, FailureKind.OUT_OF_MEMORY]
 
-        def outcome(config: tuple[int, ...], device: str) -> Measurement:
+        def outcome(config, device):
             failing = device and drawn.random() < 1 / 6
             return wrong(config, drawn.choice(kinds)) if failing else right(config)
 
@@ -354,16 +348,14 @@ def test_devices_that_often_fail_cost_few_good_candidates():
     rate=st.sampled_from([0.0, 0.05, 0.3, 0.9]),
     retries=st.integers(0, 3),
 )
-def test_every_configuration_has_exactly_one_result(
-    seed: int, devices: int, rate: float, retries: int
-):
+def test_every_configuration_has_exactly_one_result(seed, devices, rate, retries):
     drawn = random.Random(seed)
 
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         failing = device and drawn.random() < rate
         return wrong(config, drawn.choice(_FAILURES)) if failing else right(config)
 
-    def reach(_device: str) -> Message:
+    def reach(_device):
         there = drawn.random() >= rate / 2
         return {"status": "ok"} if there else {"status": "lost", "message": "not now"}
 

@@ -4,20 +4,18 @@ from collections import Counter
 
 import pytest
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import MeasureJob
-from chameleon_runners.fleet.simulated import SimulatedFleetRunner
 from chameleon_testing.conformance import check_runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..conftest import drained  # noqa: TID252 - tests are no package
-from .test_simulated_fleet import Outcome, job, right
 from .test_simulated_fleet import fleet as simulated_fleet
+from .test_simulated_fleet import job, right
 
 DEVICES = 8
 
 
-def fleet(outcome: Outcome = right, devices: int = DEVICES) -> SimulatedFleetRunner:
+def fleet(outcome=right, devices=DEVICES):
     return simulated_fleet(outcome, *map(str, range(devices)))
 
 
@@ -31,7 +29,7 @@ def test_lanes_are_devices():
 
 
 def test_small_jobs_share_the_devices():
-    def took(*, together: bool) -> float:
+    def took(*, together):
         jobs = [job(4, name=name) for name in "abcd"]
         with fleet() as runner:
             list(runner.measure(job(16)))  # devices are connected, builders started
@@ -118,12 +116,12 @@ def test_a_stream_that_is_closed_leaves_the_devices_to_the_next():
     kind=st.sampled_from([FailureKind.CRASH, FailureKind.WRONG_OUTPUT, FailureKind.RUN_TIMEOUT]),
 )
 def test_every_candidate_of_every_job_has_one_result(sizes, devices, liar, kind):
-    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+    def outcome(config, device):
         if config[0] % 5 == 0 or (liar and device == "0" and devices > 2):
             return Measurement(config=config, failure=kind, message="it failed", run_seconds=0.1)
         return right(config, device)
 
-    arrived: list[tuple[MeasureJob, Measurement]] = []
+    arrived = []
     jobs = [job(size, name=f"task{number}") for number, size in enumerate(sizes)]
     with fleet(outcome, devices) as runner, runner.stream() as stream:
         for row in jobs:

@@ -10,24 +10,24 @@ WRONG, ERROR, MEMORY = FailureKind.WRONG_OUTPUT, FailureKind.RUN_ERROR, FailureK
 LOST, CRASH, HANG = FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.RUN_TIMEOUT
 
 
-def report(kind: FailureKind, device: str = "a", **more: object) -> FailureReport:
+def report(kind, device="a", **more):
     failure = Measurement(config=(1,), failure=kind, message=f"{kind} (on {device})")
     return FailureReport(device=device, failure=failure, **more)
 
 
-def kind_of(verdict: Measurement | Verdict) -> FailureKind | None:
+def kind_of(verdict):
     assert isinstance(verdict, Measurement)
     return verdict.failure
 
 
 @pytest.mark.parametrize("kind", [WRONG, ERROR, MEMORY])
-def test_one_device_alone_is_believed_where_there_is_no_other(kind: FailureKind):
+def test_one_device_alone_is_believed_where_there_is_no_other(kind):
     assert kind_of(judge([report(kind)], tries=2, elsewhere=False)) is kind
     assert judge([report(kind)], tries=2, elsewhere=True) is Verdict.AGAIN
 
 
 @pytest.mark.parametrize("kind", [WRONG, ERROR, MEMORY, HANG])
-def test_two_devices_that_agree_settle_it(kind: FailureKind):
+def test_two_devices_that_agree_settle_it(kind):
     both = [report(kind, "a"), report(kind, "b")]
     assert kind_of(judge(both, tries=1, elsewhere=True)) is kind
 
@@ -53,7 +53,7 @@ def test_a_device_alone_that_is_known_to_fail_is_asked_again():
 
 
 @pytest.mark.parametrize("kind", [WRONG, CRASH])
-def test_two_names_of_one_device_are_one_witness(kind: FailureKind):
+def test_two_names_of_one_device_are_one_witness(kind):
     two = [report(kind, name, identity="10.0.0.5:9091") for name in "ab"]
     assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
     other = report(kind, "c", identity="10.0.0.6:9091")
@@ -77,7 +77,7 @@ HISTORIES = st.builds(Reliability, faults=st.integers(0, 50), successes=st.integ
 
 
 @given(HISTORIES)
-def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history: Reliability):
+def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history):
     faults, successes = history.faults, history.successes
     assert 0.0 < history.fault_rate < 1.0
     assert Reliability(faults=faults + 1, successes=successes).fault_rate > history.fault_rate
@@ -85,9 +85,7 @@ def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history: Relia
 
 
 @given(st.lists(HISTORIES, min_size=1, max_size=5), HISTORIES, st.booleans())
-def test_another_that_agrees_never_makes_it_less_certain(
-    histories: list[Reliability], other: Reliability, elsewhere: bool
-):
+def test_another_that_agrees_never_makes_it_less_certain(histories, other, elsewhere):
     agreeing = [report(WRONG, str(n), reliability=history) for n, history in enumerate(histories)]
     more = [*agreeing, report(WRONG, "other", reliability=other)]
     assert conclusive(more, elsewhere=elsewhere) >= conclusive(agreeing, elsewhere=elsewhere)
@@ -95,7 +93,7 @@ def test_another_that_agrees_never_makes_it_less_certain(
 
 
 @pytest.mark.parametrize("kinds", [(LOST, LOST), (CRASH, LOST), (LOST, CRASH), (CRASH, CRASH)])
-def test_devices_lost_twice_that_work_again_are_a_crash(kinds: tuple[FailureKind, FailureKind]):
+def test_devices_lost_twice_that_work_again_are_a_crash(kinds):
     first, second = report(kinds[0], "a", back=False), report(kinds[1], "b", back=True)
     verdict = judge([first, second], tries=1, elsewhere=True)
     assert kind_of(verdict) is CRASH
@@ -151,9 +149,7 @@ KINDS = st.sampled_from([WRONG, ERROR, MEMORY, LOST, CRASH, HANG])
     histories=st.lists(HISTORIES, min_size=5, max_size=5),
     elsewhere=st.booleans(),
 )
-def test_without_tries_left_there_is_an_end(
-    kinds: list[FailureKind], back: list[bool], histories: list[Reliability], elsewhere: bool
-):
+def test_without_tries_left_there_is_an_end(kinds, back, histories, elsewhere):
     reports = [
         report(kind, str(number), back=back[number], reliability=histories[number])
         for number, kind in enumerate(kinds)

@@ -19,11 +19,11 @@ from chameleon_runners.testing.faults import Fault, config
 from ..conftest import QUICK, TASK, carriers, fault_space  # noqa: TID252 - tests are no package
 
 
-def _contender(fault: Fault, **options: object) -> Contender:
+def _contender(fault, **options):
     return Contender(name=fault.value, stage=fault_space(**options), config=config(fault))
 
 
-def test_each_contender_gets_a_measurement_in_order(runner: LocalRunner):
+def test_each_contender_gets_a_measurement_in_order(runner):
     faults = [
         Fault.SLOW,
         Fault.NONE,
@@ -47,21 +47,21 @@ def test_each_contender_gets_a_measurement_in_order(runner: LocalRunner):
     assert measurements[1].max_relative_error == 0.0
 
 
-def test_a_contender_that_cannot_be_imported_is_a_measurement(runner: LocalRunner):
+def test_a_contender_that_cannot_be_imported_is_a_measurement(runner):
     missing = Contender(name="missing", stage=StageRef(factory="no_such_module:Baseline"))
     measurements = runner.compare(TASK, [missing, _contender(Fault.NONE)])
     assert [m.failure for m in measurements] == [FailureKind.BUILD_ERROR, None]
     assert "no_such_module" in measurements[0].message
 
 
-def test_the_reference_comes_from_whoever_has_one(runner: LocalRunner):
+def test_the_reference_comes_from_whoever_has_one(runner):
     measurements = runner.compare(
         TASK, [_contender(Fault.WRONG, reference="missing"), _contender(Fault.NONE)]
     )
     assert [m.failure for m in measurements] == [FailureKind.WRONG_OUTPUT, None]
 
 
-def test_nobody_has_a_reference(runner: LocalRunner):
+def test_nobody_has_a_reference(runner):
     with pytest.raises(PluginError, match="expected outputs"):
         runner.compare(TASK, [_contender(Fault.NONE, reference="missing")])
 
@@ -70,7 +70,7 @@ def test_nobody_has_a_reference(runner: LocalRunner):
 def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
     runner_options: LocalOptions, seconds: float, rounds: int
 ):
-    messages: list[tuple[str, int, int]] = []
+    messages = []
     plan = ComparisonPlan(seconds=seconds, tell=lambda *step: messages.append(step))
     contenders = [_contender(Fault.NONE), _contender(Fault.PRINTS)]
     with LocalRunner(attrs.evolve(runner_options, compare_rounds=8)) as runner:
@@ -85,7 +85,7 @@ def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
     assert [done for step, done, _ in steps if step == "timed"][:rounds] == list(range(rounds))
 
 
-def test_only_the_runners_own_workers_remain(runner: LocalRunner):
+def test_only_the_runners_own_workers_remain(runner):
     contenders = [_contender(Fault.NONE), _contender(Fault.SLOW)]
     # Its workers may still be starting before the first comparison.
     runner.compare(TASK, contenders)
@@ -94,11 +94,11 @@ def test_only_the_runners_own_workers_remain(runner: LocalRunner):
     assert set(carriers()) == before
 
 
-def test_a_contender_killed_from_outside_starts_over(runner: LocalRunner):
+def test_a_contender_killed_from_outside_starts_over(runner):
     before = set(carriers())
     killed = []
 
-    def kill_one() -> None:
+    def kill_one():
         for pid in set(carriers()) - before:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,6 @@
 """Every fault of a candidate is one measurement of the right kind, and the run goes on."""
 
 import pytest
-from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import by_config, job  # noqa: TID252 - tests are no package
@@ -9,7 +8,7 @@ from ..faults.conftest import HARNESSES  # noqa: TID252
 
 
 @pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.NONE])
-def test_one_fault_among_good_ones(runner: LocalRunner, fault: Fault):
+def test_one_fault_among_good_ones(runner, fault):
     configs = [config(Fault.NONE, 0), config(fault), config(Fault.NONE, 1), config(Fault.NONE, 2)]
     measurements = by_config(list(runner.measure(job(configs))))
     assert set(measurements) == set(configs)
@@ -19,7 +18,7 @@ def test_one_fault_among_good_ones(runner: LocalRunner, fault: Fault):
     assert [m.ok for m in again] == [True]
 
 
-def test_a_slow_candidate_gets_one_repeat(runner: LocalRunner):
+def test_a_slow_candidate_gets_one_repeat(runner):
     configs = [config(Fault.SLOW, 0)]
     best = next(iter(runner.measure(job([config(Fault.NONE)])))).cost
     slow = job(configs)
@@ -29,5 +28,5 @@ def test_a_slow_candidate_gets_one_repeat(runner: LocalRunner):
     assert len(measurement.seconds) == 1
 
 
-def test_an_empty_job(runner: LocalRunner):
+def test_an_empty_job(runner):
     assert list(runner.measure(job([]))) == []

@@ -2,7 +2,6 @@
 
 import pytest
 from chameleon_core.measurement import FailureKind
-from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import by_config, job  # noqa: TID252 - tests are no package
@@ -13,19 +12,19 @@ MANY = [config(Fault.NONE, number) for number in range(14)]
 @pytest.mark.parametrize(
     ("kernel_mib", "run_mib"), [(70, 0), (0, 70), (40, 40), (150, 0), (100, 100)]
 )
-def test_as_many_kernels_are_held_as_fit(runner: LocalRunner, kernel_mib: int, run_mib: int):
+def test_as_many_kernels_are_held_as_fit(runner, kernel_mib, run_mib):
     table = by_config(list(runner.measure(job(MANY, kernel_mib=kernel_mib, run_mib=run_mib))))
     assert {row: table[row].message for row in table if not table[row].ok} == {}
     assert set(table) == set(MANY)
 
 
 @pytest.mark.parametrize("option", ["kernel_mib", "run_mib"])
-def test_one_that_does_not_fit_alone_fails(runner: LocalRunner, option: str):
+def test_one_that_does_not_fit_alone_fails(runner, option):
     table = by_config(list(runner.measure(job(MANY[:5], **{option: 4096}))))
     assert {row.failure for row in table.values()} == {FailureKind.OUT_OF_MEMORY}
 
 
-def test_others_go_on_beside_one_that_does_not_fit(runner: LocalRunner):
+def test_others_go_on_beside_one_that_does_not_fit(runner):
     faults = [*MANY[:6], config(Fault.EATS_MEMORY), *MANY[6:]]
     table = by_config(list(runner.measure(job(faults, kernel_mib=40))))
     assert table.pop(config(Fault.EATS_MEMORY)).failure is FailureKind.OUT_OF_MEMORY

@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=20, slow_factor=2.0)
 
 
-def timed(name: int, *repeats: float) -> CandidateRun:
+def timed(name, *repeats):
     return CandidateRun(config=(name,), slot=name, repeats=repeats)
 
 
-def admitted(
-    *candidates: CandidateRun, best: float = math.inf
-) -> tuple[Rounds, list[CandidateRun]]:
+def admitted(*candidates, best=math.inf):
     rounds = Rounds(OPTIONS, best)
     return rounds, [lost for candidate in candidates for lost in rounds.admit(candidate)]
 
@@ -59,7 +57,7 @@ def test_candidates_that_are_slower_leave_after_few_rounds():
     rounds, _ = admitted(slow, best)
     asked = {0: 0, 1: 0}
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         asked[candidate.slot] += 1
         candidate.take_turn([candidate.repeats[0]])
 
@@ -72,7 +70,7 @@ def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_agai
     unlucky, best = timed(0, 1.95, 1.95, 1.95), timed(1, 1.0, 1.0, 1.0)
     rounds, _ = admitted(unlucky, best)
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         truth = {0: 0.99, 1: 1.0}[candidate.slot]
         candidate.take_turn([1.95 * truth if not candidate.turns else truth])
 
@@ -91,7 +89,7 @@ def test_candidates_whose_repeats_agree_need_no_more():
     calm, noisy = timed(0, 1.0), timed(1, 1.0)
     rounds, _ = admitted(calm, noisy)
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         candidate.take_turn([1.0 + 0.1 * len(candidate.again) * (candidate is noisy)])
 
     list(rounds.play(time_again, lambda: False))
@@ -100,12 +98,12 @@ def test_candidates_whose_repeats_agree_need_no_more():
 
 
 @pytest.mark.parametrize(("others", "rounds"), [(0, 4), (7, 4), (15, 8), (63, 14)])
-def test_small_batches_have_few_rounds_unless_repeats_differ(others: int, rounds: int):
+def test_small_batches_have_few_rounds_unless_repeats_differ(others, rounds):
     calm, noisy = timed(0, 1.0), timed(1, 1.0)
     slow = [timed(2 + number, 1.9) for number in range(others)]
     held, _ = admitted(noisy, calm, *slow[1:])
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         noise = 0.1 * len(candidate.again) * (candidate is noisy)
         candidate.take_turn([candidate.repeats[0] + noise])
 
@@ -118,7 +116,7 @@ def test_a_candidate_that_fails_again_leaves():
     broken, best = timed(0, 1.0), timed(1, 1.0)
     rounds, _ = admitted(broken, best)
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         if candidate is broken:
             candidate.failure = candidate.failed(FailureKind.CRASH, "it crashed")
         else:
@@ -133,7 +131,7 @@ def test_a_candidate_with_missing_repeats_counts_its_first_timing():
     lonely, best = timed(0, 1.0, 1.01, 1.02), timed(1, 1.0)
     rounds, _ = admitted(lonely, best)
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         if candidate is best or not lonely.again:
             candidate.take_turn([1.2])
 
@@ -143,7 +141,7 @@ def test_a_candidate_with_missing_repeats_counts_its_first_timing():
 
 def test_nothing_is_timed_after_a_stop():
     rounds, _ = admitted(timed(0, 1.0), timed(1, 1.0))
-    asked: list[CandidateRun] = []
+    asked = []
     assert len(list(rounds.play(asked.append, lambda: True))) == 2
     assert asked == []
 
@@ -163,7 +161,7 @@ def test_rounds_go_on_while_all_repeats_are_disturbed():
     calm, shared = timed(0, 1.0), timed(1, 1.0)
     rounds, _ = admitted(calm, shared)
 
-    def time_again(candidate: CandidateRun) -> None:
+    def time_again(candidate):
         candidate.take_turn(*([[], [1.0]] if candidate is shared else [[1.0]]))
 
     list(rounds.play(time_again, lambda: False))
@@ -185,7 +183,7 @@ COSTS = st.lists(st.floats(1e-6, 1.0), unique=True, max_size=12)
 
 
 @given(COSTS)
-def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs: list[float]):
+def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs):
     pairs, agreeing = kept_order([(cost, cost) for cost in costs])
     assert pairs == agreeing <= len(costs) * (len(costs) - 1) // 2
     assert kept_order([(-cost, cost) for cost in costs]) == (pairs, 0)

@@ -1,24 +1,22 @@
 """Single configurations of several tasks: built side by side, timed one after the other."""
 
-from collections.abc import Sequence
-
 import attrs
 import pytest
 from chameleon_core.stages import Arrival, MeasureJob
-from chameleon_runners.local.runner import LocalRunner, LocalStream
+from chameleon_runners.local.runner import LocalStream
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import TASK, drained, fault_space  # noqa: TID252 - tests are no package
 from ..faults.conftest import HARNESSES  # noqa: TID252
 
 
-def _job(count: int) -> MeasureJob:
+def _job(count):
     configs = [(number,) for number in range(count)]
-    return MeasureJob(task=None, space=None, configs=configs)  # type: ignore[arg-type]
+    return MeasureJob(task=None, space=None, configs=configs)
 
 
 def test_single_configurations_make_up_groups_and_batches_go_alone():
-    groups: list[list[int]] = []
+    groups = []
 
     def group(jobs):
         groups.append([len(job.configs) for job in jobs])
@@ -39,7 +37,7 @@ def test_closing_ends_what_is_under_way():
 
     def group(jobs):
         try:
-            yield Arrival(job=jobs[0], measurement=None)  # type: ignore[arg-type]
+            yield Arrival(job=jobs[0], measurement=None)
             pytest.fail("it was closed")
         finally:
             closed.append(True)
@@ -64,7 +62,7 @@ TURNING_UP = (
 )
 
 
-def _of_tasks(faults: Sequence[Fault]) -> list[MeasureJob]:
+def _of_tasks(faults):
     tasks = [attrs.evolve(TASK, name=f"op{number}", arguments={"n": number}) for number in range(9)]
     return [
         MeasureJob(task=task, space=fault_space(), configs=[config(fault)])
@@ -72,7 +70,7 @@ def _of_tasks(faults: Sequence[Fault]) -> list[MeasureJob]:
     ]
 
 
-def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner: LocalRunner):
+def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner):
     jobs = _of_tasks(TURNING_UP)
     with runner.stream() as stream:
         for row in jobs:
@@ -87,7 +85,7 @@ def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner: Loca
     assert again.ok, "the workers can go on with other things"
 
 
-def test_a_group_that_is_interrupted_ends_after_the_measurement_in_flight(runner: LocalRunner):
+def test_a_group_that_is_interrupted_ends_after_the_measurement_in_flight(runner):
     with runner.stream() as stream:
         for row in _of_tasks([Fault.NONE] * 6):
             stream.submit(row)

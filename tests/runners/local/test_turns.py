@@ -2,13 +2,11 @@
 
 import sys
 from collections import Counter
-from typing import Any
 
 import attrs
 import pytest
 from chameleon_core.stages import Contender, Disturbance, MeasureJob
 from chameleon_runners.engine.process_pool import ProcessPool
-from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import TASK, drained, fault_space, job  # noqa: TID252 - tests are no package
@@ -17,12 +15,12 @@ FAULTS = [Fault.NONE, Fault.NONE, Fault.SEGFAULTS, Fault.BUILD_SEGFAULTS, Fault.
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def asked(monkeypatch):
     """Counts commands; fails where a kernel is to be timed beside anything else."""
-    counted: Counter[str] = Counter()
+    counted = Counter()
     submit = ProcessPool.submit
 
-    def watched(pool: ProcessPool, worker: Any, then: Any, message: Any, timeout: float) -> None:
+    def watched(pool, worker, then, message, timeout):
         counted[message["command"]] += 1
         if message["command"] in {"measure", "repeat"}:
             others = [other for other in pool.workers if other is not worker]
@@ -34,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def test_in_a_batch(runner: LocalRunner, asked: Counter[str]):
+def test_in_a_batch(runner, asked):
     configs = [config(fault, number) for number in range(3) for fault in FAULTS]
     assert len(list(runner.measure(job(configs)))) == len(configs)
     assert asked["build"] >= len(configs)
@@ -42,7 +40,7 @@ def test_in_a_batch(runner: LocalRunner, asked: Counter[str]):
     assert asked["repeat"] > 0
 
 
-def test_of_several_tasks(runner: LocalRunner, asked: Counter[str]):
+def test_of_several_tasks(runner, asked):
     with runner.stream() as stream:
         for number, fault in enumerate(FAULTS):
             task = attrs.evolve(TASK, name=f"op{number}", arguments={"n": number})
@@ -51,7 +49,7 @@ def test_of_several_tasks(runner: LocalRunner, asked: Counter[str]):
     assert asked["measure"] >= len(FAULTS) - 1
 
 
-def test_in_a_comparison(runner: LocalRunner, asked: Counter[str]):
+def test_in_a_comparison(runner, asked):
     contenders = [
         Contender(name=str(number), stage=fault_space(), config=config(Fault.NONE, number))
         for number in range(3)
@@ -62,7 +60,7 @@ def test_in_a_comparison(runner: LocalRunner, asked: Counter[str]):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what others used")
-def test_what_disturbs_timing_is_read_around_each_of_them(runner: LocalRunner):
+def test_what_disturbs_timing_is_read_around_each_of_them(runner):
     assert runner.disturbance() == Disturbance()
     configs = [config(Fault.NONE, number) for number in range(6)]
     assert all(m.ok for m in runner.measure(job(configs)))

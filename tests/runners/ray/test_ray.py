@@ -3,8 +3,6 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -23,11 +21,9 @@ from ..faults.conftest import EXPECTED  # noqa: TID252
 
 ray = pytest.importorskip("ray")
 
-Make = Callable[..., RayRunner]
-
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+def cluster():
     ray.init(
         num_cpus=2,
         resources={"device": 2},
@@ -39,7 +35,7 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def _workers() -> set[int]:
+def _workers():
     """Processes that workers of runners on this test's cluster are or started."""
     table = set()
     for process in psutil.Process().children(recursive=True):
@@ -49,15 +45,15 @@ def _workers() -> set[int]:
     return table
 
 
-def _options(**options: object) -> RayOptions:
+def _options(**options):
     quick = {name: value for name, value in QUICK.items() if name != "leader_rounds"}
     base = {"workers": 2, "resources": {"device": 1.0}, "cpus_per_device": 0.0, "probe_after": 0.1}
     return RayOptions(**{**quick, **base, "patience": 30.0, **options})
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    def runner(**options: object) -> RayRunner:
+def make(tmp_path):
+    def runner(**options):
         more = options.pop("device_options", {})
         return RayRunner(
             _options(
@@ -72,11 +68,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
     assert folders() == []
 
 
-def _good(count: int) -> list[tuple[int, int]]:
+def _good(count):
     return [config(Fault.NONE, number) for number in range(count)]
 
 
-def test_every_fault_is_recorded_as_on_this_machine(make: Make):
+def test_every_fault_is_recorded_as_on_this_machine(make):
     # Descriptors are numbered differently in an actor's worker: what it scribbles on is no pipe.
     differs = {Fault.SCRIBBLES}
     faults = [fault for fault in Fault if fault not in differs]
@@ -90,11 +86,11 @@ def test_every_fault_is_recorded_as_on_this_machine(make: Make):
     assert len({device["name"] for device in devices}) == 2
 
 
-def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make: Make, tmp_path: Path):
+def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make, tmp_path):
     device = FaultDevice(FaultDeviceOptions(state=str(tmp_path)))
     killed = []
 
-    def kill(pool: RayPool) -> None:
+    def kill(pool):
         eventually(lambda: device.count() > 2, 120.0)
         host = next(h for h in pool._hosts if h.place.name)
         ray.kill(host.actor)
@@ -105,7 +101,7 @@ def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make: Make, tmp_pat
     patient = {"retries": 4, "run_timeout": 60.0, "run_floor": 60.0}
     with make(device_options={"seconds": 1.0}, **patient) as runner:
         measurements = runner.measure(job(_good(12)))
-        pool = runner._resources.pool  # type: ignore[union-attr]
+        pool = runner._resources.pool
         assert isinstance(pool, RayPool)
         killer = threading.Thread(target=kill, args=(pool,))
         killer.start()
@@ -117,7 +113,7 @@ def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make: Make, tmp_pat
     assert len(table) == 12
 
 
-def test_contenders_are_compared(make: Make):
+def test_contenders_are_compared(make):
     contenders = [
         Contender(name=name, stage=fault_space(seconds=seconds), config=config(Fault.NONE))
         for name, seconds in {"fast": 0.0005, "slow": 0.1}.items()
@@ -128,15 +124,15 @@ def test_contenders_are_compared(make: Make):
     assert slow.cost > fast.cost
 
 
-def test_an_abandoned_batch_leaves_a_usable_runner(make: Make):
+def test_an_abandoned_batch_leaves_a_usable_runner(make):
     with make() as runner:
         measurements = runner.measure(job(_good(30)))
         next(iter(measurements))
-        measurements.close()  # type: ignore[attr-defined]
+        measurements.close()
         assert all(m.ok for m in by_config(list(runner.measure(job(_good(3))))).values())
 
 
-def test_closing_from_another_thread_ends_a_hang(make: Make):
+def test_closing_from_another_thread_ends_a_hang(make):
     with make(run_timeout=300.0, run_floor=300.0) as runner:
         threading.Timer(1.0, runner.close).start()
         started = time.monotonic()
@@ -155,13 +151,13 @@ def test_devices_that_leave_no_processor_to_build_on():
         RayRunner(_options(cpus_per_device=1.0, workers=None)).__enter__()
 
 
-def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch):
+def test_nobody_at_the_address(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(TargetError, match=r"no Ray cluster at 127\.0\.0\.1:1: "):
         RayRunner(_options(address="127.0.0.1:1")).__enter__()
 
 
-def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch):
+def test_ray_is_not_installed(monkeypatch):
     monkeypatch.setattr("chameleon_runners.ray.runner.find_spec", lambda _: None)
     with pytest.raises(PluginError, match="not installed") as caught:
         RayRunner(RayOptions())
@@ -174,12 +170,12 @@ def test_plugins_are_listed_without_ray(run_python):
 
 
 @pytest.mark.parametrize("bad", [{"GPU": 1.0}, {"device": 0.0}])
-def test_resources_that_nobody_declares(bad: dict[str, float]):
+def test_resources_that_nobody_declares(bad):
     with pytest.raises(ValueError, match="declare themselves"):
         RayOptions(resources=bad)
 
 
-def test_parcels_bring_folders(tmp_path: Path):
+def test_parcels_bring_folders(tmp_path):
     (tmp_path / "made" / "sub").mkdir(parents=True)
     (tmp_path / "made" / "sub" / "kernel.so").write_bytes(bytes(range(256)))
     parcels.unpack(parcels.pack(tmp_path / "made"), tmp_path / "got")

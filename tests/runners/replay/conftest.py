@@ -2,28 +2,24 @@
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.task import Task
 from chameleon_runners.replay.frontend import TableFrontend
 from chameleon_runners.replay.options import TableOptions
 
 RECORDED = Path(__file__).parents[2] / "data"
 
 
-def tiny_cache() -> dict[str, Any]:
+def tiny_cache():
     """A cache of 4 x 3 parameter values and one constant, two rows of it absent, two failed."""
-    cache: dict[str, Any] = {}
+    cache = {}
     for x in (8, 16, 32, 4):
         for y in (1, 2, 4):
             if (x, y) in {(4, 4), (8, 1)}:
                 continue
-            row: dict[str, Any] = {"x": x, "y": y, "constant": 15}
+            row = {"x": x, "y": y, "constant": 15}
             if (x, y) == (32, 4):
                 row |= {"time": "CompilationFailedConfig", "compile_time": 500.0}
             elif (x, y) == (32, 2):
@@ -49,7 +45,7 @@ def tiny_cache() -> dict[str, Any]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path):
     """The tiny cache as a compressed file."""
     file = tmp_path / "tiny.json.gz"
     file.write_bytes(gzip.compress(json.dumps(tiny_cache()).encode()))
@@ -57,21 +53,21 @@ def tiny(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def recorded() -> Callable[[str], Path]:
+def recorded():
     """Finds a real table (tests/data/README.md)."""
 
-    def find(name: str) -> Path:
+    def find(name):
         return RECORDED / f"{name}.json.gz"
 
     return find
 
 
-def tasks_of(*paths: Path) -> list[Task]:
+def tasks_of(*paths):
     """The tasks that the frontend makes of some files."""
     return TableFrontend(TableOptions(paths=tuple(map(str, paths)))).tasks("native")
 
 
-def pipeline(table: Path, output: Path, **more: Any) -> ResolvedPipeline:
+def pipeline(table, output, **more):
     """A pipeline that replays a table and needs no TVM, except for reading the target."""
     return from_dict(
         {

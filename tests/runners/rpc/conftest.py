@@ -2,7 +2,6 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 from chameleon_core.plugins.registry import default_registry
@@ -16,36 +15,36 @@ from ..conftest import eventually  # noqa: TID252 - tests are no package
 KEY = "tested"
 
 
-def free_port() -> int:
+def free_port():
     """A port of this machine that nobody listens on."""
     (port,) = ports_of("127.0.0.1", 0, 1)
     return port
 
 
 @pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
+def serving():
     with Serving(ServingPlan(servers=2, key=KEY, threads=1)) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def native() -> str:
+def native():
     return str(default_registry().create("targets", "tvm").resolve("native"))
 
 
 @pytest.fixture(scope="module")
-def task(native: str) -> Task:
+def task(native):
     return Task(name="behaviours", operator="behaviour", arguments={}, target=native, flop=1.0)
 
 
-def free_servers(serving: Serving) -> int:
+def free_servers(serving):
     return sum(queue.free for queue in queues(serving.address, timeout=5.0))
 
 
-def settle(serving: Serving, seconds: float = 30.0) -> None:
+def settle(serving, seconds=30.0):
     """Wait until all servers are free again."""
 
-    def all_are_free() -> bool:
+    def all_are_free():
         serving.tend()
         return free_servers(serving) == len(serving.servers)
 
@@ -53,22 +52,22 @@ def settle(serving: Serving, seconds: float = 30.0) -> None:
 
 
 @pytest.fixture
-def settled(serving: Serving) -> Serving:
+def settled(serving):
     settle(serving)
     return serving
 
 
 @pytest.fixture
-def impostor() -> Iterator[Callable[[bytes | None], Address]]:
+def impostor():
     """Listens and answers everyone with some bytes: none hangs up, None says nothing."""
-    with_sockets: list[socket.socket] = []
+    with_sockets = []
     ended = threading.Event()
 
-    def listen(answer: bytes | None) -> Address:
+    def listen(answer):
         listening = socket.create_server(("127.0.0.1", 0))
         with_sockets.append(listening)
 
-        def serve() -> None:
+        def serve():
             while not ended.is_set():
                 try:
                     connection, _ = listening.accept()

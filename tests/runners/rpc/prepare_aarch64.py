@@ -28,7 +28,7 @@ ANY_VERSION = ("numpy", "ml_dtypes", "psutil", "cloudpickle", "typing_extensions
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
 
 
-def main() -> None:
+def main():
     """Fill the folder; what is there already is replaced."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -38,7 +38,7 @@ def main() -> None:
         wheels(Path(name), folder / "site")
 
 
-def debian(work: Path, root: Path) -> None:
+def debian(work, root):
     """Unpack Debian's packages for arm64, with lists of apt's own in a temporary folder."""
     for row in ("lists/partial", "cache/archives/partial", "debs"):
         (work / row).mkdir(parents=True)
@@ -62,7 +62,7 @@ def debian(work: Path, root: Path) -> None:
         run(["dpkg", "-x", package, root])
 
 
-def wheels(work: Path, site: Path) -> None:
+def wheels(work, site):
     """Unpack the wheels of TVM and of what it imports."""
     wanted = [f"{name}=={metadata.version(name)}" for name in SAME_VERSION]
     platforms = [f"--platform={row}" for row in PLATFORMS]
@@ -73,7 +73,7 @@ def wheels(work: Path, site: Path) -> None:
             opened.extractall(site)
 
 
-def run(command: list[object], cwd: Path | None = None) -> None:
+def run(command, cwd=None):
     """Run a command that has to succeed."""
     subprocess.run([str(word) for word in command], cwd=cwd, check=True)
 

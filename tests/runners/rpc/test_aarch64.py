@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ class Board:
     described: dict[str, Any]
 
 
-def _prepared() -> tuple[str, Path]:
+def _prepared():
     """The emulator and the folder, or a skipped test with the reason."""
     emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if emulator is None:
@@ -92,7 +91,7 @@ def _prepared() -> tuple[str, Path]:
 
 
 @pytest.fixture(scope="module", params=sorted(EMULATED))
-def board(request: pytest.FixtureRequest) -> Iterator[Board]:
+def board(request):
     emulator, folder = _prepared()
     cpu, cpuinfo = EMULATED[request.param]
     shown = folder / "root" / "proc" / "cpuinfo"
@@ -114,7 +113,7 @@ def board(request: pytest.FixtureRequest) -> Iterator[Board]:
             server.kill()
 
 
-def _connect(device: RpcDevice, target: str, server: subprocess.Popen[bytes]) -> dict[str, Any]:
+def _connect(device, target, server):
     """What the device says of itself, once its server has started."""
     limit = time.monotonic() + START_SECONDS
     while True:

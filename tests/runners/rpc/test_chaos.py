@@ -10,7 +10,7 @@ import pytest
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "rpc_fleet.py"
 
 
-def measured(*arguments: str) -> dict:
+def measured(*arguments):
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), *arguments], capture_output=True, text=True, check=True
     )

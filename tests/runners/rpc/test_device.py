@@ -45,7 +45,7 @@ def reach(settled):
     """Makes devices of the tracker, and closes them."""
     devices = []
 
-    def make(**options) -> RpcDevice:
+    def make(**options):
         document = {"tracker": str(settled.address), "key": KEY, "connect_timeout": 20.0, **options}
         devices.append(RpcDevice(RpcDeviceOptions(**document)))
         return devices[-1]

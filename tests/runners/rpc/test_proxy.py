@@ -4,13 +4,11 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
 from chameleon_core.errors import ChameleonError, DeviceLostError
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
@@ -22,15 +20,14 @@ from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port
 
 BOARD = "board"
-Start = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def start() -> Iterator[Start]:
+def start():
     """Starts a module of TVM's; all of its processes are ended with the tests."""
-    started: list[subprocess.Popen[bytes]] = []
+    started = []
 
-    def run(module: str, *arguments: str) -> None:
+    def run(module, *arguments):
         command = [sys.executable, "-m", f"tvm.exec.{module}", *arguments]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         started.append(subprocess.Popen(command, **quiet))
@@ -46,7 +43,7 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture(scope="module")
-def proxy(start: Start) -> Address:
+def proxy(start):
     """A proxy on this machine that nobody has registered to."""
     address = Address(host="127.0.0.1", port=free_port())
     ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
@@ -57,7 +54,7 @@ def proxy(start: Start) -> Address:
 
 
 @pytest.fixture(scope="module")
-def board(start: Start, proxy: Address, native: str) -> Address:
+def board(start, proxy, native):
     """The proxy, with a server of the key registered to it."""
     where = ["--host", proxy.host, "--port", str(proxy.port), "--through-proxy"]
     start("rpc_server", *where, "--key", BOARD, "--silent")
@@ -72,7 +69,7 @@ def board(start: Start, proxy: Address, native: str) -> Address:
 
 
 @pytest.mark.long
-def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
+def test_candidates_are_measured_through_a_proxy(board, task):
     options = RpcOptions(
         address=str(board), key=BOARD, workers=1, min_repeats=1, max_repeats=1, retries=1
     )
@@ -86,7 +83,7 @@ def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
     assert [measurements[row] is None for row in configs] == [True, False, True]
 
 
-def test_a_key_that_no_server_of_the_proxy_has(proxy: Address, native: str):
+def test_a_key_that_no_server_of_the_proxy_has(proxy, native):
     options = RpcDeviceOptions(address=str(proxy), key="nobody", connect_timeout=1.0)
     with pytest.raises(DeviceLostError, match="does not answer") as raised:
         RpcDevice(options).connect(native)

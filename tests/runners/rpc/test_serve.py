@@ -34,7 +34,7 @@ def served():
     """Starts the command; returns its process and what it serves."""
     started = []
 
-    def start(*arguments: str) -> tuple[subprocess.Popen[str], dict[str, object]]:
+    def start(*arguments):
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             stdout=subprocess.PIPE,
@@ -43,7 +43,6 @@ def served():
             start_new_session=True,
         )
         started.append(process)
-        assert process.stdout is not None
         return process, json.loads(process.stdout.readline())
 
     yield start
@@ -58,14 +57,14 @@ def served():
             stream.close()
 
 
-def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def descendants(process):
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
 
-def gone(processes: list[psutil.Process]) -> bool:
+def gone(processes):
     _, alive = psutil.wait_procs(processes, timeout=20.0)
     return not [row for row in alive if row.status() != psutil.STATUS_ZOMBIE]
 

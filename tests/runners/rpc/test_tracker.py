@@ -14,7 +14,7 @@ from .conftest import KEY, free_port
 MAGIC = struct.pack("<i", 0x2F271)
 
 
-def framed(value: object) -> bytes:
+def framed(value):
     body = json.dumps(value).encode()
     return MAGIC + struct.pack("<i", len(body)) + body
 

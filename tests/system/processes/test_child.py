@@ -7,7 +7,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -40,12 +39,12 @@ _PROGRAM = """
 
 
 @pytest.fixture
-def start(tmp_path: Path):
+def start(tmp_path):
     """Starts a child that runs the program above."""
     (tmp_path / "a_program.py").write_text(textwrap.dedent(_PROGRAM))
-    started: list[ChildProcess] = []
+    started = []
 
-    def make(*arguments: str) -> ChildProcess:
+    def make(*arguments):
         path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
         started.append(
             ChildProcess(
@@ -63,10 +62,7 @@ def start(tmp_path: Path):
         child.kill()
 
 
-Start = Callable[..., ChildProcess]
-
-
-def gone(pid: int) -> bool:
+def gone(pid):
     """Waits until a process has ended, whoever its parent is."""
     for _ in range(600):
         try:
@@ -78,7 +74,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-def logged(child: ChildProcess, text: str) -> bool:
+def logged(child, text):
     """Waits until a text is all that a child has printed: another thread reads it."""
     for _ in range(600):
         if child.log == text:
@@ -87,7 +83,7 @@ def logged(child: ChildProcess, text: str) -> bool:
     return False
 
 
-def test_a_conversation(start: Start):
+def test_a_conversation(start):
     child = start("one", "two")
     conversation = Conversation(child)
     for number in range(3):
@@ -101,7 +97,7 @@ def test_a_conversation(start: Start):
     assert child.log == ""
 
 
-def test_no_answer_in_time(start: Start):
+def test_no_answer_in_time(start):
     child = start()
     conversation = Conversation(child)
     conversation.tell({"hang": 1})
@@ -110,7 +106,7 @@ def test_no_answer_in_time(start: Start):
     assert child.kill() == -signal.SIGKILL
 
 
-def test_one_that_ends_keeps_its_status(start: Start):
+def test_one_that_ends_keeps_its_status(start):
     child = start()
     conversation = Conversation(child)
     conversation.tell({"exit": 3})
@@ -126,7 +122,7 @@ def test_one_that_ends_keeps_its_status(start: Start):
     child.signal(signal.SIGCONT)
 
 
-def test_what_it_started_ends_with_it(start: Start):
+def test_what_it_started_ends_with_it(start):
     child = start()
     conversation = Conversation(child)
     conversation.tell({"start": 1})
@@ -139,7 +135,7 @@ def test_what_it_started_ends_with_it(start: Start):
     assert gone(away)
 
 
-def test_an_orderly_end_and_a_forced_one(start: Start):
+def test_an_orderly_end_and_a_forced_one(start):
     obedient = start()
     Conversation(obedient).tell({})
     Conversation(obedient).answer(60)
@@ -151,15 +147,15 @@ def test_an_orderly_end_and_a_forced_one(start: Start):
     assert deaf.stop(0.05) == -signal.SIGKILL
 
 
-def test_a_stopped_one_is_killed(start: Start):
+def test_a_stopped_one_is_killed(start):
     child = start()
     child.signal(signal.SIGSTOP)
     assert not child.wait(0.01)
     assert child.kill() == -signal.SIGKILL
 
 
-def test_it_outlives_the_thread_that_started_it(start: Start):
-    children: list[ChildProcess] = []
+def test_it_outlives_the_thread_that_started_it(start):
+    children = []
     thread = threading.Thread(target=lambda: children.append(start()))
     thread.start()
     thread.join()
@@ -185,18 +181,17 @@ def test_none_outlives_a_killed_parent():
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as parent:
-        assert parent.stdout is not None
         child = int(parent.stdout.readline())
         assert psutil.pid_exists(child)
         parent.kill()
     assert gone(child)
 
 
-def test_a_process_that_nobody_waits_for_any_more_is_ended(monkeypatch: pytest.MonkeyPatch):
-    started: list[subprocess.Popen[bytes]] = []
+def test_a_process_that_nobody_waits_for_any_more_is_ended(monkeypatch):
+    started = []
     go_on = threading.Event()
 
-    def slowly() -> subprocess.Popen[bytes]:
+    def slowly():
         go_on.wait(60)
         started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
         return started[-1]
@@ -204,7 +199,7 @@ def test_a_process_that_nobody_waits_for_any_more_is_ended(monkeypatch: pytest.M
     class Interrupted(BaseException):
         pass
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_):
         raise Interrupted
 
     monkeypatch.setattr("concurrent.futures.Future.result", interrupt)
@@ -216,7 +211,7 @@ def test_a_process_that_nobody_waits_for_any_more_is_ended(monkeypatch: pytest.M
     assert gone(started[0].pid)
 
 
-def test_one_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch):
+def test_one_that_cannot_be_started(monkeypatch):
     before = len(list(Path("/proc/self/fd").iterdir()))
     monkeypatch.setattr(child_module.sys, "executable", "/nowhere/python")
     with pytest.raises(FileNotFoundError):
@@ -227,7 +222,7 @@ def test_one_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("status", "words"), [(0, "status 0"), (3, "status 3"), (-9, "SIGKILL"), (-250, "250")]
 )
-def test_how_it_ended_in_words(status: int, words: str):
+def test_how_it_ended_in_words(status, words):
     assert status_words(status) == words
 
 

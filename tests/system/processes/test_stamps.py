@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from typing import Any
 
 import attrs
 import psutil
@@ -15,12 +14,12 @@ from chameleon_system.processes.stamps import TOKEN, ProcessStamp, abandoned, ch
 
 
 @pytest.fixture
-def own() -> ProcessStamp:
+def own():
     return ProcessStamp.of(os.getpid())
 
 
 @pytest.fixture
-def ended() -> ProcessStamp:
+def ended():
     """The stamp of a process that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         stamp = ProcessStamp.of(process.pid)
@@ -28,19 +27,19 @@ def ended() -> ProcessStamp:
     return stamp
 
 
-def test_a_stamp_is_read_back(own: ProcessStamp):
+def test_a_stamp_is_read_back(own):
     assert ProcessStamp.parse(str(own)) == own
     assert ProcessStamp.of(os.getpid()) == own
 
 
 @pytest.mark.parametrize("text", ["", "not a stamp", "12-34", "a-b-c-d", "1-2-3-4-5"])
-def test_what_is_no_stamp(text: str):
+def test_what_is_no_stamp(text):
     # Such as those of an older version, of which nothing more is known.
     assert ProcessStamp.parse(text) is None
     assert not abandoned(f"{text}:0")
 
 
-def test_a_process_that_has_ended_is_dead(own: ProcessStamp, ended: ProcessStamp):
+def test_a_process_that_has_ended_is_dead(own, ended):
     assert ended.dead
     assert not own.dead
     # Its id was given to another process in the meantime.
@@ -57,22 +56,18 @@ def test_one_that_nobody_has_waited_for_is_dead():
 
 
 @pytest.mark.parametrize("other", [{"namespace": "1"}, {"boot": "another"}])
-def test_nothing_is_known_of_other_containers_and_machines(
-    ended: ProcessStamp, other: dict[str, Any]
-):
+def test_nothing_is_known_of_other_containers_and_machines(ended, other):
     assert abandoned(f"{ended}:3")
     assert not abandoned(f"{attrs.evolve(ended, **other)}:3")
 
 
-def test_tokens_are_all_different(own: ProcessStamp):
+def test_tokens_are_all_different(own):
     first, second = child_token(), child_token()
     assert first != second
     assert first.partition(":")[0] == second.partition(":")[0] == str(own)
 
 
-def test_only_abandoned_processes_of_this_namespace_are_killed(
-    monkeypatch: pytest.MonkeyPatch, ended: ProcessStamp, own: ProcessStamp
-):
+def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ended, own):
     tokens = [f"{ended}:1", f"{attrs.evolve(ended, namespace='1')}:1", f"{own}:1", ""]
     processes = [
         subprocess.Popen(
@@ -84,7 +79,6 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(
         for token in tokens
     ]
     for process in processes:
-        assert process.stdout is not None
         process.stdout.readline()
     # Other tests' leftovers are none of this test's business.
     listed = [psutil.Process(process.pid) for process in processes]
@@ -97,9 +91,7 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(
         process.communicate()
 
 
-def test_folders_of_the_dead_are_removed(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, ended: ProcessStamp
-):
+def test_folders_of_the_dead_are_removed(tmp_path, monkeypatch, ended):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     own = make_scratch()
     dead = tmp_path / f"chameleon-runner-{ended}-x_1"

@@ -23,7 +23,7 @@ ARM = "aarch64-unknown-linux-gnu"
 CPUINFO = Path(__file__).with_name("cpuinfo")
 
 
-def recorded(name: str, architecture: str = "x86_64") -> Processor:
+def recorded(name, architecture="x86_64"):
     processor = parse_cpuinfo((CPUINFO / name).read_text(), architecture)
     assert processor is not None
     return processor

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 
-def loaded(statements: str, *modules: str) -> list[str]:
+def loaded(statements, *modules):
     """Which of the modules a fresh interpreter has loaded after some statements."""
     program = f"{statements}\nimport sys\nprint(*[m for m in {modules!r} if sys.modules.get(m)])"
     finished = subprocess.run(

@@ -12,7 +12,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.neon import Sdot, Usdot
 from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
-from chameleon_tvm.testing.instructions import Trial, require_meaning, trials_of
+from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from computing import resolved
 from tvm_ffi import libinfo
 
@@ -44,13 +44,13 @@ def test_it_computes_its_meaning(one, tmp_path):
         require_meaning(trial, operands, emulated(trial, operands, tmp_path), where=one.name)
 
 
-def emulated(trial: Trial, operands: dict[str, np.ndarray], folder: Path) -> np.ndarray:
+def emulated(trial, operands, folder):
     """The sums that a program of the kernel in a folder makes of the operands."""
     program, own = folder / "program", Path(__file__).with_name("emulated.c")
     headers = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
     build = [COMPILER, "-static", *headers, own, folder / "kernel.o", "-o", program]
     subprocess.run([str(word) for word in build], check=True)
-    words: list[str] = []
+    words = []
     arguments = trial.arguments(operands)
     for number, array in enumerate(arguments):
         array.tofile(folder / str(number))

@@ -18,7 +18,7 @@ from computing import ARM, X86, resolved
 PLUGINS = Path(__file__).parents[3] / "docs" / "plugins.md"
 
 
-def names(target: str, data: str, weights: str, of=dots_of) -> list[str]:
+def names(target, data, weights, of=dots_of):
     return [row.name for row in of(resolved(target), data=data, weights=weights)]
 
 
@@ -92,7 +92,7 @@ def test_weights_of_seven_bits_pay_where_bytes_are_not_multiplied_faster(target,
 
 
 @pytest.fixture
-def udot(tmp_path, monkeypatch) -> InstructionRecord:
+def udot(tmp_path, monkeypatch):
     """The example of the documentation, installed."""
     blocks = re.findall(
         r"```python\n# my_package/(\w+)\.py\n(.*?)```", PLUGINS.read_text(), re.DOTALL
@@ -103,7 +103,7 @@ def udot(tmp_path, monkeypatch) -> InstructionRecord:
         elif "UDOT" in code:
             hooks = code
     monkeypatch.syspath_prepend(str(tmp_path))
-    namespace: dict[str, object] = {}
+    namespace = {}
     exec(hooks.replace("my_package.udot", "udot_of_the_documentation"), namespace)  # noqa: S102
     plugin = type(
         "Plugin", (), {"chameleon_instructions": staticmethod(namespace["chameleon_instructions"])}
@@ -142,7 +142,7 @@ def test_a_record_has_to_be_true():
 
 
 def test_a_cpu_has_the_instructions_of_its_features():
-    def found(target: str) -> set[str]:
+    def found(target):
         return {row.name for row in own_records_of(resolved(target))}
 
     assert {"vpmaddwd", "vpdpbusd", "vdpbf16ps"} < found(f"{X86}znver4")

@@ -18,7 +18,7 @@ from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
 from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.testing.instructions import Trial, check_instruction, check_meaning, trials_of
+from chameleon_tvm.testing.instructions import check_instruction, check_meaning, trials_of
 from chameleon_tvm.types import BFLOAT16, STORAGE
 from computing import NATIVE, X86, assembly_of, resolved
 
@@ -131,7 +131,7 @@ def test_multiply_add_is_one_instruction_where_the_cpu_has_it():
         assert "mulps" not in text
 
 
-def in_parallel(trial: Trial, target: str) -> str:
+def in_parallel(trial, target):
     """The assembly of a trial's function, its cases dealt to threads."""
     serial = trial.function()
     loop = serial.body.body if isinstance(serial.body, tirx.AttrStmt) else serial.body

@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -81,7 +80,7 @@ def system(monkeypatch):
     """Stands in for the C library: keeps calls, and answers with a number of an error or 0."""
 
     class Library:
-        calls: ClassVar[list[tuple[int, ...]]] = []
+        calls = []
         error = 0
 
         def __init__(self, name, *, use_errno):

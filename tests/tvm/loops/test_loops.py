@@ -1,8 +1,6 @@
 """Functions of loops compute the same with every schedule, whatever their extents."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ AVX2 = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
 RNG = np.random.default_rng(0)
 
 
-def _softmax(rows: int, columns: int) -> Any:
+def _softmax(rows, columns):
     """A maximum, an exponential, a sum, a quotient: four blocks of rows."""
     x = te.placeholder((rows, columns), name="x")
     k, j = (te.reduce_axis((0, columns), name=name) for name in "kj")
@@ -32,7 +30,7 @@ def _softmax(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
-def _pool(rows: int, columns: int) -> Any:
+def _pool(rows, columns):
     """A mean over the first axis: sums whose terms are apart in memory."""
     x = te.placeholder((rows, columns), name="x")
     k = te.reduce_axis((0, rows), name="k")
@@ -41,12 +39,12 @@ def _pool(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
-def _turned(rows: int, columns: int) -> Any:
+def _turned(rows, columns):
     x = te.placeholder((rows, columns), name="x")
     return te.create_prim_func([x, te.compute((columns, rows), lambda i, j: x[j, i], name="out")])
 
 
-def _joined(rows: int, columns: int) -> Any:
+def _joined(rows, columns):
     """Two arrays beside each other, read under a condition."""
     x = te.placeholder((rows, columns), name="x")
     out = te.compute(
@@ -57,7 +55,7 @@ def _joined(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
-def _repeated(rows: int, columns: int) -> Any:
+def _repeated(rows, columns):
     """Rows beside each other four times, each with its first half and the other one negated."""
     x = te.placeholder((rows, columns), name="x")
     out = te.compute(
@@ -70,7 +68,7 @@ def _repeated(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
-def _backwards(rows: int, columns: int) -> Any:
+def _backwards(rows, columns):
     """Columns in pairs of half a row, the other way round and shifted."""
     x = te.placeholder((rows, columns), name="x")
     out = te.compute(
@@ -81,18 +79,18 @@ def _backwards(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, out])
 
 
-def _exactly_backwards(x: np.ndarray) -> np.ndarray:
+def _exactly_backwards(x):
     columns = x.shape[1]
     places = np.arange(2 * columns)
     return x[:, (5 - places) % columns] + x[:, (4 * columns - 1 - places) // 4]
 
 
-def _exactly_repeated(x: np.ndarray) -> np.ndarray:
+def _exactly_repeated(x):
     half = x.shape[1] // 2
     return np.tile(np.concatenate([x[:, :half], -x[:, half:]], axis=1), 4)
 
 
-def _exact_softmax(x: np.ndarray, axis: int = 1) -> np.ndarray:
+def _exact_softmax(x, axis=1):
     powers = np.exp(x - x.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
 
@@ -121,9 +119,7 @@ FUNCTIONS_OF_LOOPS = {
     ),
     lanes=st.sampled_from([4, 8, 16]),
 )
-def test_every_schedule_computes_the_same(
-    name: str, rows: int, columns: int, plan: LoopPlan, lanes: int
-) -> None:
+def test_every_schedule_computes_the_same(name, rows, columns, plan, lanes):
     build, exact = FUNCTIONS_OF_LOOPS[name]
     function = loops_of(scheduled(build(rows, columns), plan, lanes))
     x = RNG.standard_normal((rows, columns)).astype(np.float32)
@@ -135,13 +131,13 @@ def test_every_schedule_computes_the_same(
 def test_no_remainder_of_a_loop_is_left_for_llvms_vectorizer():
     i, x, out = tirx.Var("i", "int64"), *(tirx.decl_buffer([32], name=name) for name in ("x", "y"))
     halves = tirx.if_then_else(i % 8 < 4, x[i % 8], -x[i // 8])
-    remainders: list[Any] = []
+    remainders = []
     loop = counted_loop(i, 32, tirx.BufferStore(out, halves, [i]))
     walk(with_vectors(loop, 16), tirx.FloorMod, remainders.append)
     assert not remainders
 
 
-REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., np.ndarray]]] = {
+REDUCTIONS = {
     "sum": (topi.sum, lambda x, axis: x.sum(axis)),
     "product": (topi.prod, lambda x, axis: x.prod(axis)),
     "largest": (topi.max, lambda x, axis: x.max(axis)),
@@ -166,9 +162,7 @@ SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7, 9, 16, 19, 40, 67, 130]), min_
     schedule=SCHEDULES,
     data=st.data(),
 )
-def test_reductions_along_any_axis(
-    name: str, shape: list[int], dtype: str, schedule: tuple[LoopPlan, int], data: st.DataObject
-) -> None:
+def test_reductions_along_any_axis(name, shape, dtype, schedule, data):
     whole = dtype.startswith("int")
     assume(not (whole and name == "softmax"))
     axis = data.draw(st.integers(0, len(shape) - 1), label="axis")
@@ -192,9 +186,7 @@ def test_reductions_along_any_axis(
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(0, 1)),
     schedule=SCHEDULES,
 )
-def test_windows_over_borders(
-    kind: str, edges: list[int], sizes: tuple[int, int, int], schedule: tuple[LoopPlan, int]
-) -> None:
+def test_windows_over_borders(kind, edges, sizes, schedule):
     window, stride, padding = sizes
     assume(padding < window)
     rank, shape = len(edges), (2, *edges)
@@ -217,20 +209,20 @@ def test_windows_over_borders(
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_small_arrays_of_a_row_lie_on_the_stack() -> None:
+def test_small_arrays_of_a_row_lie_on_the_stack():
     assert "Workspace" not in assembly_of(
         loops_of(scheduled(_softmax(512, 40), LoopPlan(), 8)), AVX2
     )
 
 
-def test_rows_are_one_parallel_loop() -> None:
+def test_rows_are_one_parallel_loop():
     text = loops_of(scheduled(_softmax(64, 512), LoopPlan(), 8)).script()
     assert text.count("T.parallel") == 1
     apart = loops_of(scheduled(_softmax(64, 512), LoopPlan(rows=False), 8)).script()
     assert apart.count("T.parallel") > 1
 
 
-def test_columns_of_a_product_are_added_up_together() -> None:
+def test_columns_of_a_product_are_added_up_together():
     x, y = te.placeholder((16, 24), name="x"), te.placeholder((24, 64), name="y")
     k = te.reduce_axis((0, 24), name="k")
     out = te.compute((16, 64), lambda i, c: te.sum(x[i, k] * y[k, c], axis=k), name="out")
@@ -241,13 +233,13 @@ def test_columns_of_a_product_are_added_up_together() -> None:
     np.testing.assert_allclose(got, arrays[0] @ arrays[1], rtol=1e-4, atol=1e-5)
 
 
-def test_threads_are_for_those_who_have_enough_to_do() -> None:
+def test_threads_are_for_those_who_have_enough_to_do():
     assert not default_plan(_softmax(4, 8)).threads
     assert default_plan(_softmax(512, 512)).threads
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_elementary_functions_are_good_to_float32(name: str) -> None:
+def test_elementary_functions_are_good_to_float32(name):
     low, high = (-80.0, 80.0) if name == "exp" else (-1e3, 1e3)
     x = np.concatenate([RNG.uniform(-6, 6, 4000), [low, high, 0.0]]).astype(np.float32)
     source = te.placeholder(x.shape, name="source")

@@ -1,8 +1,6 @@
 """Element-wise functions are dealt to threads in parts of which LLVM makes vectors."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,11 +26,11 @@ EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 12, 16, 24, 28, 33, 50, 56, 57, 64]
 SHAPES = st.lists(EXTENTS, min_size=1, max_size=4).map(tuple)
 
 
-def _added(shape: tuple[int, ...], other: tuple[int, ...]) -> Any:
+def _added(shape, other):
     """``relu(x + y)`` with ``y`` broadcast to the shape of ``x``."""
     x, y = (te.placeholder(row, name=name) for row, name in ((shape, "x"), (other, "y")))
 
-    def element(*at: Any) -> Any:
+    def element(*at):
         places = at[len(at) - len(other) :]
         theirs = [
             0 if extent == 1 and width != 1 else start
@@ -45,10 +43,10 @@ def _added(shape: tuple[int, ...], other: tuple[int, ...]) -> Any:
     return te.create_prim_func([x, y, te.compute(shape, element, name="out")])
 
 
-def _innermost(function: Any) -> list[Any]:
-    collected: list[Any] = []
+def _innermost(function):
+    collected = []
 
-    def visit(loop: Any) -> None:
+    def visit(loop):
         if isinstance(loop.body, tirx.BufferStore):
             collected.append(loop)
 
@@ -56,17 +54,17 @@ def _innermost(function: Any) -> list[Any]:
     return collected
 
 
-def _divisions(function: Any) -> list[Any]:
+def _divisions(function):
     """Divisions and remainders by which places in memory are found within innermost loops."""
-    collected: list[Any] = []
+    collected = []
     for loop in _innermost(function):
-        inside: list[Any] = []
+        inside = []
         walk(loop.body, (tirx.FloorDiv, tirx.FloorMod), inside.append)
         collected += [row for row in inside if uses(row, loop.loop_var)]
     return collected
 
 
-def _broadcasts(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
+def _broadcasts(shape):
     flags = st.tuples(*(st.booleans() for _ in shape))
     first = flags.map(lambda keep: tuple(e if k else 1 for e, k in zip(shape, keep, strict=True)))
     return st.one_of(st.just(shape), st.just(shape[-1:]), st.just(()), first)
@@ -74,7 +72,7 @@ def _broadcasts(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), shape=SHAPES)
-def test_innermost_loops_have_no_divisions(data: st.DataObject, shape: tuple[int, ...]) -> None:
+def test_innermost_loops_have_no_divisions(data, shape):
     other = data.draw(_broadcasts(shape), label="other")
     # A broadcast along a last axis of one element has no row: one loop goes over all elements.
     assume(shape[-1] > 1 or math.prod(other) in {1, math.prod(shape)})
@@ -99,14 +97,14 @@ def test_innermost_loops_have_no_divisions(data: st.DataObject, shape: tuple[int
         ((1, 257, 56, 199), (1, 257, 56, 199)),
     ],
 )
-def test_their_code_is_vectors(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+def test_their_code_is_vectors(shape, other):
     """As explicit ones, or as LLVM makes them of a loop in one piece."""
     function = loops_of(scheduled(_added(shape, other), LoopPlan(), 8))
     code = assembly_of(function, AVX2).splitlines()
     assert any("vmaxps" in line and "ymm" in line for line in code)
 
 
-def _lowered(extents: Sequence[int], parts: int) -> Any:
+def _lowered(extents, parts):
     """An element-wise function in a given number of parts."""
     schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": _added(tuple(extents), ())}))
     [block] = schedule.get_child_blocks(schedule.get_sblock("root"))
@@ -117,7 +115,7 @@ def _lowered(extents: Sequence[int], parts: int) -> Any:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), extents=SHAPES)
-def test_pieces_are_foreseen(data: st.DataObject, extents: tuple[int, ...]) -> None:
+def test_pieces_are_foreseen(data, extents):
     """The divisions that TVM leaves in a part are foreseen from a copy of the tensor."""
     total = math.prod(extents)
     sizes = [parts for parts in range(1, min(total, MOST_PARTS) + 1) if total % parts == 0]
@@ -126,7 +124,7 @@ def test_pieces_are_foreseen(data: st.DataObject, extents: tuple[int, ...]) -> N
 
 
 @pytest.mark.parametrize(("extents", "parts"), [((7, 8, 7), 49), ((2, 7, 3), 6), ((8, 16, 5), 40)])
-def test_parts_that_end_within_a_row_may_be_in_one_piece(extents: tuple[int, ...], parts: int):
+def test_parts_that_end_within_a_row_may_be_in_one_piece(extents, parts):
     assert in_one_piece(extents, parts)
     assert not _divisions(_lowered(extents, parts))
 
@@ -134,13 +132,13 @@ def test_parts_that_end_within_a_row_may_be_in_one_piece(extents: tuple[int, ...
 @given(extents=st.lists(st.integers(1, 60), min_size=1, max_size=4))
 @example(extents=[1, 56, 56, 64])
 @example(extents=[1, 257, 56, 199])
-def test_parts_are_equal_and_in_one_piece(extents: list[int]) -> None:
+def test_parts_are_equal_and_in_one_piece(extents):
     parts = plan_parts(extents)
     assert math.prod(extents) % parts == 0
     assert in_one_piece(extents, parts)
 
 
-def test_the_most_parts_are_kept_where_they_are_in_one_piece() -> None:
+def test_the_most_parts_are_kept_where_they_are_in_one_piece():
     assert plan_parts([1, 64, 56, 56]) == MOST_PARTS
     assert plan_parts([1, 56, 56, 64]) == 56
     # No number from 2 to 64 is in one piece: rather more parts than a single thread.
@@ -157,7 +155,7 @@ def test_the_most_parts_are_kept_where_they_are_in_one_piece() -> None:
 
 
 @given(extents=st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_parts_of_whole_rows(extents: list[int]) -> None:
+def test_parts_of_whole_rows(extents):
     parts = plan_rows(extents)
     assert 1 <= parts <= MOST_PARTS
     whole, left = 1, parts
@@ -174,7 +172,7 @@ def test_parts_of_whole_rows(extents: list[int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_what_is_in_eight_bits_is_read_as_one_piece(dtype: str) -> None:
+def test_what_is_in_eight_bits_is_read_as_one_piece(dtype):
     shape = (1, 56, 56, 64)
     source = te.placeholder(shape, dtype=dtype, name="source")
     out = te.compute(shape, lambda *at: source(*at).astype("float32") * 0.5, name="out")

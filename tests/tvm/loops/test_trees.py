@@ -10,14 +10,14 @@ def test_a_walk_over_some_kinds_meets_what_one_over_all_finds_of_them():
         (8, 6), lambda i, j: tirx.if_then_else(j < 3, te.exp(x[i, j]) / 2.0, x[i, 5 - j]), "y"
     )
     body = te.create_prim_func([x, chosen]).body
-    everything: list[object] = []
+    everything = []
     walk(body, object, everything.append)
     for kinds in (
         (tvm.ir.TensorLoad,),
         (tirx.LT, tirx.LE),
         (tvm.ir.Call, tirx.Div, tirx.BufferStore),
     ):
-        met: list[object] = []
+        met = []
         walk(body, kinds, met.append)
         wanted = [node for node in everything if isinstance(node, kinds)]
         assert wanted

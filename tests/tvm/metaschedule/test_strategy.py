@@ -1,9 +1,7 @@
 """Chameleon as a strategy of ``ms.tune_tir``: proposals, learning, records, errors."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
 from chameleon_tvm.metaschedule.strategy import TracePlan, Workload, canonical_target, measured
 from chameleon_tvm.metaschedule.traces import applied, config_of
-from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.quick_tvm import te, tvm
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from computing import resolved
 from tvm.s_tir import meta_schedule as ms
@@ -24,7 +22,7 @@ SHAPE = (32, 64, 48)
 
 
 @pytest.fixture(autouse=True)
-def _no_handlers_of_others() -> None:
+def _no_handlers_of_others():
     """MetaSchedule goes by the names of its logger's handlers, and not all have one.
 
     pytest adds some of its own to loggers that do not propagate, as MetaSchedule's does not once
@@ -38,7 +36,7 @@ def _no_handlers_of_others() -> None:
 CPU = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "num-cores": 2}
 
 
-def _dense(rows: int, features: int, units: int) -> tirx.PrimFunc:
+def _dense(rows, features, units):
     data = te.placeholder((rows, features), "float32", name="data")
     weights = te.placeholder((features, units), "float32", name="weights")
     k = te.reduce_axis((0, features), name="k")
@@ -49,12 +47,12 @@ def _dense(rows: int, features: int, units: int) -> tirx.PrimFunc:
 
 
 @pytest.fixture(scope="module")
-def target() -> tvm.target.Target:
+def target():
     return tvm.target.Target(CPU)
 
 
 @pytest.fixture
-def context(target: tvm.target.Target) -> Any:
+def context(target):
     """A tuning context as ``ms.tune_tir`` makes it."""
     load_tensor_intrinsics()
     return ms.TuneContext(
@@ -68,16 +66,16 @@ def context(target: tvm.target.Target) -> Any:
     )
 
 
-def _plan(context: Any) -> TracePlan:
+def _plan(context):
     return TracePlan(
         Workload.of(context), context.generate_design_space(), SketchOptions(rewrite_sums=False)
     )
 
 
-def test_a_small_layer_is_tuned_and_right(target: tvm.target.Target, tmp_path: Path):
+def test_a_small_layer_is_tuned_and_right(target, tmp_path):
     function = _dense(*SHAPE)
 
-    def tune(trials: int) -> Any:
+    def tune(trials):
         return ms.tune_tir(
             mod=function,
             target=target,
@@ -109,7 +107,7 @@ def test_a_small_layer_is_tuned_and_right(target: tvm.target.Target, tmp_path: P
     np.testing.assert_allclose(out.numpy(), data @ weights, rtol=1e-4, atol=1e-4)
 
 
-def test_every_task_of_a_network_has_its_own(target: tvm.target.Target, tmp_path: Path):
+def test_every_task_of_a_network_has_its_own(target, tmp_path):
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((16, 32), "float32"))
     with builder.function("main", [x]):
@@ -136,7 +134,7 @@ def test_every_task_of_a_network_has_its_own(target: tvm.target.Target, tmp_path
     assert sorted(workloads.count(workload) for workload in set(workloads)) == [8, 8]
 
 
-def test_candidates_are_distinct_and_within_the_trials(context: Any):
+def test_candidates_are_distinct_and_within_the_trials(context):
     context.pre_tuning(20, 16, database=ms.database.MemoryDatabase())
     seen = []
     for expected in (16, 4):
@@ -155,8 +153,8 @@ def test_candidates_are_distinct_and_within_the_trials(context: Any):
     context.post_tuning()
 
 
-def test_a_space_of_the_users_own_is_searched(target: tvm.target.Target):
-    def tiled(schedule: tvm.s_tir.Schedule) -> None:
+def test_a_space_of_the_users_own_is_searched(target):
+    def tiled(schedule):
         rows, units, _ = schedule.get_loops(schedule.get_sblock("product"))
         schedule.split(rows, schedule.sample_perfect_tile(rows, n=2, max_innermost_factor=32))
         schedule.split(units, [None, schedule.sample_categorical([4, 8, 16], [0.3, 0.3, 0.4])])
@@ -175,7 +173,7 @@ def test_a_space_of_the_users_own_is_searched(target: tvm.target.Target):
     assert context.generate_measure_candidates() is None
 
 
-def test_the_same_seed_proposes_the_same(context: Any):
+def test_the_same_seed_proposes_the_same(context):
     proposed = []
     for _ in range(2):
         clone = context.clone()
@@ -184,7 +182,7 @@ def test_the_same_seed_proposes_the_same(context: Any):
     assert proposed[0] == proposed[1]
 
 
-def test_configurations_survive_the_way_through_a_database(context: Any):
+def test_configurations_survive_the_way_through_a_database(context):
     plan = _plan(context)
     known = 0
     for config in plan.space.sample(8, np.random.default_rng(0)):
@@ -200,7 +198,7 @@ def test_configurations_survive_the_way_through_a_database(context: Any):
     assert config_of(plan, foreign.trace) is None
 
 
-def test_records_of_earlier_tuning_are_learnt(context: Any, target: tvm.target.Target):
+def test_records_of_earlier_tuning_are_learnt(context, target):
     plan = _plan(context)
     database = ms.database.MemoryDatabase()
     workload = database.commit_workload(context.mod)
@@ -222,7 +220,7 @@ def test_records_of_earlier_tuning_are_learnt(context: Any, target: tvm.target.T
         ("RPCRunner: An exception occurred\n", FailureKind.RUN_ERROR),
     ],
 )
-def test_failures_are_typed(problem: str, kind: FailureKind):
+def test_failures_are_typed(problem, kind):
     result = measured((1,), None, problem=problem)
     assert (result.failure, result.message) == (kind, problem.strip())
 
@@ -240,7 +238,7 @@ def test_an_unknown_stage_is_said_at_once():
         ChameleonStrategy(explorer={"name": "annealing", "chians": 3})
 
 
-def test_what_is_missing_is_said(context: Any):
+def test_what_is_missing_is_said(context):
     with pytest.raises(RuntimeError, match=r"before `pre_tuning`\. Pass it as `strategy=`"):
         ChameleonStrategy().generate_measure_candidates()
     with pytest.raises(ChameleonError, match="made no design space"):
@@ -250,7 +248,7 @@ def test_what_is_missing_is_said(context: Any):
         Workload.of(empty)
 
 
-def test_targets_are_canonical(target: tvm.target.Target):
+def test_targets_are_canonical(target):
     known = canonical_target(target)
     assert known == resolved(f"llvm -mcpu={CPU['mcpu']} -num-cores=2")
     assert canonical_target(tvm_target(known)) == known

@@ -26,7 +26,7 @@ FAT_BINARY = b"\x50\xed\x55\xba"
 
 
 @pytest.fixture(scope="module")
-def native() -> str:
+def native():
     return resolved("native")
 
 

@@ -15,7 +15,7 @@ from computing import ARM, X86, resolved
 CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
 
 
-def own(**other: object) -> ServerFacts:
+def own(**other):
     triple = str(codegen.llvm_get_system_triple())
     cpu = str(codegen.llvm_get_system_cpu())
     return ServerFacts(**{"tvm": own_version(), "triple": triple, "cpu": cpu, **other})
@@ -26,11 +26,11 @@ def test_this_machine_runs_its_own_kernels(facts):
     accepts(facts, "native")
 
 
-def accepts(facts: ServerFacts, text: str, *, exists: bool = True) -> None:
+def accepts(facts, text, *, exists=True):
     check("board:1", facts, resolved(text), exists=exists)
 
 
-def refusal(facts: ServerFacts, text: str, *, exists: bool = True) -> str:
+def refusal(facts, text, *, exists=True):
     with pytest.raises(TargetError) as raised:
         accepts(facts, text, exists=exists)
     assert raised.value.hint
@@ -99,7 +99,7 @@ def test_asking_takes_what_there_is(serves):
     if serves:
         functions["chameleon.server.facts"] = own_facts
 
-    def function(name: str):
+    def function(name):
         if name not in functions:
             raise AttributeError(name)
         return functions[name]

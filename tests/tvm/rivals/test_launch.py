@@ -23,7 +23,7 @@ json.dump(answer, open(answered, "w"))
 
 
 @pytest.fixture(autouse=True)
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def programs(tmp_path, monkeypatch):
     for name, text in PROGRAMS.items():
         (tmp_path / f"rival_{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")

@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.task import Task
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
@@ -162,7 +161,7 @@ def test_other_operators_have_spaces(target):
 def test_a_cuda_space_needs_no_gpu_and_knows_the_limits_of_a_block():
     target = resolved("nvidia/nvidia-h100")
     spec = Conv2dSpec(input=(1, 64, 14, 14), filters=64, kernel=3, padding=1, name="gpu")
-    task: Task = spec.task("gpu", target)
+    task = spec.task("gpu", target)
     builder = SketchBuilder(task, SketchOptions(), threads=1)
     space = SketchSpace(SketchOptions()).design_space(task)
     configs = space.sample(24, np.random.default_rng(0))

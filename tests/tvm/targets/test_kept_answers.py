@@ -1,7 +1,6 @@
 """Answers of LLVM are kept, and a pipeline is looked at without importing TVM."""
 
 import json
-from pathlib import Path
 
 import pytest
 from chameleon_core.errors import TargetError
@@ -31,11 +30,11 @@ PIPELINE = {
 
 
 @pytest.fixture(autouse=True)
-def _empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def _empty_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tmp_path: Path):
+def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tmp_path):
     file = tmp_path / "pipeline.yaml"
     file.write_text(json.dumps({**PIPELINE, "output": str(tmp_path / "run")}))
     first, second = (run_python(LOOK, file).splitlines() for _ in range(2))
@@ -80,7 +79,7 @@ def test_errors_are_not_kept():
         '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}',
     ],
 )
-def test_a_canonical_target_says_what_the_object_of_tvm_says(text: str):
+def test_a_canonical_target_says_what_the_object_of_tvm_says(text):
     target = TVMTargets(NoOptions()).resolve(text)
     assert features_named(target) == target_features(tvm_target(target))
     assert architecture_named(target) == architecture_of(tvm_target(target))

@@ -1,7 +1,5 @@
 """An instruction of other CPUs that this machine computes with loops."""
 
-from typing import ClassVar
-
 import pytest
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
 from chameleon_tvm.instructions.conversions import widening
@@ -19,7 +17,7 @@ class Pairs(Dot):
     data = weights = BFLOAT16_BITS
     sums = "float32"
     depth = 2
-    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
+    vectors = {16: frozenset(), 32: frozenset(), 64: frozenset()}
 
     def meaning(self, sums, data, weights):
         return sums + STORAGE[BFLOAT16].real(weights) @ STORAGE[BFLOAT16].real(data)

@@ -1,7 +1,5 @@
 """Int8 templates: every drawn configuration computes the integers of the reference."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
@@ -176,7 +174,7 @@ class Bytes(Dot):
     weights = "int8"
     sums = "int32"
     depth = 4
-    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
+    vectors = {16: frozenset(), 32: frozenset(), 64: frozenset()}
     signed = False
 
     def meaning(self, sums, data, weights):

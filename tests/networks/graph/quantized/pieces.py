@@ -4,7 +4,6 @@ The scales are powers of two and the numbers small, so that sums of float32 are 
 compute the network by its meaning agree in every bit.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -26,7 +25,7 @@ class Affine:
     zero_point: int
     dtype: str = "uint8"
 
-    def pair(self, emit: Any, x: Any) -> Any:
+    def pair(self, emit, x):
         """A tensor quantized, and dequantized."""
         scale, zero = relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
         axis = min(1, len(shape_of(x)) - 1)
@@ -34,21 +33,13 @@ class Affine:
         return emit(op.dequantize(numbers, scale, zero, axis=axis))
 
 
-def dequantized(emit: Any, numbers: Array, scale: Array, zero: Array, axis: int) -> Any:
+def dequantized(emit, numbers, scale, zero, axis):
     """A constant as a network of a framework has it."""
     constants = (relax.const(array) for array in (numbers, scale, zero))
     return emit(op.dequantize(*constants, axis=axis))
 
 
-def weights_of(
-    emit: Any,
-    rng: np.random.Generator,
-    shape: tuple[int, ...],
-    axis: int,
-    exponent: int = -6,
-    *,
-    largest: int = 127,
-) -> tuple[Any, Array]:
+def weights_of(emit, rng, shape, axis, exponent=-6, *, largest=127):
     """Weights with a scale for each output channel, and the scales."""
     scale = (2.0 ** rng.integers(exponent - 1, exponent + 1, shape[axis])).astype(np.float32)
     least = -128 if largest == 127 else -largest
@@ -56,26 +47,14 @@ def weights_of(
     return dequantized(emit, numbers, scale, np.zeros(shape[axis], np.int8), axis), scale
 
 
-def bias_of(emit: Any, rng: np.random.Generator, scale: Array, data: float, rank: int) -> Any:
+def bias_of(emit, rng, scale, data, rank):
     """A bias in units of the sums, in the shape that is added to an NCHW tensor."""
     numbers = rng.integers(-3000, 3000, scale.shape).astype(np.int32)
     bias = dequantized(emit, numbers, scale * np.float32(data), np.zeros(len(scale), np.int32), 0)
     return emit(op.reshape(bias, [1, len(scale), *[1] * (rank - 2)]))
 
 
-def convolution(
-    emit: Any,
-    x: Any,
-    filters: int,
-    size: int,
-    data: float,
-    *,
-    rng: np.random.Generator,
-    groups: int = 1,
-    bias: bool = True,
-    largest: int = 127,
-    **more: Any,
-) -> Any:
+def convolution(emit, x, filters, size, data, *, rng, groups=1, bias=True, largest=127, **more):
     """A convolution of any rank with quantized weights."""
     channels, rank = shape_of(x)[1], len(shape_of(x))
     shape = (filters, channels // groups, *[size] * (rank - 2))
@@ -84,9 +63,7 @@ def convolution(
     return emit(op.add(result, bias_of(emit, rng, scale, data, rank))) if bias else result
 
 
-def dense(
-    emit: Any, x: Any, units: int, data: float, *, rng: np.random.Generator, largest: int = 127
-) -> Any:
+def dense(emit, x, units, data, *, rng, largest=127):
     """A matrix product with quantized weights, and a bias."""
     weights, scale = weights_of(emit, rng, (shape_of(x)[-1], units), 1, largest=largest)
     sums = emit(op.matmul(x, weights))
@@ -95,12 +72,12 @@ def dense(
     return emit(op.add(sums, dequantized(emit, numbers, units_of_sums, zeros, 0)))
 
 
-def evaluated(module: Any, *inputs: Array) -> Any:
+def evaluated(module, *inputs):
     """What a module's ``main`` means, in float64 but for what is quantized: an array or several."""
     function = module["main"]
-    known: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
+    known = dict(zip(function.params, inputs, strict=True))
 
-    def value(part: Any) -> Any:
+    def value(part):
         if isinstance(part, tvm.ir.GenericConst):
             return array_of(part)
         if isinstance(part, relax.Tuple):
@@ -118,24 +95,24 @@ def evaluated(module: Any, *inputs: Array) -> Any:
     return known[function.body.body]
 
 
-def _along(call: Any, x: Array, numbers: Array) -> Array:
+def _along(call, x, numbers):
     shape = [1] * x.ndim
     if numbers.size > 1:
         shape[int(call.attrs.axis)] = -1
     return numbers.reshape(shape).astype(np.float64)
 
 
-def _quantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
+def _quantize(call, x, scale, zero):
     limits = np.iinfo(str(call.ty.dtype))
     numbers = np.rint(x / _along(call, x, scale)) + _along(call, x, zero)
     return np.clip(numbers, limits.min, limits.max)
 
 
-def _dequantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
+def _dequantize(call, x, scale, zero):
     return (x - _along(call, x, zero)) * _along(call, x, scale)
 
 
-def _windows(call: Any, x: Array, size: Any, dilation: Any, fill: float) -> Array:
+def _windows(call, x, size, dilation, fill):
     """All windows of an NC... tensor: (N, C, places, taps)."""
     rank = x.ndim - 2
     pads = [int(number) for number in call.attrs.padding]
@@ -148,7 +125,7 @@ def _windows(call: Any, x: Array, size: Any, dilation: Any, fill: float) -> Arra
     return seen[(slice(None), slice(None), *steps, *taps)]
 
 
-def _convolution(call: Any, x: Array, weights: Array) -> Array:
+def _convolution(call, x, weights):
     groups, rank = int(call.attrs.groups), x.ndim - 2
     seen = _windows(call, x, weights.shape[2:], call.attrs.dilation, 0.0)
     n, c, *rest = seen.shape
@@ -161,12 +138,12 @@ def _convolution(call: Any, x: Array, weights: Array) -> Array:
     return sums.reshape(n, -1, *sums.shape[3:])
 
 
-def _largest(call: Any, x: Array) -> Array:
+def _largest(call, x):
     seen = _windows(call, x, call.attrs.pool_size, call.attrs.dilation, -np.inf)
     return seen.max(axis=tuple(range(x.ndim, seen.ndim)))
 
 
-def _sliced(call: Any, x: Array, *places: Any) -> Array:
+def _sliced(call, x, *places):
     axes, begins, ends = ([int(field.value) for field in part.fields] for part in call.args[1:4])
     parts = [slice(None)] * x.ndim
     for axis, begin, end in zip(axes, begins, ends, strict=True):
@@ -174,7 +151,7 @@ def _sliced(call: Any, x: Array, *places: Any) -> Array:
     return x[tuple(parts)]
 
 
-MEANINGS: dict[str, Callable[..., Array]] = {
+MEANINGS = {
     "quantize": _quantize,
     "dequantize": _dequantize,
     **{f"nn.conv{rank}d": _convolution for rank in (1, 2, 3)},

@@ -1,11 +1,8 @@
 """Which chains are in integers, with which constants, and what is left in real numbers."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -19,18 +16,18 @@ DATA = Affine(scale=2.0**-4, zero_point=100)
 OUT = Affine(scale=2.0**-2, zero_point=9)
 
 
-def chain_of(build: Any, *shape: int) -> FusedOperator:
+def chain_of(build, *shape):
     """The only chain of a network."""
     [chain] = chains_of(prepared(module_of(build, (shape, "float32")), "NCHW"))
     return chain
 
 
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(0)
 
 
 def test_constants_of_a_chain():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         x = DATA.pair(emit, x)
         x = convolution(emit, x, 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, emit(op.nn.relu(x)))
@@ -48,7 +45,7 @@ def test_constants_of_a_chain():
 
 
 def test_what_a_factor_does_not_pass_through_is_multiplied_behind_it():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         x = convolution(emit, DATA.pair(emit, x), 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, emit(op.sigmoid(x)))
 
@@ -59,7 +56,7 @@ def test_what_a_factor_does_not_pass_through_is_multiplied_behind_it():
 
 
 def test_a_result_that_others_read_as_well_is_real():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         sums = convolution(emit, DATA.pair(emit, x), 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, sums), sums
 
@@ -68,7 +65,7 @@ def test_a_result_that_others_read_as_well_is_real():
 
 
 def test_with_a_real_residual_the_result_is_real():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         sums = convolution(emit, DATA.pair(emit, x), 4, 3, DATA.scale, rng=rng(), padding=1)
         return OUT.pair(emit, emit(op.add(sums, x)))
 
@@ -78,8 +75,8 @@ def test_with_a_real_residual_the_result_is_real():
 
 
 @pytest.mark.parametrize("residual", [False, True])
-def test_a_bias_that_may_pass_32_bits_is_added_to_real_numbers(*, residual: bool):
-    def build(emit: Any, x: Any) -> Any:
+def test_a_bias_that_may_pass_32_bits_is_added_to_real_numbers(*, residual):
+    def build(emit, x):
         data = DATA.pair(emit, x)
         weights, scale = weights_of(emit, rng(), (4, 4, 3, 3), 0)
         sums = emit(op.nn.conv2d(data, weights, padding=1))
@@ -93,8 +90,8 @@ def test_a_bias_that_may_pass_32_bits_is_added_to_real_numbers(*, residual: bool
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])
-def test_wider_data_are_computed_in_float32(dtype: str):
-    def build(emit: Any, x: Any) -> Any:
+def test_wider_data_are_computed_in_float32(dtype):
+    def build(emit, x):
         wide = Affine(scale=2.0**-8, zero_point=0, dtype=dtype)
         return convolution(emit, wide.pair(emit, x), 5, 3, wide.scale, rng=rng())
 
@@ -103,15 +100,15 @@ def test_wider_data_are_computed_in_float32(dtype: str):
 
 
 def test_sums_that_may_pass_32_bits_are_computed_in_float32():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         return dense(emit, DATA.pair(emit, x), 3, DATA.scale, rng=rng())
 
     assert chain_of(build, 1, 66_000).spec.dtype == "float32"
 
 
 @pytest.mark.parametrize(("zero", "kind"), [(128, "int8"), (100, "float32")])
-def test_weights_of_uint8(zero: int, kind: str):
-    def build(emit: Any, x: Any) -> Any:
+def test_weights_of_uint8(zero, kind):
+    def build(emit, x):
         numbers = np.arange(256, dtype=np.uint8).reshape(16, 16)
         weights = dequantized(emit, numbers, np.float32(0.5), np.uint8(zero), 1)
         return emit(op.matmul(DATA.pair(emit, x), weights))
@@ -119,10 +116,10 @@ def test_weights_of_uint8(zero: int, kind: str):
     assert chain_of(build, 3, 16).spec.dtype == kind
 
 
-def test_a_scale_below_zero_keeps_no_order(deliver: Any):  # noqa: F811
+def test_a_scale_below_zero_keeps_no_order(deliver):  # noqa: F811
     turned = Affine(scale=-0.5, zero_point=3)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         return emit(op.nn.relu(emit(op.nn.max_pool2d(turned.pair(emit, x), (2, 2)))))
 
     module = module_of(build, ((1, 4, 6, 6), "float32"))
@@ -131,7 +128,7 @@ def test_a_scale_below_zero_keeps_no_order(deliver: Any):  # noqa: F811
 
 
 def test_transposed_convolutions_are_computed_in_float32():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         weights, _ = weights_of(emit, rng(), (4, 3, 2, 2), 1)
         return emit(op.nn.conv2d_transpose(DATA.pair(emit, x), weights, strides=(2, 2)))
 
@@ -141,10 +138,10 @@ def test_transposed_convolutions_are_computed_in_float32():
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_padding_between_steps_is_the_convolutions(layout: str, kind: str):
+def test_padding_between_steps_is_the_convolutions(layout, kind):
     data = Affine(scale=2.0**-4, zero_point=100, dtype=kind)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         padded = emit(op.nn.pad(data.pair(emit, x), [0, 0, 0, 0, 1, 0, 2, 1]))
         return convolution(emit, data.pair(emit, padded), 5, 3, data.scale, rng=rng())
 
@@ -156,7 +153,7 @@ def test_padding_between_steps_is_the_convolutions(layout: str, kind: str):
 
 
 def test_a_tensor_is_quantized_once():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         left = convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())
         return left, convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())
 
@@ -168,10 +165,10 @@ def test_a_tensor_is_quantized_once():
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("rank", [1, 3])
-def test_other_ranks(deliver: Any, rank: int, layout: str):  # noqa: F811
-    def build(emit: Any, x: Any) -> Any:
+def test_other_ranks(deliver, rank, layout):  # noqa: F811
+    def build(emit, x):
         x = DATA.pair(emit, x)
-        more: dict[str, Any] = {"strides": [2] * rank, "padding": [1] * rank}
+        more = {"strides": [2] * rank, "padding": [1] * rank}
         x = convolution(emit, x, 8, 3, DATA.scale, rng=rng(), groups=2, **more)
         x = OUT.pair(emit, x)
         x = convolution(emit, x, 16, 2, OUT.scale, rng=rng(), groups=8, dilation=[2] * rank)
@@ -186,8 +183,8 @@ def test_other_ranks(deliver: Any, rank: int, layout: str):  # noqa: F811
     np.testing.assert_array_equal(network.run(image), evaluated(module, image))
 
 
-def test_products_of_several_rows(deliver: Any):  # noqa: F811
-    def build(emit: Any, x: Any) -> Any:
+def test_products_of_several_rows(deliver):  # noqa: F811
+    def build(emit, x):
         x = DATA.pair(emit, x)
         y = OUT.pair(emit, dense(emit, x, 24, DATA.scale, rng=rng()))
         y = emit(op.permute_dims(emit(op.reshape(y, [2, 5, 4, 6])), [0, 2, 1, 3]))

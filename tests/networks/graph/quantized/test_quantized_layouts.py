@@ -1,7 +1,5 @@
 """Steps of quantization pass through a change of layouts, or it is refused."""
 
-from typing import Any
-
 import pytest
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over
@@ -30,7 +28,7 @@ def test_a_change_that_loses_a_step_is_refused():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
     others = module_of(lambda emit, x: emit(op.nn.relu(x)), ((1, 3), "float32"))
 
-    def lost(_: Any) -> Any:
+    def lost(_):
         return others
 
     with pytest.raises(LayoutError, match="lost 12 of 12 steps"):

@@ -1,7 +1,5 @@
 """Quantized networks are computed in integers, and mean what they say bit by bit."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
@@ -19,7 +17,7 @@ FIRST = Affine(scale=2.0**-3, zero_point=0)
 SECOND = Affine(scale=2.0**-2, zero_point=7)
 
 
-def small_resnet(emit: Any, x: Any) -> Any:
+def small_resnet(emit, x):
     """Convolution, pooling, a residual block, a mean, a matrix product."""
     rng = np.random.default_rng(0)
     x = IMAGE.pair(emit, x)
@@ -49,10 +47,10 @@ def test_a_small_resnet_is_in_integers():
 @pytest.mark.parametrize("guesses", [False, True])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_small_resnet_is_right_bit_by_bit(
-    deliver: Any,  # noqa: F811
-    layout: str,
+    deliver,  # noqa: F811
+    layout,
     *,
-    guesses: bool,
+    guesses,
 ):
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
     network = deliver(module, layout=layout, guesses=guesses)

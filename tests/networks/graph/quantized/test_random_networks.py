@@ -1,7 +1,5 @@
 """Random quantized networks: every tensor that is quantized is what NumPy says, bit by bit."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
@@ -37,7 +35,7 @@ STEPS = st.lists(
 )
 
 
-def activated(emit: Any, x: Any, name: str) -> Any:
+def activated(emit, x, name):
     if name == "relu":
         return emit(op.nn.relu(x))
     if name == "clip":
@@ -45,7 +43,7 @@ def activated(emit: Any, x: Any, name: str) -> Any:
     return emit(op.nn.leakyrelu(x, 0.25)) if name == "leaky" else x
 
 
-def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
+def network(emit, x, steps, start):
     """A network of some steps, each of which is quantized; it returns all their results."""
     rng = np.random.default_rng(len(steps))
     values = [(start.pair(emit, x), start)]
@@ -83,13 +81,13 @@ def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
 )
 @pytest.mark.parametrize("guesses", [False, True])
 def test_random_networks(
-    deliver: Any,  # noqa: F811
-    steps: Any,
-    start: Affine,
-    seed: int,
-    layout: str,
+    deliver,  # noqa: F811
+    steps,
+    start,
+    seed,
+    layout,
     *,
-    guesses: bool,
+    guesses,
 ):
     module = module_of(lambda emit, x: network(emit, x, steps, start), ((1, 6, 5, 7), "float32"))
     image = np.random.default_rng(seed).normal(0, 4, (1, 6, 5, 7)).astype(np.float32)

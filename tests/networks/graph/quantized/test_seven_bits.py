@@ -1,14 +1,11 @@
 """Networks that come quantized and whose weights happen to have seven bits."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
@@ -23,15 +20,15 @@ DATA = Affine(scale=2.0**-4, zero_point=100)
 OUT = Affine(scale=2.0**-2, zero_point=9)
 
 
-def cpu(name: str) -> str:
+def cpu(name):
     return TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={name}")
 
 
-def module(largest: int) -> Any:
+def module(largest):
     """Convolutions, one of them depthwise, and a product, with weights up to a magnitude."""
     rng = np.random.default_rng(0)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         more = {"rng": rng, "largest": largest}
         x = DATA.pair(emit, x)
         x = DATA.pair(emit, convolution(emit, x, 24, 3, DATA.scale, padding=1, **more))
@@ -43,15 +40,15 @@ def module(largest: int) -> Any:
     return module_of(build, ((1, 3, 10, 10), "float32"))
 
 
-def chains(largest: int) -> list[FusedOperator]:
+def chains(largest):
     return chains_of(prepared(module(largest), "NHWC"))
 
 
-def dtypes(chains: list[FusedOperator], target: str) -> list[str]:
+def dtypes(chains, target):
     return [chain.spec.dtype for chain in fastest(chains, target)]
 
 
-def test_what_weights_allow_is_used_where_it_is_faster() -> None:
+def test_what_weights_allow_is_used_where_it_is_faster():
     small = chains(64)
     assert [chain.spec.kind for chain in small] == [
         *("conv2d", "depthwise_conv2d", "conv2d", "dense")
@@ -64,23 +61,23 @@ def test_what_weights_allow_is_used_where_it_is_faster() -> None:
         assert dtypes(small, cpu("haswell")) == ["int8", "int8", "int7", "int7"]
 
 
-def test_kernels_that_were_tuned_for_all_weights_still_serve() -> None:
+def test_kernels_that_were_tuned_for_all_weights_still_serve():
     chain, target = chains(64)[2], cpu("haswell")
     own, wide = fastest([chain], target)[0].spec.task("own", target), chain.spec.task("w", target)
     assert own.key != wide.key
 
-    def kernels(*tasks: Any) -> Kernels:
+    def kernels(*tasks):
         winners = {task.key: Winner(task=task, config=(0,)) for task in tasks}
-        return Kernels(winners, None, target)  # type: ignore[arg-type]
+        return Kernels(winners, None, target)
 
     for known, chosen in (((own, wide), own), ((wide,), wide), ((own,), own)):
         assert kernels(*known).task_of(chain) == chosen
-        assert kernels(*known).like(chain).task == chosen  # type: ignore[union-attr]
+        assert kernels(*known).like(chain).task == chosen
     assert kernels().like(chain) is None
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_outputs_are_equal_bit_by_bit(deliver: Any, layout: str) -> None:  # noqa: F811
+def test_outputs_are_equal_bit_by_bit(deliver, layout):  # noqa: F811
     source = module(64)
     network = deliver(source, layout=layout, guesses=True)
     image = 8 * np.random.default_rng(1).standard_normal((1, 3, 10, 10)).astype(np.float32)

@@ -41,26 +41,19 @@ class Delivered:
     folder: Path
 
     @property
-    def kernels(self) -> list[str]:
+    def kernels(self):
         """Names of the kernels in the order of their calls."""
         return [call.kernel for call in self.compiled.executable.sequence.calls]
 
 
-def deliverer(base: Path) -> Any:
+def deliverer(base):
     """What compiles modules into folders in a folder.
 
     A module may get a random configuration or the first guess of every task. One that is ``ready``
     was prepared before.
     """
 
-    def deliver(
-        module: Any,
-        *,
-        layout: str = "NCHW",
-        seed: int | None = None,
-        guesses: bool = False,
-        ready: bool = False,
-    ) -> Delivered:
+    def deliver(module, *, layout="NCHW", seed=None, guesses=False, ready=False):
         module = module if ready else prepared(module, layout)
         chains = chains_of(module)
         space = AutoSpace(AutoOptions())
@@ -84,6 +77,6 @@ def deliverer(base: Path) -> Any:
 
 
 @pytest.fixture
-def deliver(tmp_path: Path) -> Any:
+def deliver(tmp_path):
     """See ``deliverer``."""
     return deliverer(tmp_path)

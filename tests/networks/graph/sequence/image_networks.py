@@ -1,19 +1,14 @@
 """Pieces of networks of images, NCHW, that tests put together by hand and at random."""
 
-from typing import Any
-
 import numpy as np
 from chameleon_networks.graph.relaxed import relax
 
 from ...modules import expected  # noqa: TID252 - shared by folders
-from .conftest import Delivered
 
 op = relax.op
-Program = list[tuple[Any, ...]]
-"""Steps that take earlier values by number, counted from the last one."""
 
 
-def conv(emit: Any, x: Any, filters: int, size: int = 1, groups: int = 1) -> Any:
+def conv(emit, x, filters, size=1, groups=1):
     channels = int(x.ty.shape[1]) // groups
     rng = np.random.default_rng([filters, size, channels])
     weights = rng.standard_normal((filters, channels, size, size), np.float32)
@@ -21,14 +16,14 @@ def conv(emit: Any, x: Any, filters: int, size: int = 1, groups: int = 1) -> Any
     return emit(op.nn.conv2d(x, scaled, padding=size // 2, groups=groups))
 
 
-def shuffle(emit: Any, x: Any, groups: int) -> Any:
+def shuffle(emit, x, groups):
     batch, channels, *spatial = (int(extent) for extent in x.ty.shape)
     grouped = emit(op.reshape(x, (batch, groups, channels // groups, *spatial)))
     turned = emit(op.permute_dims(grouped, [0, 2, 1, 3, 4]))
     return emit(op.reshape(turned, (batch, channels, *spatial)))
 
 
-def unit(emit: Any, x: Any) -> Any:
+def unit(emit, x):
     """One of ShuffleNet v2: a half passes, the other is computed, and both are mixed."""
     halves = emit(op.split(x, 2, axis=1))
     passed, read = emit(halves[0]), emit(halves[1])
@@ -38,11 +33,11 @@ def unit(emit: Any, x: Any) -> Any:
     return shuffle(emit, emit(op.concat([passed, computed], axis=1)), 2)
 
 
-def image(*shape: int) -> Any:
+def image(*shape):
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-def check(network: Delivered, module: Any, *inputs: Any) -> None:
+def check(network, module, *inputs):
     """The delivered network computes what the module does."""
     outputs = network.run(*inputs)
     for output, other in zip(
@@ -53,11 +48,11 @@ def check(network: Delivered, module: Any, *inputs: Any) -> None:
         np.testing.assert_allclose(output, other, atol=2e-5 * scale, rtol=0)
 
 
-def values_of(emit: Any, program: Program, first: list[Any]) -> list[Any]:
+def values_of(emit, program, first):
     """Some values, and those that a program makes of them."""
     values = list(first)
 
-    def value(back: int) -> Any:
+    def value(back):
         return values[-1 - back % len(values)]
 
     for what, *of in program:
@@ -68,10 +63,10 @@ def values_of(emit: Any, program: Program, first: list[Any]) -> list[Any]:
     return values
 
 
-def _step(emit: Any, what: str, x: Any, *of: int) -> list[Any]:
+def _step(emit, what, x, *of):
     """What one step makes of one value; nothing where it has too few channels."""
     channels = int(x.ty.shape[1])
-    results: list[Any] = []
+    results = []
     if what == "conv":
         results = [conv(emit, x, *of)]
     elif what == "depthwise" and channels > 1:

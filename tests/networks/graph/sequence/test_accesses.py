@@ -1,7 +1,5 @@
 """Kernels take strides where no vector reaches over a gap, tables where none goes along an axis."""
 
-from typing import Any
-
 import pytest
 from chameleon_networks.compile.network_pipeline import PLAIN
 from chameleon_networks.compile.sequence.accesses import count_lookups, table_axis, takes_strides
@@ -12,12 +10,12 @@ ROWS, WIDTH = 4, 8
 GAPS = (2 * WIDTH, 1)
 
 
-def _copying(lanes: int, position: Any) -> tirx.PrimFunc:
+def _copying(lanes, position):
     """Copies with vectors from where ``place(row, vector)`` says."""
     source, target = emit.buffer("source", (ROWS, WIDTH)), emit.buffer("target", (ROWS, WIDTH))
 
-    def body(row: Any) -> Any:
-        def copied(number: Any) -> Any:
+    def body(row):
+        def copied(number):
             vector = emit.load(source, position(row, number), lanes)
             return emit.store(target, [row, number * lanes], vector, lanes)
 
@@ -27,7 +25,7 @@ def _copying(lanes: int, position: Any) -> tirx.PrimFunc:
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 8])
-def test_vectors_within_rows_are_fine(lanes: int):
+def test_vectors_within_rows_are_fine(lanes):
     function = _copying(lanes, lambda row, number: [row, number * lanes])
     assert takes_strides(function, 0, GAPS)
     assert takes_strides(function, 1, GAPS)
@@ -40,10 +38,10 @@ def test_vectors_past_the_end_of_a_row_are_not():
 
 
 @pytest.mark.parametrize(("lanes", "fine"), [(2 * WIDTH, True), (3 * WIDTH, False)])
-def test_vectors_over_rows_are_fine_where_rows_follow_each_other(lanes: int, fine: bool):
+def test_vectors_over_rows_are_fine_where_rows_follow_each_other(lanes, fine):
     source, target = emit.buffer("source", (2, 2, WIDTH)), emit.buffer("target", (2, 4 * WIDTH))
 
-    def body(image: Any) -> Any:
+    def body(image):
         return emit.store(target, [image, 0], emit.load(source, [image, 0, 0], lanes), lanes)
 
     function = emit.function([source, target], emit.parallel("image", 2, body))
@@ -81,7 +79,7 @@ SHAPE = (ROWS, WIDTH)
 
 
 @pytest.mark.parametrize(("lanes", "axis"), [(1, 1), (4, None)])
-def test_what_is_read_one_by_one_may_be_looked_up(lanes: int, axis: int | None):
+def test_what_is_read_one_by_one_may_be_looked_up(lanes, axis):
     function = _copying(lanes, lambda row, number: [row, number * lanes]).with_attr(PLAIN, 1)
     assert table_axis(function, 0, SHAPE, 1) == axis
     assert table_axis(function, 0, SHAPE, 0) == 0
@@ -104,11 +102,11 @@ def test_functions_that_are_no_loops_yet_look_nothing_up():
 def test_loops_look_up_once_what_they_read_alike():
     source, target = emit.buffer("source", (3, WIDTH)), emit.buffer("target", (ROWS, WIDTH))
 
-    def copied(row: Any, number: Any) -> Any:
+    def copied(row, number):
         value = sum(emit.load(source, [image, number]) for image in range(3))
         return emit.store(target, [row, number], value)
 
-    def body(row: Any) -> Any:
+    def body(row):
         return emit.loop("number", WIDTH, lambda number: copied(row, number))
 
     function = emit.function([source, target], emit.parallel("row", ROWS, body))

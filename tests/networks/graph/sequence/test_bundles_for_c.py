@@ -2,8 +2,6 @@
 
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from chameleon_networks.export.bundles import write_c_bundle
@@ -15,14 +13,14 @@ CC, CXX = shutil.which("gcc") or "cc", shutil.which("g++") or "c++"
 RNG = np.random.default_rng(5)
 
 
-def _weights(*shape: int) -> Any:
+def _weights(*shape):
     return relax.const(RNG.standard_normal(shape).astype(np.float32))
 
 
-def test_a_network_gives_the_same_bits(deliver: Any, tmp_path: Path):
+def test_a_network_gives_the_same_bits(deliver, tmp_path):
     first, second, product = _weights(16, 3, 3, 3), _weights(16, 16, 3, 3), _weights(16, 10)
 
-    def build(emit: Any, image: Any, scale: Any) -> Any:
+    def build(emit, image, scale):
         x = emit(relax.op.nn.relu(relax.op.nn.conv2d(image, first, padding=1)))
         y = emit(relax.op.add(x, relax.op.nn.conv2d(x, second, padding=1)))
         answers = emit(relax.op.matmul(emit(relax.op.mean(y, axis=[2, 3])), product))

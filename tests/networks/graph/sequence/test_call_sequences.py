@@ -1,7 +1,6 @@
 """Networks as call sequences: what they return, what they leave alone, and how they fail."""
 
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ SHAPE = (1, 8, 6, 5)
 X = RNG.standard_normal(SHAPE, np.float32)
 
 
-def _same(outputs: Any, wanted: Any) -> None:
+def _same(outputs, wanted):
     outputs = outputs if isinstance(outputs, list) else [outputs]
     assert [output.shape for output in outputs] == [output.shape for output in wanted]
     for output, other in zip(outputs, wanted, strict=True):
@@ -27,7 +26,7 @@ def _same(outputs: Any, wanted: Any) -> None:
         np.testing.assert_allclose(output, other, rtol=1e-5, atol=1e-5)
 
 
-def _everything(emit: Any, x: Any) -> Any:
+def _everything(emit, x):
     """Outputs of all origins: an input, a view of one, a constant, a kernel's, that again."""
     constant = relax.const(np.arange(6, dtype=np.int32))
     rectified = emit(op.nn.relu(x))
@@ -36,7 +35,7 @@ def _everything(emit: Any, x: Any) -> Any:
     return (x, emit(op.reshape(x, (48, 5))), constant, rectified, flat, total, rectified)
 
 
-def test_outputs_may_be_anything(deliver: Any):
+def test_outputs_may_be_anything(deliver):
     module = module_of(_everything, (SHAPE, "float32"))
     network = deliver(module)
     assert network.compiled.virtual_machine is None
@@ -44,7 +43,7 @@ def test_outputs_may_be_anything(deliver: Any):
     _same(network.run(X), wanted)
 
 
-def test_results_are_the_callers(deliver: Any):
+def test_results_are_the_callers(deliver):
     network = deliver(module_of(_everything, (SHAPE, "float32"))).run
     first = network(X)
     copies = [output.copy() for output in first]
@@ -55,7 +54,7 @@ def test_results_are_the_callers(deliver: Any):
     np.testing.assert_array_equal(network(X)[0], X)
 
 
-def test_inputs_are_taken_as_they_come(deliver: Any):
+def test_inputs_are_taken_as_they_come(deliver):
     module = module_of(lambda emit, x: emit(op.nn.softmax(x)), (SHAPE, "float32"))
     network = deliver(module).run
     wanted = expected(module, X)
@@ -70,8 +69,8 @@ def test_inputs_are_taken_as_they_come(deliver: Any):
 
 
 @pytest.mark.parametrize("instances", [1, 2, 5])
-def test_threads_share_a_network(deliver: Any, instances: int):
-    def build(emit: Any, x: Any) -> Any:
+def test_threads_share_a_network(deliver, instances):
+    def build(emit, x):
         for _ in range(6):
             x = emit(op.nn.softmax(emit(op.add(x, emit(op.sin(x))))))
         return x
@@ -80,9 +79,9 @@ def test_threads_share_a_network(deliver: Any, instances: int):
     network = load(folder, threads=2, instances=instances)
     inputs = [X * number for number in range(1, 5)]
     wanted = [network(array) for array in inputs]
-    wrong: list[int] = []
+    wrong = []
 
-    def work(number: int) -> None:
+    def work(number):
         outputs = (network(inputs[number]) for _ in range(200))
         wrong.extend(number for array in outputs if not np.array_equal(array, wanted[number]))
 
@@ -94,11 +93,11 @@ def test_threads_share_a_network(deliver: Any, instances: int):
     assert not wrong
 
 
-def test_callers_keep_the_cores_that_they_were_on(deliver: Any):
+def test_callers_keep_the_cores_that_they_were_on(deliver):
     folder = deliver(module_of(_everything, (SHAPE, "float32"))).folder
     pairs = []
 
-    def call() -> None:
+    def call():
         before = usable_cores()
         for _ in range(2):
             network = load(folder)
@@ -114,8 +113,8 @@ def test_callers_keep_the_cores_that_they_were_on(deliver: Any):
     assert all(before == after for before, after in pairs)
 
 
-def test_tuples_and_functions_of_the_runtime(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_tuples_and_functions_of_the_runtime(deliver):
+    def build(emit, x):
         best = emit(op.topk(x, k=2, axis=-1, ret_type="both"))
         order = emit(op.argsort(x, axis=1, descending=True))
         return (emit(best[0]), emit(best[1]), order)
@@ -129,8 +128,8 @@ def test_tuples_and_functions_of_the_runtime(deliver: Any):
     np.testing.assert_array_equal(outputs[2], np.argsort(-values, axis=1))
 
 
-def test_a_kernel_that_fails_ends_the_call(deliver: Any):
-    def fail(*_: Any) -> None:
+def test_a_kernel_that_fails_ends_the_call(deliver):
+    def fail(*_):
         raise RuntimeError("the kernel gave up")
 
     tvm.register_global_func("chameleon.test.fail", fail, override=True)
@@ -143,7 +142,7 @@ def test_a_kernel_that_fails_ends_the_call(deliver: Any):
     )
     kernel = te.create_prim_func([a, result]).without_attr("global_symbol")
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         opaque = kernel.with_attr("op_pattern", 8)
         variable = relax.BlockBuilder.current().add_func(opaque, "failing")
         return emit(relax.call_tir(variable, [x], relax.TensorType([4], "float32")))
@@ -155,13 +154,13 @@ def test_a_kernel_that_fails_ends_the_call(deliver: Any):
             network.run(np.zeros(4, np.float32))
 
 
-def test_what_is_no_call_is_left_to_the_virtual_machine(deliver: Any):
-    def double(x: Any, out: Any) -> None:
+def test_what_is_no_call_is_left_to_the_virtual_machine(deliver):
+    def double(x, out):
         out.copyfrom(x.numpy() * 2)
 
     tvm.register_global_func("chameleon.test.double", double, override=True)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         kind = relax.TensorType([3], "float32")
         return emit(relax.call_dps_packed("chameleon.test.double", (x,), out_ty=kind))
 
@@ -172,13 +171,13 @@ def test_what_is_no_call_is_left_to_the_virtual_machine(deliver: Any):
     assert AROUND in names
 
 
-def test_nothing_at_all_is_computed(deliver: Any):
+def test_nothing_at_all_is_computed(deliver):
     network = deliver(module_of(lambda emit, x: emit(op.reshape(x, (6,))), ((2, 3), "float32")))
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     _same(network.run(values), [values.reshape(6)])
 
 
-def test_arrays_of_other_shapes_are_refused(deliver: Any):
+def test_arrays_of_other_shapes_are_refused(deliver):
     network = deliver(module_of(lambda emit, x: emit(op.nn.relu(x)), ((2, 3), "float32"))).run
     for wrong in (np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.zeros((2, 3, 1))):
         with pytest.raises(ValueError, match=r"x0 must have shape \[2, 3\]"):
@@ -187,8 +186,8 @@ def test_arrays_of_other_shapes_are_refused(deliver: Any):
         network()
 
 
-def test_each_kernel_is_timed(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_each_kernel_is_timed(deliver):
+    def build(emit, x):
         return emit(op.nn.softmax(emit(op.sum(emit(op.nn.softmax(x)), axis=[1]))))
 
     network = deliver(module_of(build, (SHAPE, "float32")))
@@ -200,11 +199,11 @@ def test_each_kernel_is_timed(deliver: Any):
     assert all(row.seconds > 0 for row in rows)
 
 
-def test_weights_of_any_size_and_kind(deliver: Any):
+def test_weights_of_any_size_and_kind(deliver):
     table = RNG.standard_normal((3000, 300)).astype(np.float32)
     numbers = relax.const(table)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         return emit(op.take(numbers, x, axis=0)), relax.const(table[:5] > 0)
 
     network = deliver(module_of(build, ((7,), "int32")))

@@ -1,27 +1,24 @@
 """Channel shuffles move nothing where kernels can look channels up, and numbers stay the same."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from .conftest import Delivered
 from .image_networks import check, conv, image, shuffle, unit
 
 op = relax.op
 MOVES = ("concat", "split", "slice", "shuffle", "fused_concat", "fused_split")
 
 
-def _moves(network: Delivered) -> list[str]:
+def _moves(network):
     return [name for name in network.kernels if name.startswith(MOVES)]
 
 
 @pytest.mark.parametrize("channels", [20, 58])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_a_stage_of_units_moves_nothing(deliver: Any, channels: int, batch: int):
-    def build(emit: Any, x: Any) -> Any:
+def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
+    def build(emit, x):
         x = shuffle(emit, emit(op.concat([conv(emit, x, channels)] * 2, axis=1)), 2)
         for _ in range(4):
             x = unit(emit, x)
@@ -35,8 +32,8 @@ def test_a_stage_of_units_moves_nothing(deliver: Any, channels: int, batch: int)
     check(network, module, image(batch, 8, 6, 7))
 
 
-def test_who_cannot_look_up_gets_one_copy(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_who_cannot_look_up_gets_one_copy(deliver):
+    def build(emit, x):
         x = emit(op.concat([conv(emit, x, 12), conv(emit, x, 20, 3)], axis=1))
         x = unit(emit, shuffle(emit, x, 2))
         pooled = emit(op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)))
@@ -48,8 +45,8 @@ def test_who_cannot_look_up_gets_one_copy(deliver: Any):
     check(network, module, image(1, 8, 6, 6))
 
 
-def test_callers_own_what_they_pass_and_get(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_callers_own_what_they_pass_and_get(deliver):
+    def build(emit, x):
         new = conv(emit, x, 4)
         mixed = shuffle(emit, emit(op.concat([x, new], axis=1)), 4)
         return new, mixed, conv(emit, mixed, 5)
@@ -62,8 +59,8 @@ def test_callers_own_what_they_pass_and_get(deliver: Any):
             check(network, module, x)
 
 
-def test_what_would_be_looked_up_too_often_is_moved(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_what_would_be_looked_up_too_often_is_moved(deliver):
+    def build(emit, x):
         return conv(emit, shuffle(emit, conv(emit, x, 16), 2), 512)
 
     module = module_of(build, ((1, 8, 6, 6), "float32"))
@@ -74,8 +71,8 @@ def test_what_would_be_looked_up_too_often_is_moved(deliver: Any):
     check(network, module, image(1, 8, 6, 6))
 
 
-def test_untuned_networks_shuffle_with_a_kernel(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_untuned_networks_shuffle_with_a_kernel(deliver):
+    def build(emit, x):
         return conv(emit, unit(emit, conv(emit, x, 16)), 8)
 
     module = module_of(build, ((1, 8, 6, 6), "float32"))

@@ -1,7 +1,5 @@
 """A compiled network says what its kernels have to ask the operating system for."""
 
-from typing import Any
-
 import attrs
 import numpy as np
 from chameleon_networks.compile.kernels import Kernels
@@ -23,16 +21,16 @@ class Asking(MultiplyAdd):
     prelude = "define i32 @chameleon_nothing() {\n  ret i32 0\n}\n"
 
 
-def _convolution(emit: Any, x: Any) -> Any:
+def _convolution(emit, x):
     return emit(relax.op.nn.conv2d(x, relax.const(WEIGHTS), padding=1))
 
 
-def test_permissions_of_kernels_are_those_of_the_network(deliver: Any, monkeypatch: Any):
+def test_permissions_of_kernels_are_those_of_the_network(deliver, monkeypatch):
     module = module_of(_convolution, (SHAPE, "float32"))
     assert deliver(module, guesses=True).compiled.permissions == frozenset()
     of = Kernels.of
 
-    def asking(self: Kernels, chain: Any) -> Any:
+    def asking(self, chain):
         kernel = of(self, chain)
         return attrs.evolve(kernel, function=using(kernel.function, [Asking()]))
 

@@ -17,7 +17,7 @@ INTERVALS = st.builds(
 
 
 @given(st.lists(INTERVALS, max_size=12))
-def test_what_is_alive_together_lies_apart(intervals: list[Interval]):
+def test_what_is_alive_together_lies_apart(intervals):
     offsets, size = placed(intervals)
     spans = [(o, o + i.size) for o, i in zip(offsets, intervals, strict=True)]
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
@@ -38,7 +38,7 @@ def test_a_chain_needs_two_tensors_at_a_time():
     assert size == aligned(4000) + aligned(100)
 
 
-def _tensor(storage: Storage) -> Tensor:
+def _tensor(storage):
     shape = (storage.size // 4,)
     return Tensor(storage=storage, shape=shape, strides=dense_strides(shape), dtype="float32")
 
@@ -61,7 +61,7 @@ def test_outputs_are_computed_where_they_are_wanted():
 
 
 @given(picked=st.lists(st.integers(0, 5), min_size=1, max_size=10), index=st.integers(0, 8191))
-def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked: list[int], index: int):
+def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked, index):
     """Also those that differ in a single place, which a look at some bytes may miss."""
     several = [np.zeros(8192, np.float32) for _ in range(4)]
     several[1][index] = 1.0

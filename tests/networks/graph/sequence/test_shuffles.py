@@ -1,16 +1,10 @@
 """A shuffle is a permutation of one axis, however a network writes it."""
 
 import math
-from typing import Any
 
 import numpy as np
 import tvm
-from chameleon_networks.compile.sequence.marks import (
-    Shuffle,
-    shuffle_of,
-    with_marks,
-    with_useful_marks,
-)
+from chameleon_networks.compile.sequence.marks import shuffle_of, with_marks, with_useful_marks
 from chameleon_networks.graph.relaxed import relax
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +14,7 @@ from ...modules import module_of  # noqa: TID252 - shared by folders
 op = relax.op
 
 
-def _shuffle(build: Any, shape: tuple[int, ...]) -> Shuffle | None:
+def _shuffle(build, shape):
     """What the last reshape or permutation shuffles."""
     bindings = module_of(build, (shape, "float32"))["main"].body.blocks[0].bindings
     values = {binding.var: binding.value for binding in bindings}
@@ -34,16 +28,14 @@ def _shuffle(build: Any, shape: tuple[int, ...]) -> Shuffle | None:
     st.lists(st.integers(1, 3), max_size=2),
     st.data(),
 )
-def test_its_table_says_where_each_index_was(
-    digits: list[int], before: list[int], after: list[int], data: st.DataObject
-):
+def test_its_table_says_where_each_index_was(digits, before, after, data):
     order = data.draw(st.permutations(range(len(digits))))
     whole = (*before, math.prod(digits), *after)
     axis = len(before)
     axes = [*range(axis), *(axis + shift for shift in order)]
     axes += range(len(axes), len(axes) + len(after))
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         apart = emit(op.reshape(x, (*before, *digits, *after)))
         return emit(op.reshape(emit(op.permute_dims(apart, axes)), whole))
 
@@ -58,20 +50,19 @@ def test_its_table_says_where_each_index_was(
 
 
 def test_several_in_a_row_are_one():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         for groups in (2, 3):
             apart = emit(op.reshape(x, (5, groups, 12 // groups)))
             x = emit(op.reshape(emit(op.permute_dims(apart, [0, 2, 1])), (5, 12)))
         return x
 
     shuffle = _shuffle(build, (5, 12))
-    assert shuffle is not None
     once = np.arange(12).reshape(2, 6).T.reshape(-1)
     assert shuffle.table == tuple(once.reshape(3, 4).T.reshape(-1))
 
 
 def test_what_moves_two_axes_is_none():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         apart = emit(op.reshape(x, (2, 2, 2, 3)))
         return emit(op.reshape(emit(op.permute_dims(apart, [1, 0, 3, 2])), (4, 6)))
 
@@ -81,7 +72,7 @@ def test_what_moves_two_axes_is_none():
 
 
 def test_marks_after_many_operators():
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         first = x
         for _ in range(400):
             x = emit(op.add(x, x))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def _factors(data: st.DataObject, number: int, count: int) -> tuple[int, ...]:
+def _factors(data, number, count):
     factors = []
     for _ in range(count - 1):
         divisors = [divisor for divisor in range(1, number + 1) if number % divisor == 0]
@@ -18,7 +18,7 @@ def _factors(data: st.DataObject, number: int, count: int) -> tuple[int, ...]:
 
 
 @given(st.sampled_from([1, 6, 12, 24, 36]), st.data())
-def test_reshapes_without_a_copy_are_those_of_numpy(number: int, data: st.DataObject):
+def test_reshapes_without_a_copy_are_those_of_numpy(number, data):
     shape = _factors(data, number, data.draw(st.integers(1, 4)))
     wanted = _factors(data, number, data.draw(st.integers(1, 5)))
     gaps = [data.draw(st.sampled_from([0, 0, 3])) for _ in shape]
@@ -35,7 +35,7 @@ def test_reshapes_without_a_copy_are_those_of_numpy(number: int, data: st.DataOb
 
 
 @given(st.lists(st.integers(1, 4), max_size=4))
-def test_dense_strides_are_those_of_a_new_array(shape: list[int]):
+def test_dense_strides_are_those_of_a_new_array(shape):
     assert math.prod(shape) == 1 or dense_strides(shape) == np.zeros(shape, np.int8).strides
     assert is_dense(shape, dense_strides(shape))
 

@@ -1,29 +1,26 @@
 """Concatenations, splits and slices move nothing where they need not, and numbers stay the same."""
 
-from typing import Any
-
 import pytest
 from chameleon_networks.graph.relaxed import relax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from .conftest import Delivered
-from .image_networks import Program, check, conv, image, values_of
+from .image_networks import check, conv, image, values_of
 
 op = relax.op
 LAYOUTS = ("NCHW", "NHWC")
 
 
-def _moves(network: Delivered) -> list[str]:
+def _moves(network):
     """Kernels that do nothing but move data because of a concatenation, split or slice."""
     return [name for name in network.kernels if name.startswith(("concat", "split", "slice"))]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("seed", [None, 0, 1])
-def test_a_fire_module_concatenates_for_nothing(deliver: Any, layout: str, seed: int | None):
-    def build(emit: Any, x: Any) -> Any:
+def test_a_fire_module_concatenates_for_nothing(deliver, layout, seed):
+    def build(emit, x):
         squeezed = emit(op.nn.relu(conv(emit, x, 8)))
         parts = [emit(op.nn.relu(conv(emit, squeezed, 24, size))) for size in (1, 3)]
         both = emit(op.concat(parts, axis=1))
@@ -37,8 +34,8 @@ def test_a_fire_module_concatenates_for_nothing(deliver: Any, layout: str, seed:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("seed", [None, 2])
-def test_branches_read_their_part_of_a_split(deliver: Any, layout: str, seed: int | None):
-    def build(emit: Any, x: Any) -> Any:
+def test_branches_read_their_part_of_a_split(deliver, layout, seed):
+    def build(emit, x):
         parts = emit(op.split(conv(emit, x, 48), [16, 20], axis=1))
         left, thin, right = (emit(parts[number]) for number in range(3))
         pooled = emit(op.nn.avg_pool2d(thin, (3, 3), (1, 1), (1, 1)))
@@ -52,8 +49,8 @@ def test_branches_read_their_part_of_a_split(deliver: Any, layout: str, seed: in
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_cannot_be_a_view_is_copied_alone(deliver: Any, layout: str):
-    def build(emit: Any, x: Any) -> Any:
+def test_what_cannot_be_a_view_is_copied_alone(deliver, layout):
+    def build(emit, x):
         first, second = conv(emit, x, 6), conv(emit, x, 5)
         twice = emit(op.concat([first, second, first], axis=1))
         again = emit(op.concat([conv(emit, twice, 4), second], axis=1))
@@ -65,8 +62,8 @@ def test_what_cannot_be_a_view_is_copied_alone(deliver: Any, layout: str):
     check(network, module, image(1, 8, 6, 6))
 
 
-def test_dense_blocks_share_one_tensor(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_dense_blocks_share_one_tensor(deliver):
+    def build(emit, x):
         grown = conv(emit, x, 8)
         for _ in range(3):
             grown = emit(op.concat([grown, conv(emit, grown, 4, 3)], axis=1))
@@ -78,8 +75,8 @@ def test_dense_blocks_share_one_tensor(deliver: Any):
     check(network, module, image(1, 8, 6, 6))
 
 
-def test_results_and_inputs_of_the_network_stay_the_callers(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_results_and_inputs_of_the_network_stay_the_callers(deliver):
+    def build(emit, x):
         first = conv(emit, x, 4)
         both = emit(op.concat([first, x, conv(emit, x, 4)], axis=1))
         halves = emit(op.split(conv(emit, both, 6), 2, axis=1))
@@ -90,8 +87,8 @@ def test_results_and_inputs_of_the_network_stay_the_callers(deliver: Any):
         check(deliver(module, layout=layout), module, image(2, 4, 5, 5))
 
 
-def test_slices_are_read_where_they_are(deliver: Any):
-    def build(emit: Any, x: Any) -> Any:
+def test_slices_are_read_where_they_are(deliver):
+    def build(emit, x):
         whole = conv(emit, x, 8)
         inner = emit(op.strided_slice(whole, [2, 3], [1, -6], [7, -1]))
         every = emit(op.strided_slice(whole, [1], [2], [6]))
@@ -105,7 +102,7 @@ def test_slices_are_read_where_they_are(deliver: Any):
 
 
 @st.composite
-def _programs(draw: st.DrawFn) -> Program:
+def _programs(draw):
     earlier, sizes = st.integers(0, 4), st.integers
     step = st.one_of(
         st.tuples(st.just("conv"), earlier, sizes(2, 12), st.sampled_from([1, 1, 3])),
@@ -134,12 +131,10 @@ def _programs(draw: st.DrawFn) -> Program:
     st.sampled_from([{"guesses": True}, {"guesses": True}, {"seed": 0}, {}]),
     st.booleans(),
 )
-def test_random_networks_compute_the_same(
-    deliver: Any, program: Program, layout: str, kernels: Any, results: bool
-):
+def test_random_networks_compute_the_same(deliver, program, layout, kernels, results):
     shape = (1 + len(program) % 2, 4, 5, 6)
 
-    def build(emit: Any, x: Any) -> Any:
+    def build(emit, x):
         values = values_of(emit, program, [x, conv(emit, x, 12)])
         if results:
             return tuple(values[-3:])

@@ -2,8 +2,6 @@
 
 import shutil
 import zlib
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,13 +27,13 @@ TABLES = [RNG.standard_normal((3, 5)).astype(np.float32) for _ in range(2)]
 X = RNG.standard_normal((3, 5)).astype(np.float32)
 
 
-def _build(emit: Any, x: Any) -> Any:
+def _build(emit, x):
     total = emit(op.add(emit(op.nn.softmax(x)), relax.const(TABLES[0])))
     return emit(op.multiply(emit(op.nn.softmax(total)), relax.const(TABLES[1])))
 
 
 @given(st.lists(st.integers(0, 300), max_size=5))
-def test_every_constant_begins_on_a_unit_of_its_own(tmp_path_factory: Any, sizes: list[int]):
+def test_every_constant_begins_on_a_unit_of_its_own(tmp_path_factory, sizes):
     file = tmp_path_factory.mktemp("weights") / WEIGHTS
     constants = [RNG.integers(0, 255, size, dtype=np.uint8) for size in sizes]
     write_weights(constants, file)
@@ -53,13 +51,13 @@ def test_every_constant_begins_on_a_unit_of_its_own(tmp_path_factory: Any, sizes
         np.testing.assert_array_equal(same[: len(constant)], constant)
 
 
-def test_weights_are_written_in_few_large_writes(tmp_path: Path, monkeypatch: Any):
+def test_weights_are_written_in_few_large_writes(tmp_path, monkeypatch):
     constants = [RNG.integers(0, 255, size, dtype=np.uint8) for size in (70, 100, 1000, 0, 64)]
     write_weights(constants, tmp_path / "at once")
     monkeypatch.setattr(weights, "_CHUNK", 128)
-    lengths: list[int] = []
+    lengths = []
 
-    def counted(data: memoryview, stream: Any, write: Any = weights._write_all) -> None:
+    def counted(data, stream, write=weights._write_all):
         lengths.append(len(data))
         write(data, stream)
 
@@ -72,12 +70,12 @@ def test_weights_are_written_in_few_large_writes(tmp_path: Path, monkeypatch: An
     assert (tmp_path / "copy").read_bytes() == whole
 
 
-def test_weights_have_a_second_place_without_a_copy(tmp_path: Path, monkeypatch: Any):
+def test_weights_have_a_second_place_without_a_copy(tmp_path, monkeypatch):
     write_weights([RNG.integers(0, 255, 100, dtype=np.uint8)], tmp_path / "first")
     link_weights(tmp_path / "first", tmp_path / "same")
     assert (tmp_path / "same").samefile(tmp_path / "first")
 
-    def refused(*_: Any) -> None:
+    def refused(*_):
         raise OSError
 
     monkeypatch.setattr(weights.os, "link", refused)
@@ -86,14 +84,14 @@ def test_weights_have_a_second_place_without_a_copy(tmp_path: Path, monkeypatch:
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "first").read_bytes()
 
 
-def test_a_network_may_use_some_constants_of_a_larger_file(deliver: Any):
+def test_a_network_may_use_some_constants_of_a_larger_file(deliver):
     network = deliver(module_of(_build, ((3, 5), "float32")))
     wanted = network.run(X)
     mine = read_weights(network.folder / WEIGHTS)
     manifest = read_manifest(network.folder)
     write_weights([np.zeros(100, np.uint8), mine[1], mine[0]], network.folder / "shared.bin")
 
-    def with_constants(*numbers: int) -> Any:
+    def with_constants(*numbers):
         shared = {"shared_weights": "shared.bin", "constants": numbers}
         write_manifest(network.folder, {**manifest, **shared})
         return load(network.folder)
@@ -104,7 +102,7 @@ def test_a_network_may_use_some_constants_of_a_larger_file(deliver: Any):
             with_constants(*numbers)
 
 
-def test_a_folder_may_be_moved(deliver: Any, tmp_path: Path):
+def test_a_folder_may_be_moved(deliver, tmp_path):
     network = deliver(module_of(_build, ((3, 5), "float32")))
     expected = load(network.folder)(X)
     shutil.move(network.folder, tmp_path / "elsewhere")
