@@ -1,5 +1,7 @@
 """Which known tasks are most like another one, and which of their configurations it can have."""
 
+import json
+
 import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
@@ -78,7 +80,10 @@ SPACE = DesignSpace(
 @given(st.integers(0, 2**32 - 1))
 def test_a_configuration_of_the_space_is_found_again(seed):
     (row,) = SPACE.sample(1, np.random.default_rng(seed)).tolist()
-    assert encoded(SPACE, SPACE.decode(row)) == tuple(row)
+    decoded = SPACE.decode(row)
+    assert encoded(SPACE, decoded) == tuple(row)
+    # Factors come back from a store as lists.
+    assert encoded(SPACE, json.loads(json.dumps(decoded))) == tuple(row)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ import attrs
 import numpy as np
 import structlog
 
+from chameleon_core.errors import ConfigError
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
+from chameleon_core.space.fixed import index_of
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
@@ -151,16 +153,13 @@ def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] |
         space: the present design space.
         decoded: the value of each knob by its name.
     """
-    if decoded.keys() != {knob.name for knob in space.knobs}:
+    if decoded.keys() != space.index.keys():
         return None
-    config = []
-    for knob in space.knobs:
-        choices = (i for i in range(knob.cardinality) if knob.decode(i) == decoded[knob.name])
-        index = next(choices, None)
-        if index is None:
-            return None
-        config.append(index)
-    return tuple(config) if space.legal(np.array([config], np.int32))[0] else None
+    try:
+        config = tuple(index_of(knob, decoded[knob.name]) for knob in space.knobs)
+    except ConfigError:
+        return None
+    return config if space.legal(np.array([config], np.int32))[0] else None
 
 
 def _numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
