@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 from chameleon_cli.progress import Rate
-from chameleon_core.loop.budget import Allowance, Allowances, Spent
+from chameleon_core.loop.budget import Allowance, Allowances
 from chameleon_core.loop.round.stages import generator
-from chameleon_core.measurement import FailureKind, Measurement, convincing, same_failure
+from chameleon_core.measurement import FailureKind, Measurement, Spending, convincing, same_failure
 from chameleon_core.pipeline.schema import Budget, Scope
 from chameleon_core.task import Task
 from hypothesis import given
@@ -17,21 +17,28 @@ def _run(name, *, measured=0, seconds=0.0, of="", cost=1.0, recorded=0):
     task = Task(
         name=name, operator="x", arguments={"n": name}, target="t", flop=1.0, alternative_of=of
     )
-    spent = Spent(measured=measured, seconds=seconds, recorded=recorded)
-    return SimpleNamespace(task=task, spent=spent, tuner=SimpleNamespace(best_cost=cost))
+    return SimpleNamespace(
+        task=task,
+        measured=measured,
+        recorded=recorded,
+        recorded_seconds=0.0,
+        all_seconds=seconds,
+        spending=Spending(measure=seconds),
+        tuner=SimpleNamespace(best_cost=cost),
+    )
 
 
 def _allowances(runs, **budget):
-    return Allowances(runs, Budget(**budget), seconds_before=0.0, spent=lambda run: run.spent)
+    return Allowances(runs, Budget(**budget), seconds_before=0.0)
 
 
 @pytest.mark.parametrize("scope", Scope)
 def test_without_alternatives_the_budget_is_what_it_was(scope):
     runs = [_run("a", measured=3), _run("b", measured=4)]
     result = _allowances(runs, measurements=10, wall_time=50.0, scope=scope)
-    assert result.left(runs[0]) == (3 if scope is Scope.NETWORK else 7)
+    assert result.of(runs[0]).left(runs[0]) == (3 if scope is Scope.NETWORK else 7)
     assert result.total_measurements == (10 if scope is Scope.NETWORK else 20)
-    assert result.most(runs[0]) == 10
+    assert result.of(runs[0]).most(runs[0]) == 10
 
 
 @pytest.mark.parametrize("scope", Scope)
@@ -51,9 +58,9 @@ def test_alternatives_add_at_most_sixty_percent(scope, types):
 def test_neither_group_spends_what_is_the_other_ones():
     own, other = _run("a", seconds=40.0), _run("a int8", measured=60, seconds=30.0, of="a")
     result = _allowances([own, other], measurements=100, wall_time=50.0, scope=Scope.NETWORK)
-    assert (result.left(own), result.left(other)) == (100, 0)
-    assert not result.time_is_up(own)
-    assert result.time_is_up(other)
+    assert (result.of(own).left(own), result.of(other).left(other)) == (100, 0)
+    assert not result.of(own).time_is_up(own)
+    assert result.of(other).time_is_up(other)
 
 
 @pytest.mark.parametrize(("taken", "up"), [(18.0, False), (25.0, False), (26.0, True)])
@@ -72,7 +79,7 @@ def test_alternatives_have_all_of_their_share_before_the_first_is_measured():
 
 def test_the_smallest_budget_measures_one_alternative():
     own, other = _run("a"), _run("a int8", of="a")
-    assert _allowances([own, other], measurements=1).left(other) == 1
+    assert _allowances([own, other], measurements=1).of(other).left(other) == 1
 
 
 def test_a_target_latency_is_reached_by_the_network_as_it_is():
@@ -93,8 +100,8 @@ def test_tasks_that_nothing_is_known_of_spend_an_allowance_of_their_own():
     for run, predicted in ((known, True), (unknown, False), (other, False)):
         run.tuner.predicted = predicted
     result = _allowances([known, unknown, other], measurements=4, unpredicted=10)
-    assert [result.left(run) for run in (known, unknown)] == [1, 7]
-    assert result.most(other) == 6
+    assert [result.of(run).left(run) for run in (known, unknown)] == [1, 7]
+    assert result.of(other).most(other) == 6
     assert result.total_measurements == 20
 
 
@@ -102,45 +109,45 @@ def test_records_count_for_their_own_task_alone():
     runs = [_run("a", measured=52, recorded=52), _run("b"), _run("c", measured=2, recorded=2)]
     result = _allowances(runs, measurements=24, scope=Scope.NETWORK)
     # Eight are the share of each: those of the first are its own.
-    assert [result.left(run) for run in runs] == [0, 24 - 8 - 2, 24 - 8 - 2]
+    assert [result.of(run).left(run) for run in runs] == [0, 24 - 8 - 2, 24 - 8 - 2]
     assert result.total_measurements == 54 + 14
 
 
 def test_records_of_one_run_spend_its_budget_however_they_are_divided():
     runs = [_run("a", measured=60, recorded=60), _run("b", measured=4, recorded=4)]
     result = _allowances(runs, measurements=64, scope=Scope.NETWORK)
-    assert [result.left(run) for run in runs] == [0, 0]
+    assert [result.of(run).left(run) for run in runs] == [0, 0]
     more = _allowances(runs, measurements=128, scope=Scope.NETWORK)
-    assert [more.left(run) for run in runs] == [64, 64]
+    assert [more.of(run).left(run) for run in runs] == [64, 64]
 
 
 def test_nothing_shared_out_is_nothing():
     runs = [_run("a"), _run("b", of="a")]
     result = _allowances(runs, measurements=0)
-    assert [result.left(run) for run in runs] == [0, 0]
+    assert [result.of(run).left(run) for run in runs] == [0, 0]
 
 
-ONE, TWO = Spent(measured=6, seconds=30.0), Spent(measured=3, seconds=40.0)
+ONE, TWO = _run("one", measured=6, seconds=30.0), _run("two", measured=3, seconds=40.0)
 
 
 @pytest.mark.parametrize(("scope", "left"), [(Scope.TASK, 4), (Scope.NETWORK, 1)])
 def test_measurements_left(scope, left):
-    allowance = Allowance(budget=Budget(measurements=10, scope=scope))
-    assert allowance.measurements_left(ONE, [ONE, TWO]) == left
+    allowance = Allowance(budget=Budget(measurements=10, scope=scope), runs=[ONE, TWO])
+    assert allowance.left(ONE) == left
 
 
 def test_a_smaller_budget_than_what_is_spent_leaves_nothing():
-    assert Allowance(budget=Budget(measurements=2)).measurements_left(ONE, [ONE]) == 0
+    assert Allowance(budget=Budget(measurements=2), runs=[ONE]).left(ONE) == 0
 
 
 @pytest.mark.parametrize(("scope", "up"), [(Scope.TASK, False), (Scope.NETWORK, True)])
 def test_wall_time(scope, up):
-    allowance = Allowance(budget=Budget(wall_time=50.0, scope=scope))
-    assert allowance.time_is_up(ONE, [ONE, TWO]) is up
+    allowance = Allowance(budget=Budget(wall_time=50.0, scope=scope), runs=[ONE, TWO])
+    assert allowance.time_is_up(ONE) is up
 
 
 def test_no_wall_time_is_never_up():
-    assert not Allowance(budget=Budget()).time_is_up(ONE, [ONE])
+    assert not Allowance(budget=Budget(), runs=[ONE]).time_is_up(ONE)
 
 
 def _costs(*costs):
@@ -250,9 +257,9 @@ def test_a_wall_clock_budget_may_end_it_earlier(monkeypatch):
 
 
 def test_the_wall_clock_that_is_left_follows_the_scope():
-    spent = [Spent(measured=3, seconds=10.0), Spent(measured=1, seconds=40.0)]
-    each = Allowance(budget=Budget(wall_time=30.0))
-    together = Allowance(budget=Budget(wall_time=60.0, scope=Scope.NETWORK))
-    assert each.seconds_left(spent) == 20.0
-    assert together.seconds_left(spent) == 10.0
-    assert Allowance(budget=Budget()).seconds_left(spent) is None
+    runs = [_run("a", measured=3, seconds=10.0), _run("b", measured=1, seconds=40.0)]
+    each = Allowance(budget=Budget(wall_time=30.0), runs=runs)
+    together = Allowance(budget=Budget(wall_time=60.0, scope=Scope.NETWORK), runs=runs)
+    assert each.seconds_left == 20.0
+    assert together.seconds_left == 10.0
+    assert Allowance(budget=Budget(), runs=runs).seconds_left is None

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 from chameleon_core import hooks
-from chameleon_core.loop import run as run_module
-from chameleon_core.loop.round.in_flight import BatchesInFlight, SearchExecutor
+from chameleon_core.loop import tuning
+from chameleon_core.loop.round.in_flight import BatchesInFlight
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, Registry
@@ -130,21 +130,20 @@ class VirtualStream(MeasureStream):
         self._running.clear()
 
 
-class VirtualSearch(SearchExecutor):
+class VirtualBatches(BatchesInFlight):
     """Every piece of a search takes the same virtual seconds."""
 
-    def __init__(self, fleet, seconds):
-        self._fleet = fleet
-        self._seconds = seconds
+    fleet = None
+    seconds = 0.0
 
-    def do(self, work, meanwhile):
+    def _do(self, work):
         result = work()
-        until = self._fleet.clock + self._seconds
-        while self._fleet.clock < until - 1e-9:
-            if meanwhile.expected and not self._fleet.stopped:
-                meanwhile.step(until - self._fleet.clock)
+        until = self.fleet.clock + self.seconds
+        while self.fleet.clock < until - 1e-9:
+            if self._stream.expected and not self.fleet.stopped:
+                self._step(until - self.fleet.clock)
             else:
-                self._fleet.clock = until
+                self.fleet.clock = until
         return result
 
 
@@ -198,14 +197,13 @@ def run(monkeypatch, pipeline, *, search_seconds, **more):
     VirtualFleet.made.clear()
 
     def batches_in_flight(runner, at_once, store):
-        return BatchesInFlight(
-            runner.stream(side_by_side=at_once > 1),
-            VirtualSearch(VirtualFleet.made[-1], search_seconds),
-            now=runner.now,
-            together=store.transaction,
+        batches = VirtualBatches(
+            runner.stream(side_by_side=at_once > 1), now=runner.now, together=store.transaction
         )
+        batches.fleet, batches.seconds = VirtualFleet.made[-1], search_seconds
+        return batches
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "batches_in_flight", batches_in_flight)
+        patch.setattr(tuning, "batches_in_flight", batches_in_flight)
         result = run_pipeline(pipeline, **more)
     return result, VirtualFleet.made[-1] if VirtualFleet.made else None

@@ -1,9 +1,7 @@
 """Every measured configuration says what put it into its batch; random search is never silent."""
 
 import json
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -150,19 +148,3 @@ def test_events_and_results_carry_it(run):
     assert written["origins"] == {"initial": 4, "fallback": 16}
     del written["origins"]
     assert OperatorResult.from_json(written).origins == {}, "as an earlier version wrote it"
-
-
-def test_a_folder_of_an_earlier_version_is_read_and_continued(run, log_lines):
-    folder = run(budget={"measurements": 8, "batch_size": 4}).folder
-    with closing(sqlite3.connect(folder / "records.sqlite")) as database:
-        for column in ("origin", "score"):
-            database.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
-        database.commit()
-    assert origins(folder) == [{None: 8}] * 2, "only read, nothing is added"
-    assert scored(folder) == [0, 0]
-    before = len(log_lines())
-    result = run(budget={"measurements": 12, "batch_size": 4})
-    assert len(log_lines()) == before + 8, "nothing is measured again"
-    assert origins(folder) == [{None: 8, "explorer": 4}] * 2
-    assert scored(folder) == [4, 4]
-    assert result.operators[0].origins == {"explorer": 4}

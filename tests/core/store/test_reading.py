@@ -120,19 +120,6 @@ def test_a_transaction_is_seen_by_others_at_its_end(store, rows, path):
         assert reader.measured == 7
 
 
-def test_a_file_of_an_earlier_version_has_no_origins_until_it_is_written(store, rows, path):
-    store.close()
-    old = sqlite3.connect(path)
-    old.execute("ALTER TABLE measurements DROP COLUMN origin")
-    old.commit()
-    old.close()
-    with RecordStore(path, read_only=True) as reader:
-        assert reader.origins(rows[0]) == [None] * 3
-    with RecordStore(path) as writer:
-        writer.add(rows[0], 9, measured(9), knobs={}, spending=Spending(), origin="sampler")
-        assert writer.origins(rows[0]) == [None] * 3 + ["sampler"]
-
-
 def test_a_closed_file_cannot_be_read(store, path):
     store.close()
     with pytest.raises(RunFolderError, match=f"cannot read {path}"):

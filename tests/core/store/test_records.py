@@ -1,11 +1,7 @@
 """The store gives back exactly what it was given, or says why it cannot."""
 
-import contextlib
-import sqlite3
-
 import attrs
-import pytest
-from chameleon_core.measurement import NUMBERS, FailureKind, Measurement, Spending
+from chameleon_core.measurement import FailureKind, Measurement, Spending
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store import RecordStore, StoredComparison
 from chameleon_core.task import Task
@@ -58,24 +54,6 @@ def test_the_first_measurement_of_an_identity_stands(tmp_path):
         add(store, row, first)
         add(store, row, Measurement(config=(1,), seconds=(2.0,)))
         assert store.measurements(row) == [first]
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_number_that_an_earlier_version_did_not_keep_has_its_default(tmp_path, number):
-    path = tmp_path / "r.sqlite"
-    measured = Measurement(config=(1,), seconds=(1.0,), **dict.fromkeys(NUMBERS, 0.5))
-    with RecordStore(path) as store:
-        row = store.add_task(TASK, "template", "f").id
-        add(store, row, measured)
-    with contextlib.closing(sqlite3.connect(path)) as old:
-        old.execute(f"ALTER TABLE measurements DROP COLUMN {number}")
-    expected = attrs.evolve(measured, **{number: NUMBERS[number]})
-    with RecordStore(path, read_only=True) as store:
-        assert store.measurements(row) == [expected]
-    later = attrs.evolve(measured, config=(2,))
-    with RecordStore(path) as store:
-        add(store, row, later)
-        assert store.measurements(row) == [expected, later]
 
 
 def test_another_space_or_fingerprint_has_records_of_its_own(tmp_path):

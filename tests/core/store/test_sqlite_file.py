@@ -91,7 +91,7 @@ def test_files_of_newer_versions_are_refused(notes, path, version, read_only):
 
 def test_a_transaction_is_one_commit(notes, path):
     with Notes(path, read_only=True) as reader:
-        with notes.transaction() as execute:
+        with notes.statements() as execute:
             execute(INSERT, ("a",))
             execute(INSERT, ("b",))
             assert texts(reader) == []
@@ -100,7 +100,7 @@ def test_a_transaction_is_one_commit(notes, path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_a_transaction_that_raises_leaves_nothing(notes, error):
-    with pytest.raises(error), notes.transaction() as execute:
+    with pytest.raises(error), notes.statements() as execute:
         write(execute, "a", then=error)
     assert texts(notes) == []
     notes.write(INSERT, ("b",))
@@ -110,7 +110,7 @@ def test_a_transaction_that_raises_leaves_nothing(notes, error):
 def test_a_statement_that_fails_takes_its_transaction_along(notes):
     with (
         pytest.raises(NotesError, match=r"cannot write to .*UNIQUE") as refused,
-        notes.transaction() as execute,
+        notes.statements() as execute,
     ):
         write(execute, "a", "a")
     assert refused.value.hint == "try again"
@@ -119,8 +119,8 @@ def test_a_statement_that_fails_takes_its_transaction_along(notes):
 
 def test_a_transaction_within_joins_the_one_around_it(notes, path):
     with Notes(path, read_only=True) as reader:
-        with notes.together():
-            with notes.transaction() as execute:
+        with notes.transaction():
+            with notes.statements() as execute:
                 execute(INSERT, ("a",))
             notes.write(INSERT, ("b",))
             assert texts(reader) == []
@@ -130,14 +130,14 @@ def test_a_transaction_within_joins_the_one_around_it(notes, path):
 
 
 def test_what_was_written_together_is_kept_whatever_comes(notes, path):
-    with pytest.raises(KeyboardInterrupt), notes.together():
+    with pytest.raises(KeyboardInterrupt), notes.transaction():
         write(notes.write, "a", then=KeyboardInterrupt)
     with Notes(path, read_only=True) as reader:
         assert texts(reader) == ["a"]
 
 
 def test_a_transaction_that_sqlite_itself_ended_is_over(notes):
-    with notes.together():
+    with notes.transaction():
         notes.write(INSERT, ("a",))
         notes.write("ROLLBACK")
     assert texts(notes) == []
@@ -146,11 +146,11 @@ def test_a_transaction_that_sqlite_itself_ended_is_over(notes):
 def test_one_writes_at_a_time(notes, path):
     with Notes(path) as other:
         other.read("PRAGMA busy_timeout=0")
-        with notes.together():
-            for begin in (other.together, other.transaction):
+        with notes.transaction():
+            for begin in (other.transaction, other.statements):
                 with pytest.raises(NotesError, match=r"cannot write to .*locked"), begin():
                     raise AssertionError("two write at once")
-        with other.transaction() as execute:
+        with other.statements() as execute:
             execute(INSERT, ("mine",))
     assert texts(notes) == ["mine"]
 

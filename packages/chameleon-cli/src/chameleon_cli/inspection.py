@@ -49,7 +49,7 @@ def inspect_pipeline(
             have the same exit code, the error has it too.
     """
     known = default_registry()
-    root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides, known.sections)
+    root, _ = apply_overrides(read_yaml(path), overrides, known.sections)
     inspection = _Inspection(expand_presets(root, pipeline.preset, known))
     inspection.look_at(pipeline)
     inspection.raise_problems()

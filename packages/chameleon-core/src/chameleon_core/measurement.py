@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
@@ -76,11 +76,6 @@ class FailureKind(StrEnum):
     DEVICE_LOST = "device_lost"
 
 
-def _number(default: float | None) -> Any:
-    """A numeric field that becomes a column of stores, record databases, tables and data frames."""
-    return attrs.field(default=default, metadata={"number": True})
-
-
 @attrs.frozen(kw_only=True)
 class Measurement:
     """The outcome of building, checking and timing one configuration.
@@ -100,9 +95,9 @@ class Measurement:
     seconds: tuple[float, ...] = ()
     failure: FailureKind | None = None
     message: str = ""
-    max_relative_error: float | None = _number(None)
-    build_seconds: float = _number(0.0)
-    run_seconds: float = _number(0.0)
+    max_relative_error: float | None = None
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
 
     def __attrs_post_init__(self) -> None:
         if (self.failure is None) != bool(self.seconds):
@@ -119,11 +114,8 @@ class Measurement:
         return statistics.median(self.seconds) if self.seconds else float("inf")
 
 
-NUMBERS: Mapping[str, float | None] = {
-    field.name: field.default for field in attrs.fields(Measurement) if "number" in field.metadata
-}
-"""Names and defaults of a measurement's numbers, without its times. The numbers are finite and not
-negative."""
+NUMBERS = ("max_relative_error", "build_seconds", "run_seconds")
+"""Names of a measurement's numbers, without its times. The numbers are finite and not negative."""
 
 
 def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:

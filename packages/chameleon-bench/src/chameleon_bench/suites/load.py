@@ -287,7 +287,7 @@ def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
         return SuiteEntry(name=name, sections={}, mark=item.key_mark)
     if not node.is_mapping:
         wanted = "must be a preset's name or a mapping of stages"
-        raise _wrong(node.mark, f"pipeline '{name}' {wanted}, not {node.in_words()}")
+        raise PipelineError.at(node.mark, f"pipeline '{name}' {wanted}, not {node.in_words()}")
     if node.get("rival") is not None:
         rival = _rival(node, stages)
         return SuiteEntry(name=name, sections={}, mark=item.key_mark, rival=rival)
@@ -308,7 +308,9 @@ def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
 def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
     chosen: Node = node.value["rival"].node
     if not isinstance(chosen.value, str):
-        raise _wrong(chosen.mark, f"'rival' must name a rival, not be {chosen.in_words()}")
+        raise PipelineError.at(
+            chosen.mark, f"'rival' must name a rival, not be {chosen.in_words()}"
+        )
     options = {key: item for key, item in node.items() if key != "rival"}
     spec = stages.spec("rivals", chosen, lambda _: Node(value=options, mark=node.mark))
     if spec is None:
@@ -345,7 +347,7 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
         wanted = listing([repr(key) for key in SOURCES])
         there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
-        raise _wrong(node.mark, message)
+        raise PipelineError.at(node.mark, message)
     keys = keys_of(default_registry())
     allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     wrong = [
@@ -362,7 +364,7 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
         name = str(chosen.value)
     if not _NAME.fullmatch(name):
         mark = (chosen or source.node).mark
-        raise _wrong(mark, _misnamed("task", name))
+        raise PipelineError.at(mark, _misnamed("task", name))
     rest = {key: item for key, item in node.items() if key not in {"name", *SOURCES}}
     return SuiteEntry(name=name, sections={**sections, **rest}, mark=node.mark)
 
@@ -374,14 +376,14 @@ Sections = tuple[dict[str, Item], str]
 def _table(source: Item, root: Node, data: Node | None) -> Sections:
     node = source.node
     if not isinstance(node.value, str):
-        raise _wrong(node.mark, f"'table' must be a file's name, not {node.in_words()}")
+        raise PipelineError.at(node.mark, f"'table' must be a file's name, not {node.in_words()}")
     file = (
         absolute(node).value if data is None else Path(data.value) / Path(node.value).expanduser()
     )
     path = str(file)
     if not Path(path).exists():
         hint = "say where the tables are with 'data' or --set data=FOLDER"
-        raise _wrong(node.mark, f"there is no table {path}; {hint}")
+        raise PipelineError.at(node.mark, f"there is no table {path}; {hint}")
     name = Path(path).name.removesuffix(".gz").removesuffix(".json")
     sections = {
         key: _item(value, source)
@@ -415,7 +417,3 @@ def _item(value: Any, source: Item) -> Item:
 
 def _misnamed(noun: str, name: str) -> str:
     return f"{noun} '{name}' must be named with letters, digits, '-', '_', '.' and '+'"
-
-
-def _wrong(mark: Mark, message: str) -> PipelineError:
-    return PipelineError([Problem(mark=mark, message=message)])

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from chameleon_core.api.measurements import ASKED, other_quantities, rounds
-from chameleon_core.errors import ConfigError, RunFolderError
+from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.round.batch import Batch, Config
-from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
+from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
-from chameleon_core.pipeline.load import search_from_dict
 from chameleon_core.pipeline.schema import SearchChoice
-from chameleon_core.plugins.registry import Registry
 from chameleon_core.run_folder import RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -55,59 +52,9 @@ class Asked(Sequence[Mapping[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         return self.configurations[index]
 
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return iter(self.configurations)
-
-
-def expect_told(last: Asked | None) -> None:
-    """Check, before a new batch is proposed, that the last batch's values were reported.
-
-    Args:
-        last: the last batch if ``Tuner.tell`` has not reported its values yet, else None.
-
-    Raises:
-        ConfigError: ``last`` is not None.
-    """
-    if last is not None:
-        raise ConfigError(
-            f"the {len(last)} configurations that were asked for last are not told yet",
-            hint="tell(batch, seconds) first, with None for those that have no time",
-        )
-
-
-def expect_last(asked: Asked, last: Asked | None) -> None:
-    """Raise an error if values are reported for a batch other than the last one.
-
-    Args:
-        asked: the batch whose values are reported.
-        last: the batch that the tuner proposed last, or None if no batch waits for its values.
-
-    Raises:
-        ConfigError: ``asked`` is not the batch that the tuner proposed last.
-    """
-    if asked is not last:
-        raise ConfigError(
-            "this batch is not the one that was asked for last, or it was told before",
-            hint="tell each batch once, before the next one is asked for",
-        )
-
 
 _SEARCH = "ask_and_tell"
 """Key under which a store keeps the stages and options of its search."""
-
-
-def search_of(options: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
-    """Resolve the stages of a search from options that are named as in a pipeline file.
-
-    Args:
-        options: keys of a pipeline with their values. Keys with the value None are left out.
-        registry: the registry of plugins; if None, the registry of installed plugins.
-
-    Raises:
-        PipelineError: an option is wrong. The message has one line for each fault.
-    """
-    document = {key: value for key, value in options.items() if value is not None}
-    return search_from_dict(document, source="arguments of the tuner", registry=registry)
 
 
 class AskStore:
@@ -115,9 +62,7 @@ class AskStore:
 
     Args:
         folder: the run folder, or None to keep the records in memory.
-        search: the resolved stages of the search.
-        batch_size: the number of configurations in a batch.
-        fix: the value of each fixed knob, by its name.
+        described: the options on which proposals depend (``described``).
 
     Raises:
         RunFolderError: the folder is in use, cannot be written, or holds another search.
@@ -126,19 +71,11 @@ class AskStore:
         records: the open record store.
     """
 
-    def __init__(
-        self,
-        folder: str | Path | None,
-        search: SearchChoice,
-        *,
-        batch_size: int,
-        fix: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, folder: str | Path | None, described: dict[str, Any]) -> None:
         self._folder = None if folder is None else RunFolder(Path(folder).expanduser())
         self.records = RecordStore(Path(":memory:")) if self._folder is None else self._folder.store
-        self._told: dict[int, int] = {}
         try:
-            self._claim(_described(search, batch_size, fix))
+            self._claim(described)
         except BaseException:
             self.close()
             raise
@@ -150,44 +87,12 @@ class AskStore:
         else:
             self._folder.close()
 
-    def task_records(self, task: Task, space: str, design: DesignSpace) -> TaskRecords:
-        """The stored records of a task.
-
-        Logs a message if the store has records of another design space.
-
-        Args:
-            task: the task.
-            space: the name of the provider that made the design space.
-            design: the design space.
-        """
-        stored = self.records.add_task(task, space, design.fingerprint)
-        say_what_does_not_apply(stored, self.records)
-        return TaskRecords(self.records, stored)
-
-    def rounds(self, task_id: int) -> list[dict[str, Any]]:
-        """Read the finished rounds of a task, oldest first.
-
-        A search that continues in a new process repeats these rounds. Each mapping has the values
-        that ``add_round`` stored.
-
-        Args:
-            task_id: the number of the task's row in the store.
-        """
-        batches = list(rounds(self.records, task_id))
-        self._told[task_id] = len(batches)
-        return batches
-
-    def add_round(self, task_id: int, asked: Mapping[str, Any]) -> None:
-        """Store a finished round of a task after its earlier rounds."""
-        number = self._told[task_id]
-        self.records.set_fact(ASKED.format(task=task_id, number=number), asked)
-        self._told[task_id] = number + 1
-
     def _claim(self, described: dict[str, Any]) -> None:
         owner = self.records.fact(_SEARCH)
+        path = None if self._folder is None else self._folder.path
         hint = "give another folder as 'store', or the arguments that it was begun with"
         if owner is None and self.records.fact("pipeline") is not None:
-            raise RunFolderError(f"{self._path} is the folder of a run of a pipeline", hint=hint)
+            raise RunFolderError(f"{path} is the folder of a run of a pipeline", hint=hint)
         differs = [
             key for key in described if owner is not None and owner.get(key) != described[key]
         ]
@@ -195,18 +100,20 @@ class AskStore:
             text = "; ".join(
                 f"{key} was {owner.get(key)} and is {described[key]}" for key in differs
             )
-            raise RunFolderError(f"{self._path} belongs to another search: {text}", hint=hint)
+            raise RunFolderError(f"{path} belongs to another search: {text}", hint=hint)
         if differs:
             self.records.forget()
         self.records.set_fact(_SEARCH, described)
 
-    @property
-    def _path(self) -> Path | None:
-        return None if self._folder is None else self._folder.path
 
+def described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
+    """The options on which proposals depend, without the space, as JSON values.
 
-def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
-    """The options on which proposals depend, without the space, as JSON values."""
+    Args:
+        search: the resolved stages of the search.
+        batch_size: the number of configurations in a batch.
+        fix: the value of each fixed knob, by its name.
+    """
     stages = (search.explorer, search.cost_model, search.sampler, search.synthesizer)
     value = {
         **{spec.kind: {"name": spec.name, **spec.options_json} for spec in stages},
@@ -215,8 +122,8 @@ def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) ->
         "plan_size": search.budget.plan_size,
         "fix": dict(fix),
     }
-    described: dict[str, Any] = json.loads(json.dumps(value, default=str))
-    return described
+    plain: dict[str, Any] = json.loads(json.dumps(value, default=str))
+    return plain
 
 
 Told = Mapping[str, Sequence[tuple[Config, float]]]
@@ -238,7 +145,7 @@ class Rounds:
             name.
     """
 
-    def __init__(self, run: TaskRun, store: AskStore) -> None:
+    def __init__(self, run: TaskRun, store: RecordStore) -> None:
         self._run = run
         self._store = store
         self._task_id = run.records.stored.id
@@ -246,7 +153,7 @@ class Rounds:
         self._limit = 0
         self._waiting: list[Config] = []
         self._enqueued: list[Config] = []
-        self.other = other_quantities(store.records, self._task_id)
+        self.other = other_quantities(store, self._task_id)
         self._replay()
 
     @property
@@ -300,8 +207,8 @@ class Rounds:
         began = time.perf_counter()
         self._run.learn(self._batch)
         learn_seconds = time.perf_counter() - began
-        self._store.add_round(
-            self._task_id,
+        self._store.set_fact(
+            ASKED.format(task=self._task_id, number=self._number),
             {
                 "limit": self._limit,
                 "enqueued": self._enqueued,
@@ -309,6 +216,7 @@ class Rounds:
                 "other": dict(other),
             },
         )
+        self._number += 1
         self._enqueued = []
         for name, quantities in other.items():
             for config, value in quantities:
@@ -318,8 +226,9 @@ class Rounds:
 
     def _replay(self) -> None:
         """Repeat the stored rounds, to restore the search of an earlier process."""
-        rounds = self._store.rounds(self._task_id)
-        for asked in rounds:
+        earlier = list(rounds(self._store, self._task_id))
+        self._number = len(earlier)
+        for asked in earlier:
             for config in asked["enqueued"]:
                 self._run.tuner.enqueue(tuple(config))
             batch = self._run.propose(asked["limit"])
@@ -330,7 +239,7 @@ class Rounds:
             if batch.missing:  # for example, another version of a stage proposes differently
                 break
         # Measurements of a batch that was reported only in part serve the next batches.
-        answered = {tuple(config) for asked in rounds for config in asked["told"]}
+        answered = {tuple(config) for asked in earlier for config in asked["told"]}
         records = self._run.records
         left = records.leftovers(records.measured.keys() - answered, ended=None)
         if left:

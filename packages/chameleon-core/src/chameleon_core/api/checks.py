@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from numbers import Integral
 from typing import Any
@@ -91,27 +91,6 @@ def a_space(value: Any) -> DesignSpace:
             hint="make one of it, as in cc.design_space(tile=[1, 2, 4], unroll=[0, 16])",
         )
     return value
-
-
-def functions(value: Any, what: str) -> list[Callable[..., Any]]:
-    """Check that an argument is a sequence of functions, and return it as a list.
-
-    ``callbacks`` and ``where`` are such arguments.
-
-    Args:
-        value: the value of the argument.
-        what: the name of the argument.
-
-    Raises:
-        ConfigError: the value is not a sequence of functions.
-    """
-    values = list(value) if isinstance(value, Iterable) else None
-    if values is None or not all(map(callable, values)):
-        raise ConfigError(
-            f"'{what}' must be a list of functions, not {value!r}",
-            hint=f"write {what}=[function], also for a single one",
-        )
-    return values
 
 
 def takes_knobs(function: Any, space: DesignSpace) -> None:

@@ -16,17 +16,9 @@ from typing import Any, Final, Self
 import attrs
 import numpy as np
 
-from chameleon_core.api.ask_store import (
-    Asked,
-    AskStore,
-    Rounds,
-    expect_last,
-    expect_told,
-    search_of,
-)
+from chameleon_core.api.ask_store import Asked, AskStore, Rounds, described
 from chameleon_core.api.checks import (
     a_space,
-    functions,
     one_each,
     part_of_batch,
     takes_knobs,
@@ -36,10 +28,10 @@ from chameleon_core.api.measurements import RESERVED, Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.event_bus import EventBus, listener
 from chameleon_core.events import Event
-from chameleon_core.loop.round.stages import SearchStages, generator
-from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.round.task_run import TaskRecords, TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.pipeline.load import search_from_dict
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.space import DesignSpace
 from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space
@@ -73,7 +65,12 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
     Raises:
         ConfigError: ``callbacks`` is not a sequence of functions.
     """
-    callables = functions(callbacks, "callbacks")
+    callables = list(callbacks) if isinstance(callbacks, Iterable) else None
+    if callables is None or not all(map(callable, callables)):
+        raise ConfigError(
+            f"'callbacks' must be a list of functions, not {callbacks!r}",
+            hint="write callbacks=[function], also for a single one",
+        )
     return [_listener(callback, stop, number) for number, callback in enumerate(callables)]
 
 
@@ -168,7 +165,8 @@ class Tuner:
             "synthesizer": synthesizer,
             "seed": seed,
         }
-        search = search_of(options, registry)
+        document = {key: value for key, value in options.items() if value is not None}
+        search = search_from_dict(document, registry)
         self.space = fixed_space(a_space(space), fixed_columns(space, fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = whole_number(size, "batch_size", hint="leave it out for the default")
@@ -180,26 +178,20 @@ class Tuner:
         )
         # Stages are made before the store is opened, so that options they refuse leave no folder
         # behind.
-        stages = SearchStages.of(
+        tuner = TaskTuner.of(
             search, task, self.space, Archive(), batch_size=self.batch_size, device={}
         )
-        self._store = AskStore(store, search, batch_size=self.batch_size, fix=fix or {})
+        self._store = AskStore(store, described(search, self.batch_size, fix or {}))
         self._close = weakref.finalize(self, self._store.close)
         try:
             self._run = TaskRun(
                 space=self.space,
                 space_ref=StageRef(factory="", options={}),
-                tuner=TaskTuner(
-                    self.space,
-                    stages,
-                    rng=generator(search.seed, task.key, "tuner"),
-                    batch_size=self.batch_size,
-                    plan_size=search.budget.plan_size,
-                ),
-                records=self._store.task_records(task, OPERATOR, self.space),
+                tuner=tuner,
+                records=TaskRecords.of(self._store.records, task, OPERATOR, self.space),
                 publish=bus.publish,
             )
-            self._rounds = Rounds(self._run, self._store)
+            self._rounds = Rounds(self._run, self._store.records)
         except BaseException:
             self.close()
             raise
@@ -292,12 +284,14 @@ class Tuner:
         """
         self._expect_open()
         limit = part_of_batch(count, self.batch_size)
-        expect_told(self._asked)
-        batch = self._rounds.ask(limit)
-        if not batch.configs:
-            return Asked(configurations=(), configs=(), origins=())
-        self._asked = Asked.of(batch, self.space)
-        return self._asked
+        if self._asked is not None:
+            raise ConfigError(
+                f"the {len(self._asked)} configurations that were asked for last are not told yet",
+                hint="tell(batch, seconds) first, with None for those that have no time",
+            )
+        asked = Asked.of(self._rounds.ask(limit), self.space)
+        self._asked = asked if len(asked) else None
+        return asked
 
     def tell(
         self,
@@ -384,7 +378,11 @@ class Tuner:
 
     def _expect(self, asked: Asked) -> None:
         self._expect_open()
-        expect_last(asked, self._asked)
+        if asked is not self._asked:
+            raise ConfigError(
+                "this batch is not the one that was asked for last, or it was told before",
+                hint="tell each batch once, before the next one is asked for",
+            )
 
 
 _KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
@@ -409,27 +407,23 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
     Raises:
         ConfigError: ``said`` has none of these forms.
     """
+    kind = FailureKind.RUN_ERROR
     if isinstance(said, BaseException):
-        kind = next((kind for of, kind in _KINDS if isinstance(said, of)), FailureKind.RUN_ERROR)
-        return _failed(config, kind, f"{type(said).__name__}: {said}", run_seconds)
-    if isinstance(said, str):
+        kind = next((kind for of, kind in _KINDS if isinstance(said, of)), kind)
+        message = f"{type(said).__name__}: {said}"
+    elif isinstance(said, str):
         head, colon, rest = said.partition(":")
         kinds = {kind.value: kind for kind in FailureKind}
-        if colon and head.strip() in kinds:
-            return _failed(config, kinds[head.strip()], rest.strip(), run_seconds)
-        return _failed(config, FailureKind.RUN_ERROR, said, run_seconds)
-    if said is None:
-        return _failed(config, FailureKind.RUN_ERROR, "it gave no time", run_seconds)
-    repeats = _repeats(said)
-    if not all(map(math.isfinite, repeats)):
-        return _failed(config, FailureKind.RUN_ERROR, f"it took {said}", run_seconds)
-    if min(repeats) <= 0:
-        raise ConfigError(
-            f"{said!r} cannot be told: what is made small has to be above 0, as times are",
-            hint="tell what falls and rises with it and is above 0, such as its exponential, or "
-            "None for a failure",
-        )
-    return Measurement(config=config, seconds=repeats, run_seconds=run_seconds)
+        known = colon and head.strip() in kinds
+        kind, message = (kinds[head.strip()], rest.strip()) if known else (kind, said)
+    elif said is None:
+        message = "it gave no time"
+    else:
+        repeats = _repeats(said)
+        if all(map(math.isfinite, repeats)):
+            return Measurement(config=config, seconds=repeats, run_seconds=run_seconds)
+        message = f"it took {said}"
+    return Measurement(config=config, failure=kind, message=message, run_seconds=run_seconds)
 
 
 def _repeats(said: Any) -> tuple[float, ...]:
@@ -440,7 +434,14 @@ def _repeats(said: Any) -> tuple[float, ...]:
             f"{said!r} is no outcome of a configuration",
             hint="tell seconds, a list of them (one per repeat), None, or a failure in words",
         )
-    return tuple(float(entry) for entry in entries)
+    repeats = tuple(float(entry) for entry in entries)
+    if all(map(math.isfinite, repeats)) and min(repeats) <= 0:
+        raise ConfigError(
+            f"{said!r} cannot be told: what is made small has to be above 0, as times are",
+            hint="tell what falls and rises with it and is above 0, such as its exponential, or "
+            "None for a failure",
+        )
+    return repeats
 
 
 def _is_number(value: Any) -> bool:
@@ -487,9 +488,3 @@ def quantities_of(
             if value is not None
         ]
     return numbers
-
-
-def _failed(
-    config: tuple[int, ...], kind: FailureKind, message: str, run_seconds: float
-) -> Measurement:
-    return Measurement(config=config, failure=kind, message=message, run_seconds=run_seconds)

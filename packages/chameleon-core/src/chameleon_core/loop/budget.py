@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -19,46 +19,22 @@ BETTER = 0.01
 
 
 @attrs.frozen(kw_only=True)
-class Spent:
-    """The measurements and seconds that one task has used.
-
-    Attributes:
-        measured: number of measured configurations, including records that were copied from other
-            runs.
-        seconds: wall-clock time in seconds that the task took in this run, summed over all its
-            processes.
-        recorded: number of configurations in ``measured`` whose measurements were copied from other
-            runs.
-        recorded_seconds: wall-clock time in seconds that other runs took for these copied
-            measurements.
-    """
-
-    measured: int
-    seconds: float
-    recorded: int = 0
-    recorded_seconds: float = 0.0
-
-    @property
-    def all_seconds(self) -> float:
-        """The task's wall-clock time in seconds, plus that of its copied records in other runs."""
-        return self.seconds + self.recorded_seconds
-
-
-@attrs.frozen(kw_only=True)
 class Allowance:
     """Applies a budget to each task, or to all tasks together, depending on the budget's scope.
 
     Attributes:
         budget: the budget.
+        runs: the searches of the tasks, the tasks with the most work first.
         seconds_before: wall-clock time in seconds before the first task was tuned, for example to
             choose a layout. It counts towards the budget that all tasks share.
     """
 
     budget: Budget
+    runs: Sequence[TaskRun] = ()
     seconds_before: float = 0.0
 
     @classmethod
-    def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
+    def of_alternatives(cls, budget: Budget, runs: Sequence[TaskRun], each: float) -> Allowance:
         """The budget for alternatives: tasks for operators of other tasks, in other dtypes.
 
         All alternatives together get the share ``ALTERNATIVES`` of the other tasks' budget. If the
@@ -67,56 +43,51 @@ class Allowance:
 
         Args:
             budget: the budget of the tasks in the network's own dtype.
+            runs: the searches of the alternatives.
             each: the mean number of alternatives per task.
         """
+        # The share is rounded down, but is at least 1, unless the budget is 0.
         share = ALTERNATIVES / (max(1.0, each) if budget.scope is Scope.TASK else 1.0)
         count, limit = budget.measurements, budget.wall_time
-        return cls(
-            budget=attrs.evolve(
-                budget,
-                measurements=None if count is None else _share_of(count, share),
-                wall_time=None if limit is None else share * limit,
-            )
-        )
+        most = None if count is None else min(count, max(1, math.floor(share * count)))
+        seconds = None if limit is None else share * limit
+        return cls(budget=attrs.evolve(budget, measurements=most, wall_time=seconds), runs=runs)
 
     @property
     def shared(self) -> bool:
         """Whether all tasks together use one budget."""
         return self.budget.scope is Scope.NETWORK
 
-    def measurements_left(self, task: Spent, everything: Sequence[Spent]) -> int | None:
+    def left(self, run: TaskRun) -> int | None:
         """Number of configurations that a task may still measure; None for no limit.
 
         Args:
-            task: the measurements and seconds of the task, an entry of ``everything``.
-            everything: the measurements and seconds of each task, the tasks with the most work
-                first.
+            run: the search of the task, one of ``runs``.
         """
-        most = self.most(task, everything)
+        most = self.most(run)
         if most is None:
             return None
-        new = sum(usage.measured - usage.recorded for usage in self._in(task, everything))
-        return max(0, most - task.recorded - new)
+        new = sum(other.measured - other.recorded for other in self._beside(run))
+        return max(0, most - run.recorded - new)
 
-    def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
+    def time_is_up(self, run: TaskRun) -> bool:
         """Whether the wall-clock time that the budget allows a task is used up.
 
         A task may take measurements from records of earlier runs. If wall-clock time is the only
         limit, the seconds that those measurements took count too.
 
         Args:
-            task: the measurements and seconds of the task, an entry of ``everything``.
-            everything: the measurements and seconds of each task.
+            run: the search of the task, one of ``runs``.
         """
-        limit, spent = self.budget.wall_time, self._in(task, everything)
+        limit, runs = self.budget.wall_time, self._beside(run)
         if limit is None:
             return False
-        seconds = sum(usage.seconds for usage in spent)
+        seconds = sum(other.spending.total for other in runs)
         if seconds + (self.seconds_before if self.shared else 0.0) >= limit:
             return True
-        possible = sum(usage.recorded_seconds for usage in spent if usage.recorded_seconds <= limit)
-        enough = task.recorded_seconds >= limit / len(spent) or possible >= limit
-        return self.budget.measurements is None and task.recorded > 0 and enough
+        possible = sum(other.recorded_seconds for other in runs if other.recorded_seconds <= limit)
+        enough = run.recorded_seconds >= limit / len(runs) or possible >= limit
+        return self.budget.measurements is None and run.recorded > 0 and enough
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether a task should end, because its last ``patience`` measurements improved nothing.
@@ -146,25 +117,23 @@ class Allowance:
         """
         return self.budget.latency is not None and sum(seconds) <= self.budget.latency
 
-    def total_measurements(self, everything: Sequence[Spent]) -> int | None:
+    @property
+    def total_measurements(self) -> int | None:
         """The number of measurements at which the budget ends a run, or None for no limit.
 
         The number includes records of other runs.
-
-        Args:
-            everything: the measurements and seconds that each task has used.
         """
         if self.budget.measurements is None:
             return None
-        left = [(self.most(usage, everything) or 0) - usage.recorded for usage in everything]
+        left = [(self.most(run) or 0) - run.recorded for run in self.runs]
         together = max(left, default=self.budget.measurements) if self.shared else sum(left)
-        return together + sum(usage.recorded for usage in everything)
+        return together + sum(run.recorded for run in self.runs)
 
-    def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
+    def most(self, run: TaskRun) -> int | None:
         """The number of measurements at which the budget ends one task, or None for no limit.
 
         The number includes the task's records, which are measurements that were copied from other
-        runs. New measurements of other tasks are not subtracted; ``measurements_left`` does that.
+        runs. New measurements of other tasks are not subtracted; ``left`` does that.
 
         If all tasks share one budget, an equal part of the budget is a task's share. For example,
         three tasks share a budget of 300 and have 150, 20 and 0 records, so each share is 100. The
@@ -178,39 +147,35 @@ class Allowance:
         than its budget ends at the number of its records.
 
         Args:
-            task: the measurements and seconds of the task, an entry of ``everything``.
-            everything: the measurements and seconds of each task, the tasks with the most work
-                first.
+            run: the search of the task, one of ``runs``.
         """
-        total, spent, used = self.budget.measurements, self._in(task, everything), 0
+        total, runs, used = self.budget.measurements, self._beside(run), 0
         if total is None:
             return None
-        for number, usage in enumerate(spent):
-            share = total // len(spent) + (number < total % len(spent))
-            if usage is task and task.recorded and task.recorded >= share:
-                return task.recorded
-            whole = task.recorded and usage.recorded <= total
-            used += usage.recorded if whole else min(usage.recorded, share)
-        return max(0, total - used) + task.recorded
+        for number, other in enumerate(runs):
+            share = total // len(runs) + (number < total % len(runs))
+            if other is run and run.recorded and run.recorded >= share:
+                return run.recorded
+            whole = run.recorded and other.recorded <= total
+            used += other.recorded if whole else min(other.recorded, share)
+        return max(0, total - used) + run.recorded
 
-    def seconds_left(self, everything: Sequence[Spent]) -> float | None:
+    @property
+    def seconds_left(self) -> float | None:
         """Wall-clock time in seconds that the budget still allows all tasks together.
 
         The value is None if the budget has no such limit.
-
-        Args:
-            everything: the measurements and seconds that each task has used.
         """
         limit = self.budget.wall_time
         if limit is None:
             return None
         if self.shared:
-            spent_together = self.seconds_before + sum(spent.seconds for spent in everything)
+            spent_together = self.seconds_before + sum(run.spending.total for run in self.runs)
             return max(0.0, limit - spent_together)
-        return sum(max(0.0, limit - spent.seconds) for spent in everything)
+        return sum(max(0.0, limit - run.spending.total) for run in self.runs)
 
-    def _in(self, task: Spent, everything: Sequence[Spent]) -> Sequence[Spent]:
-        return everything if self.shared else (task,)
+    def _beside(self, run: TaskRun) -> Sequence[TaskRun]:
+        return self.runs if self.shared else (run,)
 
 
 class Allowances:
@@ -223,51 +188,42 @@ class Allowances:
         runs: the searches of all tasks.
         budget: the pipeline's budget.
         seconds_before: wall-clock time in seconds before the first task was tuned.
-        spent: a function that returns the measurements and seconds a task has used so far.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[TaskRun],
-        budget: Budget,
-        *,
-        seconds_before: float,
-        spent: Callable[[TaskRun], Spent],
-    ) -> None:
-        self._spent = spent
+    def __init__(self, runs: Sequence[TaskRun], budget: Budget, *, seconds_before: float) -> None:
         own = [run for run in by_work(runs) if not run.task.alternative_of]
         others = [run for run in by_work(runs) if run.task.alternative_of]
         self._own, self._others = own, others
         each = len(others) / max(1, len(own))
-        first: list[tuple[Allowance, list[TaskRun]]] = []
-        second: list[tuple[Allowance, list[TaskRun]]] = []
+        first: list[Allowance] = []
+        second: list[Allowance] = []
         for limits, predicted in _budgets(budget):
             wanted, alternatives = (
                 [run for run in group if predicted is None or run.tuner.predicted == predicted]
                 for group in (own, others)
             )
             if wanted or not first:
-                first.append((Allowance(budget=limits, seconds_before=seconds_before), wanted))
+                first.append(Allowance(budget=limits, runs=wanted, seconds_before=seconds_before))
             if alternatives:
-                second.append((Allowance.of_alternatives(limits, each), alternatives))
+                second.append(Allowance.of_alternatives(limits, alternatives, each))
         self._groups = first + second
 
     @property
     def shared(self) -> bool:
         """Whether all tasks together use one budget."""
-        return self._groups[0][0].shared
+        return self._groups[0].shared
 
     @property
     def total_measurements(self) -> int | None:
         """The number of measurements at which the budget ends the run, or None for no limit."""
-        counts = [allowance.total_measurements(self._all(runs)) for allowance, runs in self._groups]
+        counts = [allowance.total_measurements for allowance in self._groups]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
     @property
     def seconds_left(self) -> float | None:
         """Wall-clock time in seconds that the budget still allows the run; None for no limit."""
-        seconds = [allowance.seconds_left(self._all(runs)) for allowance, runs in self._groups]
+        seconds = [allowance.seconds_left for allowance in self._groups]
         known = [limit for limit in seconds if limit is not None]
         return sum(known) if len(known) == len(seconds) else None
 
@@ -275,34 +231,11 @@ class Allowances:
     def fast_enough(self) -> bool:
         """Whether the tasks in the network's own dtype have reached the target latency."""
         costs = [run.tuner.best_cost * run.task.weight for run in self._own]
-        return self._groups[0][0].fast_enough(costs)
+        return self._groups[0].fast_enough(costs)
 
-    def most(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task, or None for no limit.
-
-        Args:
-            run: the search of the task.
-        """
-        allowance, task, everything = self._spent_beside(run)
-        return allowance.most(task, everything)
-
-    def left(self, run: TaskRun) -> int | None:
-        """The number of configurations that the budget still allows a task, or None for no limit.
-
-        Args:
-            run: the search of the task.
-        """
-        allowance, task, everything = self._spent_beside(run)
-        return allowance.measurements_left(task, everything)
-
-    def time_is_up(self, run: TaskRun) -> bool:
-        """Whether the wall-clock time of a task is used up."""
-        allowance, task, everything = self._spent_beside(run)
-        return allowance.time_is_up(task, everything)
-
-    def out_of_patience(self, run: TaskRun) -> bool:
-        """Whether the last ``patience`` measurements of a task brought no improvement."""
-        return self._group(run)[0].out_of_patience(run.tuner.measurements)
+    def of(self, run: TaskRun) -> Allowance:
+        """The budget of a task, given its search."""
+        return next(allowance for allowance in self._groups if run in allowance.runs)
 
     def lasts_for(self, count: int) -> bool:
         """Whether the wall-clock time that the budget leaves is enough for further measurements.
@@ -331,22 +264,10 @@ class Allowances:
             batch_size: the number of configurations in the next batch. Each is expected to take as
                 long as earlier ones.
         """
-        others = self._all(self._others)
-        measured = sum(usage.measured for usage in others)
-        seconds = sum(usage.all_seconds for usage in others)
+        measured = sum(run.measured for run in self._others)
+        seconds = sum(run.all_seconds for run in self._others)
         expected = seconds * (1.0 + batch_size / measured) if measured else 0.0
-        return expected > ALTERNATIVES * sum(usage.all_seconds for usage in self._all(self._own))
-
-    def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
-        return next(group for group in self._groups if run in group[1])
-
-    def _spent_beside(self, run: TaskRun) -> tuple[Allowance, Spent, list[Spent]]:
-        allowance, runs = self._group(run)
-        spent = self._all(runs)
-        return allowance, spent[runs.index(run)], spent
-
-    def _all(self, runs: Sequence[TaskRun]) -> list[Spent]:
-        return [self._spent(run) for run in runs]
+        return expected > ALTERNATIVES * sum(run.all_seconds for run in self._own)
 
 
 def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
@@ -363,8 +284,3 @@ def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
     A small budget reaches the first tasks only, so these should be the most important ones.
     """
     return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
-
-
-def _share_of(count: int, share: float) -> int:
-    """A share of a number of measurements, rounded down, but at least 1 (unless ``count`` is 0)."""
-    return min(count, max(1, math.floor(share * count)))

@@ -19,23 +19,11 @@ from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
-from chameleon_core.loop.round.in_flight import (
-    batches_in_flight,
-    guesses_at_once,
-    started,
-    tasks_at_once,
-)
-from chameleon_core.loop.round.stages import SearchStages, generator
-from chameleon_core.loop.round.task_run import TaskRecords, TaskRun, say_what_does_not_apply
+from chameleon_core.loop.round.in_flight import started
+from chameleon_core.loop.round.task_run import TaskRecords, TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.earlier_runs import WarmStart
-from chameleon_core.loop.start.frontend import (
-    check,
-    choice_of,
-    choice_seconds,
-    forget_choice,
-    say_if_slower,
-)
+from chameleon_core.loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core.loop.start.shared_records import shared_records
 from chameleon_core.loop.start.tasks import (
     device_of,
@@ -172,18 +160,24 @@ def _task_runs(
     run: RunContext, tasks: Sequence[Task], spaces: Sequence[DesignSpace]
 ) -> list[TaskRun]:
     """The search of every task, with its records and the suggestions of earlier runs."""
-    device = device_of(run.pipeline, run.target)
-    archive, watch = Archive(), FallbackWatch()
+    pipeline, size = run.pipeline, run.batch_size
+    device, archive, watch = device_of(pipeline, run.target), Archive(), FallbackWatch()
     task_runs = [
-        _task_run(run, task, space, archive, watch, device=device)
+        TaskRun(
+            space=space,
+            space_ref=StageRef.of(pipeline.space),
+            records=TaskRecords.of(run.store, task, pipeline.space.name, space),
+            tuner=TaskTuner.of(pipeline, task, space, archive, batch_size=size, device=device),
+            publish=run.publish,
+            watch=watch,
+        )
         for task, space in zip(tasks, spaces, strict=True)
     ]
     named = {task_run.task.name: task_run for task_run in task_runs}
-    folders = run.pipeline.warm_start
-    earlier = WarmStart(folders) if folders else None
+    earlier = WarmStart(pipeline.warm_start) if pipeline.warm_start else None
     for task_run in task_runs:
         task_run.base = named.get(task_run.task.alternative_of)
-        task_run.recall(batch_size=run.batch_size, seconds=run.records.seconds_of(task_run.task))
+        task_run.recall(batch_size=size, seconds=run.records.seconds_of(task_run.task))
         suggested = run.records.suggestions(task_run.task)
         if earlier is not None:
             suggested += earlier.suggestions(task_run.task, task_run.space)
@@ -192,70 +186,26 @@ def _task_runs(
     return task_runs
 
 
-def _task_run(
-    run: RunContext,
-    task: Task,
-    space: DesignSpace,
-    archive: Archive,
-    watch: FallbackWatch,
-    *,
-    device: Mapping[str, Any],
-) -> TaskRun:
-    pipeline, batch_size = run.pipeline, run.batch_size
-    stored = run.store.add_task(task, pipeline.space.name, space.fingerprint)
-    say_what_does_not_apply(stored, run.store)
-    stages = SearchStages.of(pipeline, task, space, archive, batch_size=batch_size, device=device)
-    return TaskRun(
-        space=space,
-        space_ref=StageRef.of(pipeline.space),
-        tuner=TaskTuner(
-            space,
-            stages,
-            rng=generator(pipeline.seed, task.key, "tuner"),
-            batch_size=batch_size,
-            plan_size=pipeline.budget.plan_size,
-        ),
-        records=TaskRecords(run.store, stored),
-        publish=run.publish,
-        watch=watch,
-    )
-
-
 # -- rounds -----------------------------------------------------------------------------------
 
 
 def _tune(run: RunContext, task_runs: Sequence[TaskRun], choice: Mapping[str, Any] | None) -> None:
     """Measure first guesses, then batches, until every task has ended."""
-    runner, batch_size, wanted = run.runner, run.batch_size, run.pipeline.budget.tasks_at_once
-    tuning = Tuning(
-        task_runs,
-        run.pipeline,
-        batch_size=batch_size,
-        interruption=run.interruption,
-        after_batch=run.totals.keep,
-        after_guesses=partial(say_if_slower, run.store),
-        seconds_before=choice_seconds(run.store),
-        measures_hardware=runner.measures_hardware,
-    )
+    tuning = Tuning(run, task_runs)
+    allowances = tuning.allowances
     run.publish(
         RunStarted(
             folder=str(run.folder.path),
             seed=run.pipeline.seed,
-            tasks=[task_run.summary(tuning.most_measurements(task_run)) for task_run in task_runs],
-            batch_size=batch_size,
-            total_measurements=tuning.total_measurements if task_runs else 0,
-            seconds_left=tuning.seconds_left,
+            tasks=[each.summary(allowances.of(each).most(each)) for each in task_runs],
+            batch_size=run.batch_size,
+            total_measurements=allowances.total_measurements if task_runs else 0,
+            seconds_left=allowances.seconds_left,
             settled=choice,
-            versions=run.folder.keep_versions(run.pipeline, runner.describe()),
+            versions=run.folder.keep_versions(run.pipeline, run.runner.describe()),
         )
     )
-    tuning.tune(
-        lambda at_once: batches_in_flight(runner, at_once, run.store),
-        guesses_at_once=guesses_at_once(wanted, batch_size=batch_size),
-        tasks_at_once=tasks_at_once(
-            wanted, lanes=runner.lanes, batch_size=batch_size, tasks=len(task_runs)
-        ),
-    )
+    tuning.tune()
     for task_run in task_runs:
         task_run.adopt_leftovers()
 

@@ -5,28 +5,29 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 
 import numpy as np
 import structlog
 
-from chameleon_core.loop.budget import Allowances, Spent, by_work
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.budget import Allowances, by_work
+from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import Batch
-from chameleon_core.loop.round.in_flight import BatchesInFlight
+from chameleon_core.loop.round.in_flight import (
+    BatchesInFlight,
+    batches_in_flight,
+    guesses_at_once,
+    tasks_at_once,
+)
 from chameleon_core.loop.round.stages import generator
 from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.start.frontend import choice_seconds, say_if_slower
 from chameleon_core.measurement import Measurement, convincing, same_failure
-from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.schedulers import Scheduler, SchedulerContext
 
 log = structlog.get_logger()
-
-InFlight = Callable[[int], AbstractContextManager[BatchesInFlight]]
-"""A function of the number of tasks that may have a batch in flight at the same time. It returns a
-context that measures the batches."""
 
 _SHARE_IS_UP = "the share of the time that other types may take is spent"
 
@@ -39,44 +40,24 @@ class Tuning:
     """Decides, with the scheduler and the budget, which task of a run gets the next batch.
 
     Args:
+        run: the state of the run.
         runs: the searches of all tasks. ``base`` of an alternative is set if the run has the task
             that it may replace.
-        pipeline: the pipeline, which names the scheduler and the budget.
-        batch_size: the number of configurations measured per round.
-        interruption: the object that holds the user's request to stop the run, if any.
-        after_batch: a function that is called after each measured and learnt batch.
-        after_guesses: a function that is called once every task has a time. Its argument is the
-            time of one inference in seconds: the sum of the tasks' best times, each times the
-            task's weight.
-        seconds_before: the wall-clock time in seconds before the first task was tuned.
-        measures_hardware: whether the runner measures hardware, which takes real time. If False,
-            times are replayed at no cost, so tasks do not end early because all measurements fail,
-            or because alternatives take too long.
+
+    Attributes:
+        allowances: the budgets of the tasks.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[TaskRun],
-        pipeline: ResolvedPipeline,
-        *,
-        batch_size: int,
-        interruption: Interruption,
-        after_batch: Callable[[], None] = lambda: None,
-        after_guesses: Callable[[float], None] = lambda _: None,
-        seconds_before: float = 0.0,
-        measures_hardware: bool = True,
-    ) -> None:
+    def __init__(self, run: RunContext, runs: Sequence[TaskRun]) -> None:
+        self._run = run
         self._runs = runs
-        self._batch_size = batch_size
-        self._measures_hardware = measures_hardware
-        same = pipeline.budget.same_failure
-        self._convincing = convincing(same, batch_size=batch_size) if measures_hardware else None
-        self._allowances = Allowances(
-            runs, pipeline.budget, seconds_before=seconds_before, spent=self._spent
-        )
-        self._interruption = interruption
-        self._after_batch = after_batch
-        self._after_guesses: Callable[[float], None] | None = after_guesses
+        pipeline, budget, batch_size = run.pipeline, run.pipeline.budget, run.batch_size
+        # Replayed times cost nothing, so tasks do not end early if all their measurements fail.
+        self._measures_hardware = run.runner.measures_hardware
+        same = budget.same_failure if self._measures_hardware else None
+        self._convincing = convincing(same, batch_size=batch_size)
+        self.allowances = Allowances(runs, budget, seconds_before=choice_seconds(run.store))
+        self._all_guessed = False
         # Alternatives are tuned after all other tasks have ended. The other tasks do not depend on
         # alternatives, and the time that an alternative has to beat is known then.
         self._groups = [
@@ -90,42 +71,22 @@ class Tuning:
             if not path or any(run.task.alternative_of for run in runs)
         ]
 
-    @property
-    def total_measurements(self) -> int | None:
-        """The number of measurements at which the budget ends the run, or None for no limit."""
-        return self._allowances.total_measurements
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Wall-clock time in seconds that the budget still allows the run; None for no limit."""
-        return self._allowances.seconds_left
-
-    def most_measurements(self, run: TaskRun) -> int | None:
-        """The number of measurements at which the budget ends a task, or None for no limit.
-
-        Args:
-            run: the search of the task.
-        """
-        return self._allowances.most(run)
-
-    def tune(self, in_flight: InFlight, *, guesses_at_once: int, tasks_at_once: int) -> None:
+    def tune(self) -> None:
         """Measure the first guesses of all tasks, then batches, until every task has ended.
-
-        Args:
-            in_flight: a function that returns a context in which batches are measured. Its argument
-                is the number of tasks that may have a batch in flight at the same time.
-            guesses_at_once: the largest number of first guesses that are measured at the same time.
-            tasks_at_once: the largest number of tasks whose batches are measured at the same time.
 
         Raises:
             RunInterrupted: the user asked the run to stop; all measurements are saved.
             PluginError: a plugin breaks its contract.
         """
+        runner, store, batch_size = self._run.runner, self._run.store, self._run.batch_size
+        wanted, tasks = self._run.pipeline.budget.tasks_at_once, len(self._runs)
+        guesses = guesses_at_once(wanted, batch_size=batch_size)
+        at_once = tasks_at_once(wanted, lanes=runner.lanes, batch_size=batch_size, tasks=tasks)
         for group in self._groups:
-            with in_flight(guesses_at_once) as batches:
-                self._first_guesses(group, batches, at_once=guesses_at_once)
-            with in_flight(tasks_at_once) as batches:
-                self._rounds(group, batches, at_once=tasks_at_once)
+            with batches_in_flight(runner, guesses, store) as batches:
+                self._first_guesses(group, batches, at_once=guesses)
+            with batches_in_flight(runner, at_once, store) as batches:
+                self._rounds(group, batches, at_once=at_once)
 
     def _rounds(self, group: CheckedScheduler, batches: BatchesInFlight, *, at_once: int) -> None:
         """Tune until every task of a group has ended.
@@ -138,23 +99,20 @@ class Tuning:
             batches: measures batches.
             at_once: the largest number of tasks in flight at the same time.
         """
-        try:
-            while True:
-                chosen = None
-                if len(batches) < at_once:
-                    self._end_those_that_may(group)
-                    chosen = group.next()
-                if chosen is not None:
-                    self._interruption.check()
-                    self._begin(chosen, partial(chosen.propose, self._left(chosen)), batches)
-                elif len(batches):
-                    self._finish(*batches.first(), batches)
-                else:
-                    self._end_all(group, "the scheduler expects nothing more of it")
-                    return
-        except RunInterrupted:
-            batches.drain()
-            raise
+        while True:
+            chosen = None
+            if len(batches) < at_once:
+                self._end_those_that_may(group)
+                chosen = group.next()
+            if chosen is not None:
+                self._run.interruption.check()
+                left = self.allowances.of(chosen).left(chosen)
+                self._begin(chosen, partial(chosen.propose, left), batches)
+            elif len(batches):
+                self._finish(*batches.first(), batches)
+            else:
+                self._end_all(group, "the scheduler expects nothing more of it")
+                return
 
     def _first_guesses(
         self, group: CheckedScheduler, batches: BatchesInFlight, *, at_once: int
@@ -171,29 +129,24 @@ class Tuning:
             batches: measures the guesses. At the end nothing is in flight.
             at_once: the largest number of guesses in flight at the same time.
         """
-        if not self._allowances.shared or len(self._runs) == 1:
+        if not self.allowances.shared or len(self._runs) == 1:
             return
         heaviest = by_work(group.runs)
-        try:
-            for _ in range(GUESSES):
-                self._guesses(
-                    deque(run for run in heaviest if run.tuner.best is None), batches, at_once
-                )
-        except RunInterrupted:
-            batches.drain()
-            raise
+        for _ in range(GUESSES):
+            waiting = deque(run for run in heaviest if run.tuner.best is None)
+            self._guesses(waiting, batches, at_once)
         for run in heaviest:
             self._share_best(run)
 
     def _guesses(self, waiting: deque[TaskRun], batches: BatchesInFlight, at_once: int) -> None:
         while waiting or len(batches):
-            if waiting and len(batches) < at_once and self._allowances.lasts_for(1 + len(batches)):
+            if waiting and len(batches) < at_once and self.allowances.lasts_for(1 + len(batches)):
                 run = waiting.popleft()
                 self._end_those_that_fail_alike()
                 if run.ended is None:
                     self._end_if_spent(run)
                 if run.ended is None and len(run.tuner.guesses):
-                    self._interruption.check()
+                    self._run.interruption.check()
                     self._begin(run, run.guess, batches)
             else:
                 self._finish(*batches.first(), batches, share=False)
@@ -206,10 +159,11 @@ class Tuning:
             self._end(run, "the space is exhausted")
         elif batch.missing:
             run.adopt_leftovers(batch)
-            left = self._left(run)  # adopted measurements have used up a part of the budget
+            allowance = self.allowances.of(run)
+            left = allowance.left(run)  # adopted measurements have used up a part of the budget
             if left is not None:
                 batch.shorten(left)
-            if batch.missing and self._allowances.time_is_up(run):
+            if batch.missing and allowance.time_is_up(run):
                 run.learn(batch)
                 self._end(run, "the wall-clock budget is spent")
             elif batch.missing and self._share_is_up(run):
@@ -230,17 +184,17 @@ class Tuning:
         if share:
             self._share_best(run)
         if batch.submitted:
-            self._after_batch()
+            self._run.totals.keep()
             self._add_up_guesses()
 
     def _add_up_guesses(self) -> None:
-        """Call ``after_guesses`` with the time of all tasks, once each task has a time."""
+        """Say once, when each task has a time, if they are slower together than the framework."""
         measured = [run for run in self._runs if not run.task.alternative_of]
         times = [run.tuner.best.cost for run in measured if run.tuner.best is not None]
-        if self._after_guesses is not None and len(times) == len(measured):
+        if not self._all_guessed and len(times) == len(measured):
+            self._all_guessed = True
             weights = (run.task.weight for run in measured)
-            self._after_guesses(sum(map(operator.mul, weights, times)))
-            self._after_guesses = None
+            say_if_slower(self._run.store, sum(map(operator.mul, weights, times)))
 
     def _share_best(self, run: TaskRun) -> None:
         """Suggest the best configuration of a task to all tasks with the same knobs.
@@ -262,7 +216,7 @@ class Tuning:
         for run in group.runs:
             if run.state.waiting:
                 self._end_if_spent(run)
-        if self._allowances.fast_enough:
+        if self.allowances.fast_enough:
             self._end_all(group, "the target latency is reached")
 
     def _end_those_that_fail_alike(self) -> None:
@@ -293,9 +247,10 @@ class Tuning:
             self._end(run, f"all {len(measurements)} {which} failed alike: {failure}")
 
     def _end_if_spent(self, run: TaskRun) -> None:
-        if self._left(run) == 0:
+        allowance = self.allowances.of(run)
+        if allowance.left(run) == 0:
             self._end(run, "the measurement budget is spent")
-        elif self._allowances.out_of_patience(run):
+        elif allowance.out_of_patience(run.tuner.measurements):
             self._end(run, "nothing better came for as long as the budget's patience")
         elif run.replayed and self._share_is_up(run):
             self._end(run, _SHARE_IS_UP)
@@ -308,7 +263,7 @@ class Tuning:
         """
         if not (self._measures_hardware and run.task.alternative_of and run.tuner.measurements):
             return False
-        return self._allowances.share_is_up(self._batch_size)
+        return self.allowances.share_is_up(self._run.batch_size)
 
     def _end_all(self, group: CheckedScheduler, reason: str) -> None:
         for run in group.runs:
@@ -319,22 +274,8 @@ class Tuning:
         run.finish(reason, self._limit(run))
 
     def _limit(self, run: TaskRun) -> int | None:
-        left = self._left(run)
-        return None if left is None else self._spent(run).measured + left
-
-    def _left(self, run: TaskRun) -> int | None:
-        return self._allowances.left(run)
-
-    @staticmethod
-    def _spent(run: TaskRun) -> Spent:
-        # Configurations in flight count as measured, so that the budget is not spent twice.
-        measured = len(run.tuner.measurements) + run.in_flight
-        return Spent(
-            measured=measured,
-            seconds=run.spending.total,
-            recorded=run.recorded,
-            recorded_seconds=run.recorded_seconds,
-        )
+        left = self.allowances.of(run).left(run)
+        return None if left is None else run.measured + left
 
 
 def _alike(run: TaskRun, other: TaskRun) -> bool:

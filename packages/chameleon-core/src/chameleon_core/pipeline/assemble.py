@@ -39,21 +39,9 @@ from chameleon_core.words import did_you_mean
 _KIND = "record_databases"
 
 
-@attrs.frozen(kw_only=True)
-class Databases:
-    """The record databases of a pipeline.
-
-    Attributes:
-        specs: the value of ``ResolvedPipeline.records``.
-        written: the value of the key ``records`` in ``ResolvedPipeline.document``. None if the
-            pipeline does not have the key.
-    """
-
-    specs: tuple[StageSpec, ...] | None = None
-    written: Any = None
-
-
-def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databases:
+def databases_of(
+    root: Node, stages: StageReader, *, by_default: bool
+) -> tuple[tuple[StageSpec, ...] | None, Any]:
     """Read the key ``records`` of a pipeline.
 
     Its value is the path or URL of a database, ``none``, ``default``, a mapping with a ``name``, or
@@ -63,13 +51,17 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
         root: the pipeline as nodes.
         stages: the reader of stages.
         by_default: whether a pipeline without the key uses the database ``default``.
+
+    Returns:
+        ``ResolvedPipeline.records``, and the value of the key in ``ResolvedPipeline.document``,
+        which is None if the pipeline does not have the key.
     """
     node = root.get("records")
     if node is None or node.value is None:
         if not by_default or len(_of_places(stages.registry)) != 1:
-            return Databases()
+            return None, None
         mark = Mark(source="records", author=CORE)
-        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages))
+        return _specs(Node(value=DEFAULT, mark=mark), stages), None
     entries = node.value if node.is_sequence else (node,)
     if len(entries) > 1 and any(entry.value == NONE for entry in entries):
         stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
@@ -81,7 +73,7 @@ def databases_of(root: Node, stages: StageReader, *, by_default: bool) -> Databa
         # A word is written as it is, because its meaning depends on the machine.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
         written += [word] if word else [spec.to_json() for spec in more]
-    return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
+    return tuple(specs), written[0] if len(written) == 1 else written
 
 
 def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
@@ -157,7 +149,7 @@ class Assembler(StageReader):
         brought = self._sections(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
-        records = databases_of(self._root, self, by_default=self._sharing)
+        records, written = databases_of(self._root, self, by_default=self._sharing)
         baselines = self._baselines()
         fix = self._root.get("fix")
         fixed = fixed_knobs(fix, self.problems)
@@ -174,7 +166,7 @@ class Assembler(StageReader):
             "fix": (fix and fix.plain()) or None,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
-            "records": records.written,
+            "records": written,
             "baselines": [{"name": spec.name, **spec.options_json} for spec in baselines],
             "budget": to_json(budget),
             "require": to_json(require),
@@ -189,7 +181,7 @@ class Assembler(StageReader):
             known_sections=self.registry.sections,
             **stages,
             warm_start=warm_start,
-            records=records.specs,
+            records=records,
             baselines=tuple(baselines),
             fix=fixed,
             budget=budget,

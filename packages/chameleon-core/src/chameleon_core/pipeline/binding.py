@@ -9,9 +9,8 @@ from typing import Any
 import attrs
 
 from chameleon_core.pipeline.resolve import STAGES
-from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.options import BINDS, former_names, renamed
-from chameleon_core.plugins.records import SectionRecord
 
 _FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
 """Keys of a pipeline that measurements do not depend on: the length of the search, the folder, the
@@ -34,12 +33,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
     Returns:
         A message such as ``seed was 0 and is 1``, or None if there is no difference.
     """
-    free = _free_options(pipeline)
-    sections = pipeline.known_sections
-    before, now = (
-        dict(flat(_bound(_in_current_names(document, pipeline), free, sections)))
-        for document in (old, pipeline.document)
-    )
+    before, now = (dict(flat(_bound(document, pipeline))) for document in (old, pipeline.document))
     names = {f"{key}.name" for key in STAGES}
     lines = [
         f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
@@ -51,58 +45,29 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
     return "; ".join(lines[:_NAMED]) + more or None
 
 
-def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
-    """The names of the options that records do not depend on, by key of the pipeline."""
-    specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in ("model", *STAGES)}
-    return {
-        key: frozenset(
-            field.alias
-            for field in attrs.fields(spec.record.options)
-            if not field.metadata.get(BINDS, True)
-        )
-        for key, spec in specs.items()
-    }
-
-
-def _in_current_names(document: Mapping[str, Any], pipeline: ResolvedPipeline) -> dict[str, Any]:
-    """A document with the present names of renamed options."""
-    specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in STAGES}
-    stages = {
-        key: renamed(document[key], former_names(spec.record.options))
-        for key, spec in specs.items()
-        if isinstance(document.get(key), Mapping)
-    }
-    former = former_names(pipeline.model.record.options)
-    model = {
-        name: renamed(section, former) if isinstance(section, Mapping) else section
-        for name, section in document.get("model", {}).items()
-    }
-    return {**document, **stages, "model": model}
-
-
-def _bound(
-    document: Mapping[str, Any],
-    free: Mapping[str, frozenset[str]],
-    sections: Mapping[str, SectionRecord],
-) -> dict[str, Any]:
-    bound = {
-        key: _without(section, free.get(key, frozenset()), nested=key == "model")
-        for key, section in document.items()
-        if key not in _FREE and key not in sections
-    }
+def _bound(document: Mapping[str, Any], pipeline: ResolvedPipeline) -> dict[str, Any]:
+    """The parts of a document that records depend on, with the present names of options."""
+    sections = pipeline.known_sections
+    bound = {key: document[key] for key in document.keys() - sections.keys() - _FREE}
+    for key in bound.keys() & {"model", *STAGES}:
+        section, options = bound[key], getattr(pipeline, key).record.options
+        if key == "model":
+            bound[key] = {name: _binding(inner, options) for name, inner in section.items()}
+        else:
+            bound[key] = _binding(section, options)
     for name, record in sections.items():
         binding = record.options.binding(document.get(name)) if record.measured else None
         bound |= {name: binding} if binding else {}
     return bound
 
 
-def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
-    """A section without some options. If ``nested``, the options are below a frontend's name."""
+def _binding(section: Any, options: type) -> Any:
+    """The options of a section that records depend on, with their present names."""
     if not isinstance(section, Mapping):
         return section
-    if nested:
-        return {name: _without(inner, names, nested=False) for name, inner in section.items()}
-    return {name: value for name, value in section.items() if name not in names}
+    free = {field.alias for field in attrs.fields(options) if not field.metadata.get(BINDS, True)}
+    current = renamed(section, former_names(options))
+    return {name: value for name, value in current.items() if name not in free}
 
 
 def _same_stage(stage: str | None, other: str | None) -> bool:

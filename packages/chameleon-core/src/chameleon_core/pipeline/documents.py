@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError
 from chameleon_core.pipeline.resolve import apply_overrides
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.yaml import read_yaml
@@ -40,10 +40,9 @@ class DocumentReader(StageReader):
         keys: Sequence[str],
         wanted: str,
     ) -> None:
-        root = read_yaml(Path(path), shown=str(path))
+        root = read_yaml(path)
         if not root.is_mapping:
-            message = f"{wanted}, not {root.in_words()}"
-            raise PipelineError([Problem(mark=root.mark, message=message)])
+            raise PipelineError.at(root.mark, f"{wanted}, not {root.in_words()}")
         self.root, problems = apply_overrides(root, overrides)
         super().__init__(registry or default_registry(), problems)
         self.expect_keys(self.root, keys)

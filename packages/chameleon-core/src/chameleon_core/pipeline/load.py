@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.nodes import Node, PipelineError, Problem, node_of
+from chameleon_core.pipeline.nodes import Node, PipelineError, node_of
 from chameleon_core.pipeline.resolve import apply_overrides, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline, SearchChoice, Subject
 from chameleon_core.pipeline.yaml import read_yaml
@@ -36,10 +36,8 @@ def load_pipeline(
         PipelineError: the pipeline has faults. The message has one line for each.
         ConfigError: the file cannot be read.
     """
-    file = Path(path)
-    root = read_yaml(file, shown=str(path))
-    root = _overlaid(root, sections)
-    return _load(root, overrides, registry, source=file.resolve(), sharing=sharing)
+    root = _overlaid(read_yaml(path), sections)
+    return _assembler(root, overrides, registry, sharing=sharing).assemble(Path(path).resolve())
 
 
 def from_dict(
@@ -63,7 +61,7 @@ def from_dict(
         PipelineError: the pipeline has faults. The message has one line for each.
     """
     root = _overlaid(node_of(document, "pipeline", folder=folder), sections)
-    return _load(root, overrides, registry, source=None)
+    return _assembler(root, overrides, registry).assemble(None)
 
 
 def subject_from_dict(document: Mapping[str, Any]) -> Subject:
@@ -80,20 +78,17 @@ def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     return _assembler(node_of(document, "pipeline"), (), None).subject()
 
 
-def search_from_dict(
-    document: Mapping[str, Any], *, source: str = "pipeline", registry: Registry | None = None
-) -> SearchChoice:
-    """Load only the search stages of a pipeline, which need neither a model nor a target.
+def search_from_dict(document: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
+    """Load only the search stages of a tuner, which need neither a model nor a target.
 
     Args:
-        document: the pipeline, or only its keys of search stages.
-        source: the name of the pipeline in error messages.
+        document: the keys of a pipeline's search stages.
         registry: the registry of plugins; if None, the registry of installed plugins.
 
     Raises:
         PipelineError: the search stages have faults. The message has one line for each.
     """
-    return _assembler(node_of(document, source), (), registry).search()
+    return _assembler(node_of(document, "arguments of the tuner"), (), registry).search()
 
 
 def _overlaid(root: Node, sections: Mapping[str, Any] | None) -> Node:
@@ -104,17 +99,6 @@ def _overlaid(root: Node, sections: Mapping[str, Any] | None) -> Node:
     return Node(value=merge(root.value or {}, over.value), mark=root.mark)
 
 
-def _load(
-    root: Node,
-    overrides: Iterable[str],
-    registry: Registry | None,
-    *,
-    source: Path | None,
-    sharing: bool = False,
-) -> ResolvedPipeline:
-    return _assembler(root, overrides, registry, sharing=sharing).assemble(source)
-
-
 def _assembler(
     root: Node, overrides: Iterable[str], registry: Registry | None, *, sharing: bool = False
 ) -> Assembler:
@@ -123,6 +107,6 @@ def _assembler(
         root = Node(value={}, mark=root.mark)
     if not root.is_mapping:
         message = f"a pipeline must be a mapping with 'model:' and 'target:', not {root.in_words()}"
-        raise PipelineError([Problem(mark=root.mark, message=message)])
+        raise PipelineError.at(root.mark, message)
     overridden, problems = apply_overrides(root, overrides, known.sections)
     return Assembler(overridden, known, problems, sharing=sharing)

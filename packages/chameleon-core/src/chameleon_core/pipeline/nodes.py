@@ -135,6 +135,17 @@ class PipelineError(ConfigError):
         if self.problems and all(problem.plugin for problem in self.problems):
             self.exit_code = ExitCode.PLUGIN
 
+    @classmethod
+    def at(cls, mark: Mark, message: str, *, plugin: bool = False) -> PipelineError:
+        """An error with one problem.
+
+        Args:
+            mark: the place of the problem.
+            message: the description of the problem.
+            plugin: whether a plugin, rather than the pipeline, is wrong.
+        """
+        return cls([Problem(mark=mark, message=message, plugin=plugin)])
+
 
 class Collecting:
     """A ``with`` block that catches a ``PipelineError`` and keeps its faults.
@@ -253,7 +264,7 @@ def node_of(
         items = {}
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise PipelineError([Problem(mark=mark, message=f"key {key!r} is no text")])
+                raise PipelineError.at(mark, f"key {key!r} is no text")
             below = f"{path}.{key}" if path else key
             node = node_of(inner, source, folder=folder, author=author, path=below)
             items[key] = Item(key_mark=node.mark, node=node)
@@ -270,9 +281,7 @@ def node_of(
         return Node(value=value, mark=mark)
     if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
         return Node(value=int(value) if isinstance(value, Integral) else float(value), mark=mark)
-    raise PipelineError(
-        [Problem(mark=mark, message=f"{value!r} is no value that a pipeline can hold")]
-    )
+    raise PipelineError.at(mark, f"{value!r} is no value that a pipeline can hold")
 
 
 def first_field(node: Node, kind: type) -> Node:

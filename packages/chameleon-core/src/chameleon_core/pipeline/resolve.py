@@ -87,7 +87,7 @@ def apply_overrides(
         keys = [key.strip() for key in path.split(".")]
         try:
             if not equals or not all(keys):
-                raise _misfit(mark, "write it as key=value or key.option=value")
+                raise PipelineError.at(mark, "write it as key=value or key.option=value")
             node = parse_value(value, mark.source)
             root = _assigned(_opened(root, keys, sections), keys, node)
         except PipelineError as error:
@@ -196,17 +196,15 @@ def _assigned(node: Node | None, keys: list[str], value: Node) -> Node:
         node = Node(value={}, mark=value.mark)
     if node.is_sequence:
         if not key.isdecimal() or int(key) >= len(node.value):
-            raise _misfit(value.mark, f"'{key}' is no index of a list of {len(node.value)}")
+            raise PipelineError.at(
+                value.mark, f"'{key}' is no index of a list of {len(node.value)}"
+            )
         entries = list(node.value)
         entries[int(key)] = _assigned(entries[int(key)], rest, value)
         return Node(value=tuple(entries), mark=node.mark)
     if not node.is_mapping:
-        raise _misfit(value.mark, f"there is no '{key}' in {node.in_words()}")
+        raise PipelineError.at(value.mark, f"there is no '{key}' in {node.in_words()}")
     old = node.value.get(key)
     new = _assigned(None if old is None else old.node, rest, value)
     key_mark = value.mark if old is None or not rest else old.key_mark
     return Node(value={**node.value, key: Item(key_mark=key_mark, node=new)}, mark=node.mark)
-
-
-def _misfit(mark: Mark, message: str) -> PipelineError:
-    return PipelineError([Problem(mark=mark, message=message)])

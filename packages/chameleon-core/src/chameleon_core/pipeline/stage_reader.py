@@ -201,13 +201,11 @@ class StageReader:
         except UnknownNameError as error:
             self.hints.append(error.hint or "")
             # The name may be that of a plugin that failed to load.
-            broken = bool(self.registry.errors)
-            problem = Problem(mark=name.mark, message=str(error), plugin=broken)
-            raise PipelineError([problem]) from error
+            raise PipelineError.at(
+                name.mark, str(error), plugin=bool(self.registry.errors)
+            ) from error
         except AmbiguousNameError as error:
-            message = f"{error}; {error.hint}"
-            problem = Problem(mark=name.mark, message=message, plugin=True)
-            raise PipelineError([problem]) from error
+            raise PipelineError.at(name.mark, f"{error}; {error.hint}", plugin=True) from error
 
     def _plugins_failed(self) -> bool:
         """Whether plugins failed to load, so that an unknown name may be one of theirs.

@@ -72,13 +72,13 @@ class KeyPath:
 
     def _wrong(self, node: Node, wanted: str, more: str = "") -> PipelineError:
         message = f"{self._about()} must be {wanted}, not {node.in_words()}{more}"
-        return PipelineError([Problem(mark=node.mark, message=message)])
+        return PipelineError.at(node.mark, message)
 
     def _failed(self, mark: Mark, words: str) -> PipelineError:
         # Messages of attrs' validators begin with the attribute's name, which `_about` has already.
         named = f"'{self._path[-1]}' " if self._path else "\0"
         rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
-        return PipelineError([Problem(mark=mark, message=f"{self._about()}{rest}")])
+        return PipelineError.at(mark, f"{self._about()}{rest}")
 
 
 NAMES = {
@@ -346,7 +346,7 @@ class Structurer(KeyPath):
             guess = did_you_mean(tag, tags) or f"; there is {known}"
             message = f"unknown entry '{tag}' for {self._place()}{guess}"
             blamed = isinstance(of, str) and self._blamed()
-            raise PipelineError([Problem(mark=item.key_mark, message=message, plugin=blamed)])
+            raise PipelineError.at(item.key_mark, message, plugin=blamed)
         with self._inside(tag):
             return self.section(kind, first_field(item.node, kind))
 

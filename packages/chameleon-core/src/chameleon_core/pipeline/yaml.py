@@ -22,21 +22,20 @@ _TAG = "tag:yaml.org,2002:"
 _PLAIN = re.compile(r"[A-Za-z0-9_./~][\w ./=+:-]*", re.ASCII)
 
 
-def read_yaml(path: Path, *, shown: str | None = None) -> Node:
+def read_yaml(path: str | Path) -> Node:
     """Read a YAML file into nodes.
 
     Args:
-        path: the file.
-        shown: the name of the file in error messages; ``path`` if None.
+        path: the file. Error messages name it as it is written in this argument.
 
     Raises:
         ConfigError: the file cannot be read.
         PipelineError: the file is no YAML, or uses features of YAML that a pipeline must not use.
             The message has one line for each fault.
     """
-    name = shown or str(path)
+    name = str(path)
     try:
-        data = path.read_bytes()
+        data = Path(path).read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(
             f"{name}: there is no such file", hint="`chameleon init` writes one to start from"
@@ -52,8 +51,8 @@ def read_yaml(path: Path, *, shown: str | None = None) -> Node:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         mark = Mark(source=name, line=line, column=column)
-        raise PipelineError([Problem(mark=mark, message="this is no UTF-8 text")]) from error
-    return parse_yaml(text, name, folder=path.resolve().parent)
+        raise PipelineError.at(mark, "this is no UTF-8 text") from error
+    return parse_yaml(text, name, folder=Path(path).resolve().parent)
 
 
 def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
@@ -71,8 +70,7 @@ def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
         raise PipelineError(_syntax_problems(error, text, reader)) from error
     except YAMLError as error:
         lines = str(error).splitlines() or ["this is no YAML"]
-        problem = Problem(mark=reader.mark(0, 0), message=f"this is no YAML: {lines[0]}")
-        raise PipelineError([problem]) from error
+        raise PipelineError.at(reader.mark(0, 0), f"this is no YAML: {lines[0]}") from error
     if root is None:
         return Node(value=None, mark=reader.mark(0, 0))
     node = reader.node(root, ())

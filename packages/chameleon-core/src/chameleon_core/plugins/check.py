@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -13,6 +13,7 @@ from chameleon_core.plugins.records import (
     API_VERSION,
     OperatorRecord,
     PluginRecord,
+    PresetRecord,
     Section,
     SectionRecord,
     TemplateRecord,
@@ -54,13 +55,16 @@ def _problems(kind: Kind, record: Any) -> Iterator[str | None]:
     """The result of each check of a record: a fault, or None."""
     if isinstance(record, Kind):
         return
-    for field in ("factory", "api_version", "pipeline", "architecture"):
-        if hasattr(record, field):
-            yield _CHECKS[field](getattr(record, field))
+    for field, (fits, form) in _FORMS.items():
+        value = getattr(record, field, None)
+        if hasattr(record, field) and not fits(value):
+            yield f"the {field} {value!r}, which must be {form}"
+    if hasattr(record, "api_version"):
+        yield _wrong_version(record.api_version)
+    if isinstance(record, PresetRecord):
+        yield _wrong_preset(record.pipeline)
     if isinstance(record, OperatorRecord):
         yield _wrong_arguments(record.name, record.arguments)
-    for field in ("features", "operators", "targets"):
-        yield _wrong_texts(field, getattr(record, field, ()))
     if isinstance(record, TemplateRecord) and not (record.operators and record.targets):
         empty = "targets" if record.operators else "operators"
         yield f"no {empty}, of which it must name one at least"
@@ -71,10 +75,20 @@ def _problems(kind: Kind, record: Any) -> Iterator[str | None]:
             yield f"the options {options!r}, which must be a Section"
 
 
-def _wrong_factory(factory: Any) -> str | None:
-    if isinstance(factory, str) and _FACTORY.fullmatch(factory):
-        return None
-    return f"the factory {factory!r}, which must be like 'module:Class'"
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, tuple) and all(map(_is_text, values))
+
+
+_FORMS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "factory": (lambda text: _is_text(text) and _FACTORY.fullmatch(text), "like 'module:Class'"),
+    "architecture": (_is_text, "a text"),
+    **dict.fromkeys(("features", "operators", "targets"), (_are_texts, "a tuple of texts")),
+}
+"""Checks of fields that records of several kinds have, with the form that a field must have."""
 
 
 def _wrong_version(version: Any) -> str | None:
@@ -86,18 +100,6 @@ def _wrong_version(version: Any) -> str | None:
             "chameleon-tuner-core"
         )
     return None
-
-
-def _wrong_architecture(architecture: Any) -> str | None:
-    if isinstance(architecture, str):
-        return None
-    return f"the architecture {architecture!r}, which must be a text"
-
-
-def _wrong_texts(what: str, texts: Any) -> str | None:
-    if isinstance(texts, tuple) and all(isinstance(text, str) for text in texts):
-        return None
-    return f"the {what} {texts!r}, which must be a tuple of texts"
 
 
 def _wrong_arguments(name: str, arguments: Any) -> str | None:
@@ -142,11 +144,3 @@ def _wrong_preset(pipeline: Any) -> str | None:
     if "preset" in pipeline:
         return "a preset of its own; presets do not nest"
     return None
-
-
-_CHECKS = {
-    "factory": _wrong_factory,
-    "api_version": _wrong_version,
-    "pipeline": _wrong_preset,
-    "architecture": _wrong_architecture,
-}

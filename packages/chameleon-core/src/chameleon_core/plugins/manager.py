@@ -297,10 +297,6 @@ class _Plugin:
             records.append(record)  # noqa: PERF402 - a generator may fail half way
 
 
-def _is_foreign(plugin: _Plugin) -> bool:
-    return canonical(plugin.candidate.distribution) not in FIRST_PARTY
-
-
 def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
     """Of the plugins that share a name, keep only those of the kind's own distribution."""
     owners: dict[str, list[str]] = {}

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pluggy
-
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.first_party import FIRST_PARTY, how_to_install
@@ -39,10 +37,23 @@ class Registry:
     Args:
         loaded: the result of loading plugins, as ``Registry.load()`` and
             ``Registry.from_plugins()`` make it.
+
+    Attributes:
+        manager: the plugin manager of pluggy, through which loaded plugins get the events of runs.
+        kinds: the kinds of plugins by name, in the order in which a run uses them. Kinds that
+            plugins add come last.
+        sections: the sections that plugins add to pipeline files, by name.
+        errors: the faults of plugins, found while loading them.
+        distributions: the distributions that have a plugin's entry point, also if the plugin failed
+            to load.
     """
 
     def __init__(self, loaded: LoadedPlugins) -> None:
-        self._loaded = loaded
+        self.manager = loaded.manager
+        self.kinds: Mapping[str, Kind] = loaded.kinds
+        self.sections: Mapping[str, SectionRecord] = loaded.sections
+        self.errors: Sequence[LoadError] = tuple(loaded.errors)
+        self.distributions: Sequence[str] = tuple(loaded.distributions)
         self._entries: dict[str, dict[str, list[Registration]]] = {
             kind: {} for kind in loaded.kinds
         }
@@ -72,38 +83,10 @@ class Registry:
                 DiscoveredPlugin(
                     name=f"plugin-{number}",
                     distribution=owner,
-                    load=functools.partial(lambda module: module, plugin),
+                    load=lambda plugin=plugin: plugin,
                 )
             )
         return cls(load_plugins(candidates))
-
-    @property
-    def manager(self) -> pluggy.PluginManager:
-        """The plugin manager of pluggy, through which loaded plugins get the events of runs."""
-        return self._loaded.manager
-
-    @property
-    def kinds(self) -> Mapping[str, Kind]:
-        """The kinds of plugins by name, in the order in which a run uses them.
-
-        Kinds that plugins add come last.
-        """
-        return self._loaded.kinds
-
-    @property
-    def sections(self) -> Mapping[str, SectionRecord]:
-        """The sections that plugins add to pipeline files, by name."""
-        return self._loaded.sections
-
-    @property
-    def errors(self) -> Sequence[LoadError]:
-        """The faults of plugins, found while loading them."""
-        return tuple(self._loaded.errors)
-
-    @property
-    def distributions(self) -> Sequence[str]:
-        """The distributions that have a plugin's entry point, also if the plugin failed to load."""
-        return tuple(self._loaded.distributions)
 
     def entries(self, kind: str) -> Sequence[Registration]:
         """All registered plugins of a kind, sorted by name. A name may occur twice.
@@ -210,11 +193,8 @@ class Registry:
         names = self.names(kind)
         guess = did_you_mean(name.rpartition(":")[2], names)
         message = f"unknown {about.noun} '{name}'{guess}"
-        hints = [
-            f"installed {about.noun}s: {', '.join(names)}"
-            if names
-            else f"no {about.noun} is installed"
-        ]
+        listed = f"installed {about.noun}s: {', '.join(names)}"
+        hints = [listed if names else f"no {about.noun} is installed"]
         if not any(_same(about.distribution, have) for have in self.distributions):
             hints.append(f"{about.distribution} brings some: {how_to_install(about.distribution)}")
         hints += [str(error) for error in self.errors]

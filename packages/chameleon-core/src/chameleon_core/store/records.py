@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 import cattrs
@@ -76,69 +73,6 @@ _DAMAGED = (
     "start anew: `chameleon run --fresh` moves it aside"
 )
 
-ORIGIN, SCORE = "origin", "score"
-LATER_COLUMNS = {ORIGIN: "TEXT", SCORE: "REAL", **dict.fromkeys(NUMBERS, "REAL")}
-"""Columns of the table ``measurements`` that a file of an earlier version lacks until it is opened
-for writing."""
-
-
-class Database(SQLiteFile):
-    """The connection of one process to a run's SQLite file.
-
-    Raises:
-        RunFolderError: the file cannot be opened, is no database of records, or was written by a
-            newer version.
-    """
-
-    version = SCHEMA_VERSION
-    schema = _SCHEMA
-    error: ClassVar[type[ChameleonError]] = RunFolderError
-    newer = "upgrade chameleon, or tune into another folder with --output"
-    later = _CONTINUE
-    damaged = _DAMAGED
-
-    def _complete(self, connection: sqlite3.Connection) -> None:
-        there = _columns(connection)
-        for name, kind in LATER_COLUMNS.items():
-            if name not in there:
-                # Earlier versions ignore the column when they write, so they can still use the
-                # file.
-                connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
-
-    def select(
-        self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
-    ) -> list[T]:
-        """Run a query, and convert its rows to objects.
-
-        Args:
-            make: a function that converts a row to an object.
-            sql: the query.
-            values: the parameters of the query.
-
-        Raises:
-            RunFolderError: the file cannot be read, or has values that no run writes.
-        """
-        rows = self.read(sql, values)
-        try:
-            return [make(row) for row in rows]
-        except _UNREADABLE as error:
-            raise RunFolderError(
-                f"cannot read {self.path}: it holds what no run writes ({error})", hint=_DAMAGED
-            ) from error
-
-    @property
-    def columns(self) -> set[str]:
-        """The names of the columns of the table ``measurements``.
-
-        A file of an earlier version lacks some columns if it is open for reading only.
-        """
-        with self._sentences("read"):
-            return _columns(self._connection)
-
-
-def _columns(connection: sqlite3.Connection) -> set[str]:
-    return {name for _, name, *_ in connection.execute("PRAGMA table_info(measurements)")}
-
 
 def dumped(value: Any) -> str:
     """A value as JSON text, in the form that rows hold."""
@@ -159,16 +93,12 @@ def measurement_of(row: tuple[Any, ...]) -> Measurement:
     """
     # Without cattrs, for speed: a folder may have very many measurements.
     config, seconds, failure, message, *numbers = row
-    known: dict[str, Any] = {
-        name: default if number is None else number
-        for (name, default), number in zip(NUMBERS.items(), numbers, strict=True)
-    }
     return Measurement(
         config=tuple(json.loads(config)),
         seconds=tuple(json.loads(seconds)),
         failure=None if failure is None else FailureKind(failure),
         message=message,
-        **known,
+        **dict(zip(NUMBERS, numbers, strict=True)),
     )
 
 
@@ -228,7 +158,7 @@ class StoredComparison:
         return [(ours.config, trial) for ours, trial in self.rows if ours.name == TUNED]
 
 
-class RecordStore:
+class RecordStore(SQLiteFile):
     """The records of one run folder.
 
     A measurement is identified by task, space, fingerprint and configuration. If a measurement with
@@ -239,22 +169,17 @@ class RecordStore:
         read_only: whether the file is only read. This works while another process writes it.
 
     Raises:
-        RunFolderError: the file cannot be opened. Every method raises this error if the disk is
+        RunFolderError: the file cannot be opened, is no database of records, or was written by a
+            newer version. Every method raises this error if the disk is
             full or the file cannot be read any more.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self._database = Database(path, read_only=read_only)
-
-    def close(self) -> None:
-        """Close the file. A second call does nothing."""
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    version = SCHEMA_VERSION
+    schema = _SCHEMA
+    error: ClassVar[type[ChameleonError]] = RunFolderError
+    newer = "upgrade chameleon, or tune into another folder with --output"
+    later = _CONTINUE
+    damaged = _DAMAGED
 
     # -- facts about the run ------------------------------------------------------------------
 
@@ -264,22 +189,22 @@ class RecordStore:
         Args:
             name: the name of the fact.
         """
-        value = self._database.select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
+        value = self._select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
         return value[0] if value else None
 
     def set_fact(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
-        self._database.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, dumped(value)))
+        self.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, dumped(value)))
 
     @property
     def measured(self) -> int:
         """The number of measurements of all tasks."""
-        [(count,)] = self._database.read("SELECT COUNT(*) FROM measurements")
+        [(count,)] = self.read("SELECT COUNT(*) FROM measurements")
         return int(count)
 
     def forget(self, *, but: str | None = None) -> None:
         """Delete all records and facts, except for the fact named ``but``."""
-        with self._database.transaction() as execute:
+        with self.statements() as execute:
             for table in ("comparisons", "measurements", "tasks"):
                 execute(f"DELETE FROM {table}", ())  # noqa: S608 - constants
             execute("DELETE FROM facts WHERE name IS NOT ?", (but,))
@@ -297,7 +222,7 @@ class RecordStore:
             space: the name of the provider that made the design space.
             fingerprint: the fingerprint of the design space.
         """
-        self._database.write(
+        self.write(
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (key, space, fingerprint) "
             "DO UPDATE SET name = excluded.name, task = excluded.task",
@@ -313,7 +238,7 @@ class RecordStore:
 
     def tasks(self) -> list[StoredTask]:
         """All tasks, in the order in which they were added."""
-        return self._database.select(
+        return self._select(
             _stored_task, "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
         )
 
@@ -330,14 +255,6 @@ class RecordStore:
         ]
 
     # -- measurements -------------------------------------------------------------------------
-
-    def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """A context whose writes are committed together at its end, even if it raises.
-
-        Raises:
-            RunFolderError: the writes cannot be committed; the file is then unchanged.
-        """
-        return self._database.together()
 
     def add(
         self,
@@ -372,8 +289,8 @@ class RecordStore:
             configuration was measured before, the position of the earlier measurement.
         """
         m = measurement
-        with self._database.transaction() as execute:
-            added = execute(
+        with self.statements() as execute:
+            execute(
                 _ADD,
                 (
                     task_id,
@@ -389,12 +306,7 @@ class RecordStore:
                     *(getattr(m, name) for name in NUMBERS),
                 ),
             )
-            execute(
-                "UPDATE tasks SET spending = ? WHERE id = ?",
-                (dumped(attrs.asdict(spending)), task_id),
-            )
-            if added.rowcount:
-                return int(added.lastrowid or 0)
+            self.set_spending(task_id, spending)
             (number,) = execute(
                 "SELECT id FROM measurements WHERE task_id = ? AND identity = ?",
                 (task_id, str(key)),
@@ -403,17 +315,15 @@ class RecordStore:
 
     def set_spending(self, task_id: int, spending: Spending) -> None:
         """Commit the seconds that a task's search has taken so far."""
-        self._database.write(
+        self.write(
             "UPDATE tasks SET spending = ? WHERE id = ?", (dumped(attrs.asdict(spending)), task_id)
         )
 
     def measurements(self, task_id: int) -> list[Measurement]:
         """All measurements of a task, in order of arrival."""
-        there = self._database.columns
-        columns = ", ".join(name if name in there else "NULL" for name in _COLUMNS)
-        return self._database.select(
+        return self._select(
             measurement_of,
-            f"SELECT {columns} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
+            f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
         )
 
@@ -423,7 +333,7 @@ class RecordStore:
 
         The value is None if the store has no measurement.
         """
-        [(at,)] = self._database.read("SELECT MAX(measured_at) FROM measurements")
+        [(at,)] = self.read("SELECT MAX(measured_at) FROM measurements")
         return None if at is None else float(at)
 
     def origins(self, task_id: int) -> list[str | None]:
@@ -434,7 +344,7 @@ class RecordStore:
         Args:
             task_id: the id of the task's row.
         """
-        return self._column(ORIGIN, task_id)
+        return self._column("origin", task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
         """The cost model's score of each measured configuration, in the order of ``measurements``.
@@ -446,13 +356,12 @@ class RecordStore:
         Args:
             task_id: the id of the task's row.
         """
-        return self._column(SCORE, task_id)
+        return self._column("score", task_id)
 
     def _column(self, name: str, task_id: int) -> list[Any]:
         """A column of a task's measurements; None in each row if the file lacks the column."""
-        column = name if name in self._database.columns else "NULL"
-        rows = self._database.read(
-            f"SELECT {column} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
+        rows = self.read(
+            f"SELECT {name} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
         )
         return [value for (value,) in rows]
@@ -477,7 +386,7 @@ class RecordStore:
         Args:
             task_id: the id of the task's row.
         """
-        return self._database.select(
+        return self._select(
             json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
         )
 
@@ -488,7 +397,7 @@ class RecordStore:
             task_id: the id of the task's row.
             config: the knob indices of the configuration.
         """
-        value = self._database.select(
+        value = self._select(
             json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
             (task_id, dumped([int(index) for index in config])),
@@ -499,7 +408,7 @@ class RecordStore:
 
     def set_comparison(self, task_id: int, comparison: StoredComparison) -> None:
         """Store a task's final comparison, in place of an earlier one."""
-        self._database.write(
+        self.write(
             "INSERT OR REPLACE INTO comparisons VALUES (?, ?, ?)",
             (
                 task_id,
@@ -510,12 +419,33 @@ class RecordStore:
 
     def comparison(self, task_id: int) -> StoredComparison | None:
         """A task's final comparison, or None if the task has none yet."""
-        value = self._database.select(
+        value = self._select(
             _stored_comparison,
             "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
             (task_id,),
         )
         return value[0] if value else None
+
+    def _select(
+        self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
+    ) -> list[T]:
+        """Run a query, and convert its rows to objects.
+
+        Args:
+            make: a function that converts a row to an object.
+            sql: the query.
+            values: the parameters of the query.
+
+        Raises:
+            RunFolderError: the file cannot be read, or has values that no run writes.
+        """
+        rows = self.read(sql, values)
+        try:
+            return [make(row) for row in rows]
+        except _UNREADABLE as error:
+            raise RunFolderError(
+                f"cannot read {self.path}: it holds what no run writes ({error})", hint=_DAMAGED
+            ) from error
 
 
 def _stored_task(row: tuple[Any, ...]) -> StoredTask:

@@ -65,7 +65,6 @@ class SQLiteFile:
             connection.execute("PRAGMA synchronous=NORMAL")
             self._check_version(connection)
             connection.executescript(self.schema)
-            self._complete(connection)
             connection.execute(f"PRAGMA user_version={self.version}")
         except BaseException:
             connection.close()
@@ -87,9 +86,6 @@ class SQLiteFile:
             connection = sqlite3.connect(f"{quoted}?immutable=1", uri=True)
             self._check_version(connection)
         return connection
-
-    def _complete(self, connection: sqlite3.Connection) -> None:
-        """Add columns that files of earlier versions lack."""
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -117,7 +113,7 @@ class SQLiteFile:
             return self._connection.execute(sql, values).lastrowid or 0
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
+    def statements(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
         """A context whose SQL statements are committed together at its end.
 
         The context yields the function that executes a statement.
@@ -136,7 +132,7 @@ class SQLiteFile:
                 raise
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """A context whose writes are one commit, which is made even if the context raises.
 
         So results written before an interruption are kept. They are lost only if the file cannot be

@@ -30,7 +30,8 @@ APPLICATION = 0x43687263
 """The ``application_id`` that SQLite stores in these files. Run folders' files have other
 tables."""
 
-_SCHEMA = """
+_SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
 CREATE TABLE IF NOT EXISTS keys (
     id INTEGER PRIMARY KEY,
     digest TEXT NOT NULL UNIQUE,
@@ -76,9 +77,6 @@ class RecordsFile(SQLiteFile):
             )
         super()._check_version(connection)
 
-    def _complete(self, connection: sqlite3.Connection) -> None:
-        connection.execute(f"PRAGMA application_id={APPLICATION}")
-
 
 class SQLiteRecords(PlacedRecords):
     """Records in a SQLite file.
@@ -119,7 +117,7 @@ class SQLiteRecords(PlacedRecords):
         if not self.writable:
             raise self.read_only()
         changed = 0
-        with self._opened().transaction() as execute:
+        with self._opened().statements() as execute:
             for key, records in found.items():
                 if not records:
                     continue
@@ -151,7 +149,7 @@ class SQLiteRecords(PlacedRecords):
         gone = 0
         # The file is locked from the first read on, so other runs wait until the end to add
         # records.
-        with self._file.transaction() as execute:
+        with self._file.statements() as execute:
             for key in self.keys():
                 records = list(self.records(key))
                 stay = {one.measurement.config for one in kept(key, records)}

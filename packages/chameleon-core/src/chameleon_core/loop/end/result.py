@@ -192,7 +192,19 @@ class RunResult:
 
         There is a message for each operator that misses it, and one for the network.
         """
-        return [] if self.require is None else missed(self.require, self.operators, self.network)
+        require, sentences = self.require, []
+        if require is not None and require.network_ratio is not None:
+            sentences += _network_missed(require.network_ratio, self.network)
+        if require is None or require.min_ratio is None or require.against is None:
+            return sentences
+        asked = f"{require.min_ratio:g} times the speed of {require.against}"
+        for operator in self.operators:
+            other, tuned = operator.seconds_of(require.against), operator.tuned_seconds
+            if not (other and tuned):
+                sentences.append(f"{operator.name}: {asked} was asked for, but not both have times")
+            elif other / tuned < require.min_ratio:
+                sentences.append(f"{operator.name}: {other / tuned:.3f} instead of {asked}")
+        return sentences
 
     @property
     def slower(self) -> str | None:
@@ -250,31 +262,6 @@ _NAMED = 3
 
 _WORTH_NAMING = 0.02
 """Smallest share of the network's time for which the message names a kernel."""
-
-
-def missed(
-    require: Requirement, operators: Sequence[OperatorResult], network: NetworkResult
-) -> list[str]:
-    """A message for each operator that misses the requirement, and one for the network.
-
-    Args:
-        require: the requirement of the pipeline.
-        operators: the results of the run's operators.
-        network: the network's result.
-    """
-    sentences = []
-    if require.network_ratio is not None:
-        sentences += _network_missed(require.network_ratio, network)
-    if require.min_ratio is None or require.against is None:
-        return sentences
-    asked = f"{require.min_ratio:g} times the speed of {require.against}"
-    for operator in operators:
-        other, tuned = operator.seconds_of(require.against), operator.tuned_seconds
-        if not (other and tuned):
-            sentences.append(f"{operator.name}: {asked} was asked for, but not both have times")
-        elif other / tuned < require.min_ratio:
-            sentences.append(f"{operator.name}: {other / tuned:.3f} instead of {asked}")
-    return sentences
 
 
 def _network_missed(asked: float, network: NetworkResult) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
@@ -31,6 +30,9 @@ class CheckedRunner:
         interruption: the object that holds the user's request to stop the run, if any.
 
     Attributes:
+        runner: the runner itself, whose return values are not checked.
+        contract: the object that checks the runner's return values.
+        interruption: the object that holds the user's request to stop the run.
         measures_hardware: whether the runner times real hardware (``Runner.measures_hardware``).
         now: a function that returns the runner's clock in seconds (``Runner.now``).
         disturbance: a function that returns how much other programs disturbed the timing
@@ -43,9 +45,9 @@ class CheckedRunner:
         self.measures_hardware = runner.measures_hardware
         self.now = runner.now
         self.disturbance = runner.disturbance
-        self._runner = runner
-        self._contract = contract
-        self._interruption = interruption
+        self.runner = runner
+        self.contract = contract
+        self.interruption = interruption
 
     @property
     def batch_size(self) -> int:
@@ -54,10 +56,10 @@ class CheckedRunner:
         Raises:
             PluginError: the runner's value is not a positive integer.
         """
-        with self._contract.call("say how many configurations keep it busy"):
-            size = self._runner.batch_size
+        with self.contract.call("say how many configurations keep it busy"):
+            size = self.runner.batch_size
         if not isinstance(size, int) or size < 1:
-            raise self._contract.broken(f"has the batch size {size!r}")
+            raise self.contract.broken(f"has the batch size {size!r}")
         return size
 
     @property
@@ -69,10 +71,10 @@ class CheckedRunner:
         Raises:
             PluginError: the runner's value is not an integer from 0.
         """
-        with self._contract.call("say how many candidates it times beside a search"):
-            lanes = self._runner.lanes
+        with self.contract.call("say how many candidates it times beside a search"):
+            lanes = self.runner.lanes
         if not isinstance(lanes, int) or lanes < 0:
-            raise self._contract.broken(f"has {lanes!r} lanes")
+            raise self.contract.broken(f"has {lanes!r} lanes")
         return lanes
 
     def describe(self) -> dict[str, Any]:
@@ -81,8 +83,8 @@ class CheckedRunner:
         Raises:
             PluginError: the runner raises an unexpected exception.
         """
-        with self._contract.call("describe itself"):
-            return self._runner.describe()
+        with self.contract.call("describe itself"):
+            return self.runner.describe()
 
     def conditions(self) -> Mapping[str, Any] | None:
         """The conditions that the runner's times depend on (``Runner.conditions``).
@@ -96,8 +98,8 @@ class CheckedRunner:
         """
         if not self.measures_hardware:
             return None
-        with self._contract.call("say what its times depend on"):
-            conditions = self._runner.conditions()
+        with self.contract.call("say what its times depend on"):
+            conditions = self.runner.conditions()
             if conditions is not None:
                 json.dumps(dict(conditions))
         return conditions
@@ -136,10 +138,8 @@ class CheckedRunner:
             PluginError: the runner fails to start measuring.
             RunInterrupted: the user asked the run to stop.
         """
-        self._interruption.check()
-        return CheckedStream(
-            self._runner, self._contract, self._interruption, side_by_side=side_by_side
-        )
+        self.interruption.check()
+        return CheckedStream(self, side_by_side=side_by_side)
 
     def compare(
         self, task: Task, contenders: Sequence[Contender], plan: ComparisonPlan
@@ -154,13 +154,13 @@ class CheckedRunner:
         Raises:
             PluginError: the runner breaks its contract.
         """
-        with self._contract.call(f"compare the winners of task {task.name!r}"):
-            self._runner.plan_comparison(plan)
-            measurements = tuple(self._runner.compare(task, contenders))
+        with self.contract.call(f"compare the winners of task {task.name!r}"):
+            self.runner.plan_comparison(plan)
+            measurements = tuple(self.runner.compare(task, contenders))
         if len(measurements) != len(contenders) or not all(
             isinstance(measurement, Measurement) for measurement in measurements
         ):
-            raise self._contract.broken(
+            raise self.contract.broken(
                 f"compared {len(contenders)} programs and returned {len(measurements)} measurements"
             )
         return measurements
@@ -170,27 +170,17 @@ class CheckedStream:
     """The batches that a runner is measuring, and their measurements. A context manager.
 
     Args:
-        runner: the runner, whose context the caller has entered.
-        contract: the object that checks the runner's return values, and names the runner in errors.
-        interruption: the object that holds the user's request to stop the run, if any.
+        checked: the runner.
         side_by_side: whether jobs may overlap (``CheckedRunner.stream``).
     """
 
-    def __init__(
-        self,
-        runner: Runner,
-        contract: PluginContract,
-        interruption: Interruption,
-        *,
-        side_by_side: bool,
-    ) -> None:
-        self._contract = contract
-        self._interruption = interruption
-        self._now = runner.now
+    def __init__(self, checked: CheckedRunner, *, side_by_side: bool) -> None:
+        runner, self._contract = checked.runner, checked.contract
+        self._interruption, self._now = checked.interruption, runner.now
         # A runner without its own ``interrupt`` is stopped between measurements.
         self._deaf = type(runner).interrupt is Runner.interrupt
         self._batches: dict[MeasureJob, Batch] = {}
-        with contract.call("start measuring"):
+        with self._contract.call("start measuring"):
             self._stream = runner.stream() if side_by_side else JobAfterJob(runner.measure)
 
     @property
@@ -377,8 +367,9 @@ class BatchesInFlight:
 
     Args:
         stream: the stream of the runner's measurements, which is closed with this object.
-        executor: the executor of searches, which is closed with this object.
         now: the runner's clock, which returns seconds.
+        beside: whether searches run in another thread, so that this one can serve the devices. If
+            False, no measurement runs during a search, because its time would be longer.
         together: a function that returns a context whose measurements the store commits together.
             It is used for runners whose measurements cost nothing to repeat, such as replays.
     """
@@ -386,13 +377,13 @@ class BatchesInFlight:
     def __init__(
         self,
         stream: CheckedStream,
-        executor: SearchExecutor,
         *,
         now: Callable[[], float],
+        beside: bool = False,
         together: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._stream = stream
-        self._executor = executor
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="search") if beside else None
         self._together = together
         self._shares = WallClockShares(now)
         self._runs: dict[Batch, TaskRun] = {}
@@ -412,10 +403,25 @@ class BatchesInFlight:
         """
         self._shares.start(work)
         try:
-            result = self._executor.do(work, self)
+            result = self._do(work)
         finally:
             seconds = self._shares.stop(work)
         return result, seconds
+
+    def _do(self, work: Callable[[], T]) -> T:
+        """Run a step of a search, one at a time, so that a clock never decides their order."""
+        if self._thread is None:
+            return work()
+        # The runner stays in this thread: the main thread handles signals, and some processes end
+        # with the thread that started them.
+        future = self._thread.submit(work)
+        future.add_done_callback(lambda _: self._stream.wake())
+        # A request to stop waits until this step is done, because the next measurement raises it
+        # again.
+        with contextlib.suppress(RunInterrupted):
+            while self._stream.expected and not future.done():
+                self._step()
+        return future.result()
 
     def begin(self, run: TaskRun, batch: Batch, search_seconds: float) -> None:
         """Submit the missing configurations of a batch to the runner.
@@ -444,7 +450,7 @@ class BatchesInFlight:
         """
         with self._together():
             while not (complete := [batch for batch in self._runs if not batch.missing]):
-                self.step()
+                self._step()
         if not self._stream.expected:
             self._stream.rest()
         first = min(complete, key=lambda batch: self._runs[batch].records.last_place(batch.configs))
@@ -461,29 +467,8 @@ class BatchesInFlight:
         del self._runs[batch]
         return seconds
 
-    def drain(self) -> None:
-        """Wait for the measurements that are running when the run stops, and store them."""
-        with contextlib.suppress(RunInterrupted):
-            while self._stream.expected:
-                self.step()
-
-    # -- what goes on while somebody searches ---------------------------------------------------
-
-    @property
-    def expected(self) -> bool:
-        """Whether measurements of submitted batches are missing."""
-        return self._stream.expected
-
-    def wake(self) -> None:
-        """Make ``step`` return soon. It may be called from any thread."""
-        self._stream.wake()
-
-    def step(self, timeout: float | None = None) -> None:
-        """Wait for the next measurement of any batch, and store it.
-
-        Args:
-            timeout: the time limit in seconds of the runner's clock, or None for no limit.
-        """
+    def _step(self, timeout: float | None = None) -> None:
+        """Wait for the next measurement of any batch, and store it."""
         arrived = self._stream.poll(timeout)
         if arrived is None:
             return
@@ -495,63 +480,16 @@ class BatchesInFlight:
         self._stream.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            self._executor.close()
+            # Measurements that are running when the run stops are waited for and stored.
+            with contextlib.suppress(RunInterrupted):
+                while isinstance(error, RunInterrupted) and self._stream.expected:
+                    self._step()
+            if self._thread is not None:
+                self._thread.shutdown()
         finally:
             self._stream.__exit__()
-
-
-class SearchExecutor(ABC):
-    """Runs the steps of searches one at a time, so that a clock never decides their order."""
-
-    @abstractmethod
-    def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
-        """Run a step of a search and return its result.
-
-        Args:
-            work: the step, a function without arguments.
-            meanwhile: the batches whose measurements may go on during the step.
-        """
-
-    def close(self) -> None:  # noqa: B027 - optional hook
-        """Release threads, after the running step has ended."""
-
-
-class SameThread(SearchExecutor):
-    """Runs each step of a search in the calling thread, while no measurement runs.
-
-    This executor is for runners whose times would be longer while a search computes.
-    """
-
-    def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
-        del meanwhile
-        return work()
-
-
-class SearchThread(SearchExecutor):
-    """Runs steps of searches in another thread, so that the main thread can serve the devices.
-
-    The runner stays in the main thread for two reasons. The main thread handles signals, and some
-    processes end with the thread that started them.
-    """
-
-    def __init__(self) -> None:
-        self._thread: Any = ThreadPoolExecutor(1, thread_name_prefix="search")
-
-    def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
-        future = self._thread.submit(work)
-        future.add_done_callback(lambda _: meanwhile.wake())
-        # A request to stop waits until this step is done, because the next measurement raises it
-        # again.
-        with contextlib.suppress(RunInterrupted):
-            while meanwhile.expected and not future.done():
-                meanwhile.step()
-        result: T = future.result()
-        return result
-
-    def close(self) -> None:
-        self._thread.shutdown()
 
 
 class WallClockShares:
@@ -623,8 +561,8 @@ def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -
     beside = several and runner.measures_hardware and runner.lanes > 0
     return BatchesInFlight(
         runner.stream(side_by_side=several),
-        SearchThread() if beside else SameThread(),
         now=runner.now,
+        beside=beside,
         # Measurements of a batch are committed together only if losing them would cost nothing.
         together=contextlib.nullcontext if runner.measures_hardware else store.transaction,
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
 
+import attrs
 import numpy as np
 import structlog
 
@@ -31,6 +31,7 @@ from chameleon_core.schedulers import TaskState
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.store import RecordStore, StoredTask
+from chameleon_core.task import Task
 
 log = structlog.get_logger()
 
@@ -56,6 +57,22 @@ class TaskRecords:
         self._origins = dict(zip(self.measured, store.origins(stored.id), strict=True))
         self._pending = dict(self.measured)
         self.best = min((m.cost for m in self.measured.values()), default=float("inf"))
+
+    @classmethod
+    def of(cls, store: RecordStore, task: Task, provider: str, space: DesignSpace) -> TaskRecords:
+        """The records of a task, which is added to the store.
+
+        Logs a message if the store has records of another design space.
+
+        Args:
+            store: the run's record store.
+            task: the task.
+            provider: the name of the provider that made the design space.
+            space: the task's design space.
+        """
+        stored = store.add_task(task, provider, space.fingerprint)
+        _say_what_does_not_apply(stored, store)
+        return cls(store, stored)
 
     @property
     def failed(self) -> dict[str, int]:
@@ -89,31 +106,28 @@ class TaskRecords:
         return self._origins.get(config)
 
     def add(
-        self,
-        measurement: Measurement,
-        *,
-        key: int,
-        knobs: Mapping[str, Any],
-        origin: str,
-        score: float | None,
-        spending: Spending,
+        self, measurement: Measurement, batch: Batch, space: DesignSpace, spending: Spending
     ) -> bool:
         """Write a measurement to the run's store at once (``RecordStore.add``).
 
         Args:
             measurement: the measurement.
-            key: the number of the configuration in its space (``DesignSpace.keys``).
-            knobs: the knob values of the configuration.
-            origin: the stage that proposed the configuration.
-            score: the cost model's score of the configuration, or None.
+            batch: the batch of the configuration, with the stage that proposed it and its score.
+            space: the task's design space.
             spending: the seconds that the task's search has taken so far, by part.
 
         Returns:
             Whether the configuration is faster than all earlier ones of the task.
         """
-        config, row = measurement.config, self.stored.id
+        config, origin = measurement.config, str(batch.origins[measurement.config])
         self._places[config] = self._store.add(
-            row, key, measurement, knobs=knobs, spending=spending, origin=origin, score=score
+            self.stored.id,
+            int(space.keys(np.array([config], np.int32))[0]),
+            measurement,
+            knobs=space.decode(config),
+            spending=spending,
+            origin=origin,
+            score=batch.scores.get(config),
         )
         self.measured[config], self._origins[config] = measurement, origin
         improved = measurement.cost < self.best
@@ -171,13 +185,8 @@ class TaskRecords:
         return left
 
 
-def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
-    """Log how many stored measurements of a task belong to another version of its design space.
-
-    Args:
-        stored: the row of the task with its present design space.
-        store: the run's record store.
-    """
+def _say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
+    """Log how many stored measurements of a task belong to another version of its design space."""
     count = sum(
         len(store.measurements(other.id))
         for other in store.tasks()
@@ -194,6 +203,7 @@ def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
         )
 
 
+@attrs.define(kw_only=True, eq=False)
 class TaskRun:
     """Advances the search of one task batch by batch; stored configurations are not measured again.
 
@@ -220,36 +230,48 @@ class TaskRun:
         ended: the reason why the task gets no further batch, or None if the search goes on.
     """
 
-    def __init__(
-        self,
-        *,
-        space: DesignSpace,
-        space_ref: StageRef,
-        tuner: TaskTuner,
-        records: TaskRecords,
-        publish: Callable[[Event], None],
-        watch: FallbackWatch | None = None,
-    ) -> None:
-        self.task = records.stored.task
-        self.space = space
-        self.space_ref = space_ref
-        self.tuner = tuner
-        self.records = records
-        self.spending = records.stored.spending
-        self.recorded, self.recorded_seconds = 0, 0.0
-        self.base: TaskRun | None = None
-        self._publish = publish
-        self._watch = FallbackWatch() if watch is None else watch
-        self._batch: Batch | None = None
-        self.ended: str | None = None
-        self._history: list[float] = []
+    space: DesignSpace
+    space_ref: StageRef
+    tuner: TaskTuner
+    records: TaskRecords
+    _publish: Callable[[Event], None]
+    _watch: FallbackWatch = attrs.field(factory=FallbackWatch)
+    spending: Spending = attrs.field(init=False)
+    recorded: int = attrs.field(default=0, init=False)
+    recorded_seconds: float = attrs.field(default=0.0, init=False)
+    base: TaskRun | None = attrs.field(default=None, init=False)
+    ended: str | None = attrs.field(default=None, init=False)
+    _batch: Batch | None = attrs.field(default=None, init=False)
+    _history: list[float] = attrs.field(factory=list, init=False)
+
+    @spending.default
+    def _spent_before(self) -> Spending:
+        return self.records.stored.spending
 
     # -- what others look at ------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        """The task, with its name in this run."""
+        return self.records.stored.task
 
     @property
     def in_flight(self) -> int:
         """The number of configurations of this task that are being measured at the moment."""
         return 0 if self._batch is None else self._batch.size
+
+    @property
+    def measured(self) -> int:
+        """Number of measured configurations, including records of other runs.
+
+        Configurations in flight count as measured, so that the budget is not spent twice.
+        """
+        return len(self.tuner.measurements) + self.in_flight
+
+    @property
+    def all_seconds(self) -> float:
+        """The task's wall-clock time in seconds, plus that of its copied records in other runs."""
+        return self.spending.total + self.recorded_seconds
 
     @property
     def seconds_to_beat(self) -> float:
@@ -381,16 +403,8 @@ class TaskRun:
         self.spending = self.spending.plus(
             measure=seconds, build=measurement.build_seconds, run=measurement.run_seconds
         )
-        config, knobs = measurement.config, self.space.decode(measurement.config)
-        origin = str(batch.origins[config])
-        improved = self.records.add(
-            measurement,
-            key=int(self.space.keys(np.array([config], np.int32))[0]),
-            knobs=knobs,
-            origin=origin,
-            score=batch.scores.get(config),
-            spending=self.spending,
-        )
+        config = measurement.config
+        improved = self.records.add(measurement, batch, self.space, self.spending)
         self._publish(
             Measured(
                 task=self.task.name,
@@ -398,7 +412,7 @@ class TaskRun:
                 seconds=measurement.cost if measurement.ok else None,
                 failure=None if measurement.failure is None else measurement.failure.value,
                 spent=self.spending,
-                origin=origin,
+                origin=self.records.origin(config),
             )
         )
         if improved:
@@ -408,7 +422,7 @@ class TaskRun:
                     seconds=measurement.cost,
                     gflops=self.task.flop / measurement.cost / 1e9,
                     measured=len(self.records.measured),
-                    knobs=knobs,
+                    knobs=self.space.decode(config),
                 )
             )
 

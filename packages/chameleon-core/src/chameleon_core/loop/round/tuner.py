@@ -6,16 +6,19 @@ A round of the search explores, samples and synthesizes configurations, and lear
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
 from chameleon_core.loop.round.batch import Config, Origin, Programs, Search, searched, tuples
-from chameleon_core.loop.round.stages import SearchStages
+from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.measurement import Measurement
+from chameleon_core.pipeline.schema import SearchChoice
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import Observations, Visited
+from chameleon_core.stages import Archive, Observations, Visited
+from chameleon_core.task import Task
 
 PLAN_FACTOR = 8
 """Number of candidates asked of the explorer per configuration to measure, so that the sampler can
@@ -84,6 +87,30 @@ class TaskTuner:
         self._guessing = False
         self._unlearnt = False
         self.predicted = stages.score is not None
+
+    @classmethod
+    def of(
+        cls,
+        search: SearchChoice,
+        task: Task,
+        space: DesignSpace,
+        archive: Archive,
+        *,
+        batch_size: int,
+        device: Mapping[str, Any],
+    ) -> TaskTuner:
+        """Start the stages of a task's search. The arguments are those of ``SearchStages.of``.
+
+        Raises:
+            PluginError: a stage fails to start.
+        """
+        return cls(
+            space,
+            SearchStages.of(search, task, space, archive, batch_size=batch_size, device=device),
+            rng=generator(search.seed, task.key, "tuner"),
+            batch_size=batch_size,
+            plan_size=search.budget.plan_size,
+        )
 
     def suggest(self, config: Config) -> None:
         """Put a configuration into the next batch, in place of another proposal.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+import attrs
 import numpy as np
 import structlog
 
@@ -53,6 +54,7 @@ def shares_records(store: RecordStore) -> bool:
     return store.fact(TAKEN) is not None
 
 
+@attrs.frozen(kw_only=True)
 class SharedRecords:
     """The records that a run takes from record databases, and those that it adds to them.
 
@@ -62,8 +64,7 @@ class SharedRecords:
         store: the run's record store.
     """
 
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
+    _store: RecordStore
 
     def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
         """Copy the records of a run's tasks from databases to the run's store.
@@ -171,12 +172,14 @@ def shared_records(
     """
     conditions = noted_conditions(pipeline, store, runner)
     if conditions is None or not pipeline.records:
-        yield SharedRecords(store)
+        yield SharedRecords(store=store)
         return
     opened = [_said(f"record database '{spec.name}'", spec.create) for spec in pipeline.records]
     databases: list[RecordDatabase] = [database for database in opened if database is not None]
     space = pipeline.space.name
-    records = DatabaseRecords(databases, store, conditions=conditions, space=space, fresh=fresh)
+    records = DatabaseRecords(
+        store=store, databases=[*databases], conditions=conditions, space=space, fresh=fresh
+    )
     try:
         yield records
     finally:
@@ -185,6 +188,7 @@ def shared_records(
             _said(database.place, database.close)
 
 
+@attrs.frozen(kw_only=True)
 class DatabaseRecords(SharedRecords):
     """The record databases of a run.
 
@@ -199,21 +203,11 @@ class DatabaseRecords(SharedRecords):
             again.
     """
 
-    def __init__(
-        self,
-        databases: Sequence[RecordDatabase],
-        store: RecordStore,
-        *,
-        conditions: Mapping[str, Any],
-        space: str,
-        fresh: bool,
-    ) -> None:
-        super().__init__(store)
-        self._databases = list(databases)
-        self._conditions = conditions
-        self._space = space
-        self._fresh = fresh
-        self._trials: dict[RecordKey, list[Record]] = {}
+    _databases: list[RecordDatabase]
+    _conditions: Mapping[str, Any]
+    _space: str
+    _fresh: bool
+    _trials: dict[RecordKey, list[Record]] = attrs.field(factory=dict, init=False)
 
     # -- as the run begins ----------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.plugin_contract import contract_of
-from chameleon_core.pipeline.nodes import Collecting, PipelineError, Problem
+from chameleon_core.pipeline.nodes import PipelineError, Problem
 from chameleon_core.pipeline.schema import FixedKnob, ResolvedPipeline, Subject
 from chameleon_core.space import DesignSpace
-from chameleon_core.space.fixed import fixed_space, index_of, knob_of
+from chameleon_core.space.fixed import fixed_columns, fixed_space
 from chameleon_core.stages import Frontend, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_core.words import did_you_mean, with_hint
@@ -141,8 +141,8 @@ def spaces_of(
             is an error.
 
     Raises:
-        ConfigError: the provider has no space for a task, or no legal configuration has the fixed
-            values.
+        ConfigError: the provider has no space for a task, no operator, knob or value is as fixed,
+            or no legal configuration has the fixed values. The message names the lines.
         PluginError: the provider breaks its contract.
     """
     contract, provider = contract_of(pipeline.space), provider_of(pipeline)
@@ -153,58 +153,34 @@ def spaces_of(
         if not isinstance(space, DesignSpace):
             raise contract.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
         spaces.append(space)
-    return fixed_spaces(spaces, tasks, pipeline.fix, among=among) if pipeline.fix else spaces
-
-
-def fixed_spaces(
-    spaces: Sequence[DesignSpace],
-    tasks: Sequence[Task],
-    knobs: Sequence[FixedKnob],
-    *,
-    among: bool = False,
-) -> list[DesignSpace]:
-    """Design spaces without the configurations that contradict the knobs the pipeline fixes.
-
-    A fixed value for an operator's name overrides a fixed value for all operators.
-
-    Args:
-        spaces: the design space of each task.
-        tasks: the tasks.
-        knobs: the fixed knobs of the pipeline.
-        among: whether the run has further tasks. If not, a knob that none of these tasks has is an
-            error.
-
-    Raises:
-        PipelineError: no such operator, knob or value exists, or no legal configuration has these
-            values. The message names the lines.
-    """
-    problems: list[Problem] = [] if among else _unknown(knobs, tasks, spaces)
-    parts = []
-    for space, task in zip(spaces, tasks, strict=True):
-        with Collecting(problems):
-            parts.append(_fixed(space, task, knobs))
+    if not pipeline.fix:
+        return spaces
+    problems = [] if among else _unknown(pipeline.fix, tasks, spaces)
+    pairs = zip(spaces, tasks, strict=True)
+    spaces = [_fixed(space, task, pipeline.fix, problems) for space, task in pairs]
     if problems:
         raise PipelineError(problems)
-    return parts
+    return spaces
 
 
-def _fixed(space: DesignSpace, task: Task, knobs: Iterable[FixedKnob]) -> DesignSpace:
+def _fixed(
+    space: DesignSpace, task: Task, knobs: Iterable[FixedKnob], problems: list[Problem]
+) -> DesignSpace:
+    """A task's design space with fixed knobs; values for its operator override those for all."""
     every = {pin.knob: pin for pin in knobs if pin.operator is None and pin.knob in space.index}
     chosen = every | {pin.knob: pin for pin in knobs if pin.operator == task.name}
-    columns, problems = {}, []
+    columns: dict[int, int] = {}
     for name, knob in chosen.items():
         try:
-            columns[space.index[knob_of(space, name).name]] = index_of(
-                knob_of(space, name), knob.value
-            )
+            columns |= fixed_columns(space, {name: knob.value})
         except ConfigError as error:
             problems.append(_problem(knob, task, error))
-    if problems:
-        raise PipelineError(problems)
-    try:
-        return fixed_space(space, columns)
-    except ConfigError as error:
-        raise PipelineError([_problem(knob, task, error) for knob in chosen.values()]) from error
+    if len(columns) == len(chosen):
+        try:
+            return fixed_space(space, columns)
+        except ConfigError as error:
+            problems += [_problem(knob, task, error) for knob in chosen.values()]
+    return space
 
 
 def _unknown(
