@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import click
@@ -21,12 +21,13 @@ from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of,
 from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_presets
-from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.stages import Trials
 from chameleon_core.task import Task
+from chameleon_core.versions import stages_of
 from chameleon_system.cores import usable_cores
 
 from chameleon_cli.results_table import print_table
@@ -65,8 +66,7 @@ def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
         ConfigError: the model is no network, or cannot be read.
     """
     contract = contract_of(pipeline.model)
-    with contract.call("look for the model"):
-        frontend_of(pipeline).check_source()
+    _look_for_source(pipeline)
     with contract.call("survey the operators"):
         operators = frontend_of(pipeline).coverage()
     if operators is None:
@@ -127,11 +127,8 @@ class _Inspection:
         # The target comes first, because TVM is faster to import before torch, which a stage may
         # need.
         target = self._try("target", partial(target_of, pipeline))
-        for key in STAGES:
-            for spec in _with_members(getattr(pipeline, key)):
-                self._try(key, partial(load_factory, spec.factory))
-        for key, specs in (("baselines", pipeline.baselines), ("records", pipeline.records or ())):
-            for spec in specs:
+        for key in (*STAGES, "baselines", "records"):
+            for spec in stages_of(getattr(pipeline, key)):
                 self._try(key, partial(load_factory, spec.factory))
         self._try("model", partial(_look_for_source, pipeline))
         if target is None or self._found:
@@ -192,13 +189,3 @@ class _NoTrials(Trials):
 
     def best_seconds(self, task: Task, guesses: int, *, seconds_to_beat: float = math.inf) -> None:
         """Return None, because nothing is measured."""
-
-
-def _with_members(spec: StageSpec) -> Iterator[StageSpec]:
-    """A stage, and the stages that are its options."""
-    yield spec
-    for field in attrs.fields(type(spec.options)):
-        if "stages" in field.metadata:
-            members: tuple[Any, ...] = getattr(spec.options, field.name)
-            for member in members:
-                yield from _with_members(member)

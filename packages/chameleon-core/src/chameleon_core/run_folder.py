@@ -21,7 +21,14 @@ from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
-from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
+from chameleon_core.versions import (
+    Versions,
+    changes,
+    distributions_of,
+    imported,
+    installed,
+    versions,
+)
 
 log = structlog.get_logger()
 
@@ -40,17 +47,7 @@ FAILED = "failed"
 _LONGEST_NAME = 60
 """Largest number of letters of a task's name in the name of its folder."""
 
-_MADE_BY_A_RUN = (
-    PIPELINE,
-    RECORDS,
-    f"{RECORDS}-wal",
-    f"{RECORDS}-shm",
-    EVENTS,
-    BEST,
-    NETWORK,
-    LISTINGS,
-    REPORT,
-)
+_MADE_BY_A_RUN = (PIPELINE, RECORDS, EVENTS, BEST, NETWORK, LISTINGS, REPORT)
 
 
 class RunFolder:
@@ -179,8 +176,8 @@ class RunFolder:
         own = distributions_of(pipeline)
         others = {*stored, *(imported() if at_end else ())}.difference(own)
         # A distribution that took part before counts even if it is no longer installed.
-        more = {name: text for name, text in versions(sorted(others)).items() if text is not None}
-        now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **more, **versions(own)}
+        elsewhere = elsewhere if isinstance(elsewhere, dict) else {}
+        now = {**elsewhere, **installed(sorted(others)), **versions(own)}
         changed = changes(stored, now)
         if changed:
             log.warning(
@@ -234,6 +231,7 @@ class RunFolder:
 
     def _move_aside(self) -> None:
         old = [self.path / name for name in _MADE_BY_A_RUN if (self.path / name).exists()]
+        old += self.path.glob(f"{RECORDS}-*")  # SQLite's own files
         if not old:
             return
         aside = unused(self.path, "earlier-{}")

@@ -65,6 +65,3 @@ class TimingOptions:
     compare_rounds: int = unbound(
         20, "number of turns of each contender in the final comparison", at_least=1
     )
-
-
-__all__ = ["TimingOptions"]

@@ -240,12 +240,7 @@ class Item:
 
 
 def node_of(
-    value: Any,
-    source: str,
-    *,
-    folder: Path | None = None,
-    author: str | None = None,
-    path: str = "",
+    value: Any, source: str, *, folder: Path | None = None, author: str | None = None
 ) -> Node:
     """Turn Python values into nodes.
 
@@ -254,34 +249,34 @@ def node_of(
         source: the origin of the values for error messages, such as ``preset 'paper'``.
         folder: the folder to which relative paths are relative.
         author: the distribution that wrote the values (``Mark.author``).
-        path: the keys that lead to the value, for error messages.
 
     Raises:
         PipelineError: a key is no string, or a value is not possible in YAML.
     """
-    mark = Mark(source=f"{source}, {path}" if path else source, folder=folder, author=author)
-    if isinstance(value, Mapping):
-        items = {}
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise PipelineError.at(mark, f"key {key!r} is no text")
-            below = f"{path}.{key}" if path else key
-            node = node_of(inner, source, folder=folder, author=author, path=below)
-            items[key] = Item(key_mark=node.mark, node=node)
-        return Node(value=items, mark=mark)
-    if isinstance(value, list | tuple):
-        nodes = tuple(
-            node_of(inner, source, folder=folder, author=author, path=f"{path}[{index}]")
-            for index, inner in enumerate(value)
-        )
-        return Node(value=nodes, mark=mark)
-    if isinstance(value, Path):
-        return Node(value=str(value), mark=mark)
-    if value is None or isinstance(value, bool | int | float | str):
-        return Node(value=value, mark=mark)
-    if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
-        return Node(value=int(value) if isinstance(value, Integral) else float(value), mark=mark)
-    raise PipelineError.at(mark, f"{value!r} is no value that a pipeline can hold")
+
+    def node(value: Any, path: str) -> Node:
+        mark = Mark(source=f"{source}, {path}" if path else source, folder=folder, author=author)
+        if isinstance(value, Mapping):
+            items = {}
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise PipelineError.at(mark, f"key {key!r} is no text")
+                below = node(inner, f"{path}.{key}" if path else key)
+                items[key] = Item(key_mark=below.mark, node=below)
+            return Node(value=items, mark=mark)
+        if isinstance(value, list | tuple):
+            nodes = (node(inner, f"{path}[{index}]") for index, inner in enumerate(value))
+            return Node(value=tuple(nodes), mark=mark)
+        if isinstance(value, Path):
+            return Node(value=str(value), mark=mark)
+        if value is None or isinstance(value, bool | int | float | str):
+            return Node(value=value, mark=mark)
+        if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
+            number = int(value) if isinstance(value, Integral) else float(value)
+            return Node(value=number, mark=mark)
+        raise PipelineError.at(mark, f"{value!r} is no value that a pipeline can hold")
+
+    return node(value, "")
 
 
 def first_field(node: Node, kind: type) -> Node:

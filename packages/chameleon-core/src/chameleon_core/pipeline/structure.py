@@ -32,15 +32,15 @@ from chameleon_core.plugins.options import former_names, renamed
 from chameleon_core.words import did_you_mean, listing, with_hint
 
 
+@attrs.define(eq=False)
 class KeyPath:
     """Keeps the keys that lead to the value being read, so that error messages can name it.
 
     An example of such a message is "option 'network.sizes' for explorer 'ppo' must be ...".
     """
 
-    def __init__(self) -> None:
-        self._owner = ""
-        self._path: list[str] = []
+    _owner: str = attrs.field(default="", init=False)
+    _path: list[str] = attrs.field(factory=list, init=False)
 
     def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
         """Run every part, and collect the faults of all of them."""
@@ -91,6 +91,7 @@ NAMES = {
 """Descriptions of scalar types for error messages."""
 
 
+@attrs.define(eq=False)
 class Structurer(KeyPath):
     """Makes instances of annotated types, such as options classes, from a pipeline's values.
 
@@ -122,18 +123,10 @@ class Structurer(KeyPath):
             possibly the name of that plugin, and the error for the name says so.
     """
 
-    def __init__(
-        self,
-        stage: Callable[[str, Node], Any] | None = None,
-        classes: Callable[[str], Tags] = registered_classes,
-        find: Callable[[str, Node], object] | None = None,
-        blamed: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__()
-        self._stage = stage
-        self._classes = classes
-        self._find = find
-        self._blamed = blamed
+    _stage: Callable[[str, Node], Any] | None = None
+    _classes: Callable[[str], Tags] = registered_classes
+    _find: Callable[[str, Node], object] | None = None
+    _blamed: Callable[[], bool] = lambda: False
 
     def make(self, node: Node, kind: Any, owner: str) -> Any:
         """Make an instance of a type from a node.

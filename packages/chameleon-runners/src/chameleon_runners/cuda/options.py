@@ -44,6 +44,3 @@ class CudaDeviceOptions:
     kind: str = "cuda"
     cache_bytes: int = 1 << 30
     cooldown: float = 0.0
-
-
-__all__ = ["CudaDeviceOptions", "CudaOptions"]

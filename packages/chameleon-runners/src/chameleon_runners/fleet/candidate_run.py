@@ -12,9 +12,9 @@ from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.context import checked_and_timed
 from chameleon_runners.engine.references import Reference
 from chameleon_runners.engine.workers import WorkerEvent
+from chameleon_runners.fleet.device_state import DeviceState
 from chameleon_runners.fleet.verdicts import (
     FailureReport,
-    Reliability,
     Verdict,
     awaited,
     conclusive,
@@ -49,17 +49,8 @@ class FleetCandidateRun(CandidateRun):
         """The names of the devices that have tried the candidate."""
         return {*(report.device for report in self.reports), self.passed_on}
 
-    def fail(
-        self, device: str, event: WorkerEvent, *, reliability: Reliability, identity: str
-    ) -> FailureReport:
-        """Record that the candidate failed on a device, and return a report of the failure.
-
-        Args:
-            device: The device's name.
-            event: The event that reports the failure.
-            reliability: The device's history of failures.
-            identity: The actual device behind the name, if several devices share one name.
-        """
+    def fail(self, device: DeviceState, event: WorkerEvent) -> FailureReport:
+        """Record that the candidate failed on a device, and return a report of the failure."""
         end, reply = event.end, event.reply
         self.run_seconds = event.seconds
         if end is not None:
@@ -67,16 +58,15 @@ class FleetCandidateRun(CandidateRun):
         elif reply is not None and reply["status"] == "failed":
             failure = self.failed_reply(reply, event.worker.log)
         else:
-            words = reply["message"] if reply is not None else "it did not answer"
-            failure = self.failed(FailureKind.DEVICE_LOST, words)
+            failure = self.failed(FailureKind.DEVICE_LOST, event.reason)
         kind = failure.failure or FailureKind.RUN_ERROR
         report = FailureReport(
-            device=device,
-            failure=attrs.evolve(failure, message=f"{failure.message} (on {device})"),
+            device=device.name,
+            failure=attrs.evolve(failure, message=f"{failure.message} (on {device.name})"),
             outside=end is not None and end.from_outside,
             back=None if end is not None or awaited(kind) else True,
-            reliability=reliability,
-            identity=identity,
+            reliability=device.reliability,
+            identity=device.actual_name,
         )
         self.reports.append(report)
         return report

@@ -122,9 +122,7 @@ class FleetJobRun:
             elsewhere = self._devices.elsewhere({*candidate.asked, device.name})
             self._settle(candidate, candidate.succeed(device.name, elsewhere=elsewhere))
             return
-        report = candidate.fail(
-            device.name, event, reliability=device.reliability, identity=device.actual_name
-        )
+        report = candidate.fail(device, event)
         self._devices.failed(device, report)
         self._consider(candidate)
 

@@ -70,6 +70,3 @@ class FleetOptions(TimingOptions):
     turn_seconds: float = duration(
         0.006, "seconds that the repeats of a contender's turn in the comparison fill"
     )
-
-
-__all__ = ["FleetOptions"]

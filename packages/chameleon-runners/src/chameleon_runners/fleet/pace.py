@@ -148,9 +148,7 @@ class PaceMonitor:
             self.compare()
             self._devices.finished(device)
             return
-        report = candidate.fail(
-            device.name, event, reliability=device.reliability, identity=device.actual_name
-        )
+        report = candidate.fail(device, event)
         if not report.outside:
             self._readings.setdefault(device.actual_name, [])
             self._suspects.discard(device.actual_name)

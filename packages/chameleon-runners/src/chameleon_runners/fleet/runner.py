@@ -143,9 +143,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         """
         candidate, device = entry.candidate, self._taken
         candidate.tries -= 1
-        report = candidate.fail(
-            device.name, event, reliability=device.reliability, identity=device.actual_name
-        )
+        report = candidate.fail(device, event)
         if report.back is None:
             self._devices.lost(device, report)
         verdict = self._judge(candidate)

@@ -53,6 +53,3 @@ class LocalOptions(TimingOptions):
         16, "largest number of kernels of a batch that are timed again in rounds", at_least=0
     )
     leader_rounds: int = option(24, "largest number of rounds", at_least=1)
-
-
-__all__ = ["LocalOptions"]

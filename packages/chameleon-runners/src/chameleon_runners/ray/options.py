@@ -87,6 +87,3 @@ class RayOptions(FleetOptions):
         if self.device != attrs.fields(RayOptions).device.default:
             return self.device_options
         return {"kind": "cuda" if self.gpus else "cpu", **self.device_options}
-
-
-__all__ = ["RayOptions"]

@@ -43,6 +43,3 @@ class ReplayOptions:
     seed: int = option(
         0, "seed of the noise; a configuration always gets the same draws", at_least=0
     )
-
-
-__all__ = ["Noise", "ReplayOptions", "TableOptions"]

@@ -77,6 +77,3 @@ class RpcDeviceOptions:
     idle_timeout: float = 10.0
     cache_bytes: int = 1 << 30
     cooldown: float = 0.0
-
-
-__all__ = ["RpcDeviceOptions", "RpcOptions"]

@@ -13,7 +13,6 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, InvalidConfigurationError
-from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.tasks import device_of
 from chameleon_core.measurement import FailureKind, Measurement
@@ -359,20 +358,9 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             pipeline = attrs.evolve(pipeline, seed=work.seed)
         plan = TracePlan(work, design_spaces, self._options)
         space = plan.space
-        stages = SearchStages.of(
-            pipeline,
-            task,
-            space,
-            self._archive,
-            batch_size=batch_size,
-            device=device_of(pipeline, task.target),
-        )
-        tuner = TaskTuner(
-            space,
-            stages,
-            rng=generator(pipeline.seed, task.key, "tuner"),
-            batch_size=batch_size,
-            plan_size=pipeline.budget.plan_size,
+        device = device_of(pipeline, task.target)
+        tuner = TaskTuner.of(
+            pipeline, task, space, self._archive, batch_size=batch_size, device=device
         )
         search = TraceSearch(task.name, plan, tuner, max_trials=max_trials)
         known = 0

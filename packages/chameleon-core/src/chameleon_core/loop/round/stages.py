@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_system.cores import usable_cores
 
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.pipeline.schema import SearchChoice
@@ -72,49 +69,27 @@ class SearchStages:
     )
 
     @classmethod
-    def of(
-        cls,
-        choice: SearchChoice,
-        task: Task,
-        space: DesignSpace,
-        archive: Archive,
-        *,
-        batch_size: int,
-        device: Mapping[str, Any],
-    ) -> SearchStages:
+    def of(cls, choice: SearchChoice, context: StageContext) -> SearchStages:
         """Make the stages that a pipeline names for a task, each with its own random generator.
 
         Args:
             choice: the names and options of the stages, such as a resolved pipeline.
-            task: the task.
-            space: the design space of the task.
-            archive: the measurements of the run's other tasks, for cost models that learn from
-                them.
-            batch_size: the number of configurations measured per round.
-            device: known properties of the target's device.
+            context: the task and its design space. Its generator is not used.
         """
         stages = {}
         specs = (choice.explorer, choice.cost_model, choice.sampler, choice.synthesizer)
         for spec in specs:
-            context = StageContext(
-                space=space,
-                task=task,
-                rng=generator(choice.seed, task.key, spec.kind),
-                batch_size=batch_size,
-                threads=len(usable_cores()),
-                archive=archive,
-                device=device,
-            )
-            with contract_of(spec).call(f"start for task {task.name!r}"):
-                stages[spec.kind] = spec.create(context)
+            rng = generator(choice.seed, context.task.key, spec.kind)
+            with contract_of(spec).call(f"start for task {context.task.name!r}"):
+                stages[spec.kind] = spec.create(attrs.evolve(context, rng=rng))
         return cls(
             explorer=stages["explorers"],
             cost_model=stages["cost_models"],
             sampler=stages["samplers"],
             synthesizer=stages["synthesizers"],
-            space=space,
-            task=task,
-            archive=archive,
+            space=context.space,
+            task=context.task,
+            archive=context.archive,
             contracts={spec.kind: contract_of(spec) for spec in specs},
         )
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_system.cores import usable_cores
 
 from chameleon_core.loop.round.batch import Config, Origin, Programs, Search, searched, tuples
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import SearchChoice
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import Archive, Observations, Visited
+from chameleon_core.stages import Archive, Observations, StageContext, Visited
 from chameleon_core.task import Task
 
 PLAN_FACTOR = 8
@@ -99,18 +100,31 @@ class TaskTuner:
         batch_size: int,
         device: Mapping[str, Any],
     ) -> TaskTuner:
-        """Start the stages of a task's search. The arguments are those of ``SearchStages.of``.
+        """Start the stages of a task's search.
+
+        Args:
+            search: the names and options of the stages, such as a resolved pipeline.
+            task: the task.
+            space: the task's design space.
+            archive: the measurements of the run's other tasks, for cost models that learn from
+                them.
+            batch_size: the number of configurations measured per round.
+            device: known properties of the target's device.
 
         Raises:
             PluginError: a stage fails to start.
         """
-        return cls(
-            space,
-            SearchStages.of(search, task, space, archive, batch_size=batch_size, device=device),
+        context = StageContext(
+            space=space,
+            task=task,
             rng=generator(search.seed, task.key, "tuner"),
             batch_size=batch_size,
-            plan_size=search.budget.plan_size,
+            threads=len(usable_cores()),
+            archive=archive,
+            device=device,
         )
+        stages, plan_size = SearchStages.of(search, context), search.budget.plan_size
+        return cls(space, stages, rng=context.rng, batch_size=batch_size, plan_size=plan_size)
 
     def suggest(self, config: Config) -> None:
         """Put a configuration into the next batch, in place of another proposal.
