@@ -85,7 +85,7 @@ class AnnealingExplorer(Explorer):
             return Candidates(configs=best.configs, scores=best.scores, steps=1)
         chains = self._starting_points()
         if not len(chains):
-            return self._filled(best, score, visited, count, 0)
+            return best.filled(score, self._rng, 0)
 
         # A copy: it is changed below, and the model may keep what it returned.
         scores = score(chains).copy()
@@ -102,7 +102,7 @@ class AnnealingExplorer(Explorer):
             if unchanged >= options.early_stop:
                 break
         self._chains = chains
-        return self._filled(best, score, visited, count, step)
+        return best.filled(score, self._rng, step)
 
     def _with_nearby(
         self, candidates: Candidates, score: ScoreFunction, visited: Visited, count: int
@@ -157,14 +157,3 @@ class AnnealingExplorer(Explorer):
         exponent = np.minimum((new - old) / (temperature + _COLD), 0.0)
         accepted: NDArray[np.bool_] = self._rng.random(len(old)) < np.exp(exponent)
         return accepted
-
-    def _filled(
-        self, best: BestSet, score: ScoreFunction, visited: Visited, count: int, steps: int
-    ) -> Candidates:
-        """The best configurations of the walk, with random ones if the walk found too few."""
-        if len(best.scores) < count:
-            # Twice as many, since those that the walk found come up again.
-            more = visited.sample(2 * count, self._rng)
-            if len(more):
-                best.offer(more, score(more))
-        return Candidates(configs=best.configs, scores=best.scores, steps=steps)

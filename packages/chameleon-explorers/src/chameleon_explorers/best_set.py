@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from chameleon_core.space import Configs, DesignSpace, Keys
-from chameleon_core.stages import Scores, Visited
+from chameleon_core.stages import Candidates, ScoreFunction, Scores, Visited
 from numpy.typing import NDArray
 
 
@@ -62,6 +62,21 @@ class BestSet:
         self.configs, self.scores = merged[best], merged_scores[best]
         self._keys = np.sort(keys[best])
         return True
+
+    def filled(self, score: ScoreFunction, rng: np.random.Generator, steps: int) -> Candidates:
+        """The kept configurations, with random ones if there are fewer than the capacity.
+
+        Args:
+            score: The function that scores configurations.
+            rng: The generator of the random configurations.
+            steps: The number of steps of the search that offered the others.
+        """
+        if len(self.scores) < self._capacity:
+            # Twice as many, since those that the search found come up again.
+            more = self._visited.sample(2 * self._capacity, rng)
+            if len(more):
+                self.offer(more, score(more))
+        return Candidates(configs=self.configs, scores=self.scores, steps=steps)
 
     def _holds(self, keys: Keys) -> NDArray[np.bool_]:
         """Whether the set holds each of the configurations with these keys, shape (n,)."""

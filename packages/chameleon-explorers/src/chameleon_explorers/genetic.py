@@ -121,8 +121,4 @@ class GeneticExplorer(Explorer):
             best.offer(children, bred)
             people = np.concatenate([people[survivors], children])
             scores = np.concatenate([scores[survivors], bred])
-        if len(best.scores) < count:
-            more = visited.sample(2 * count, self._rng)
-            if len(more):
-                best.offer(more, score(more))
-        return Candidates(configs=best.configs, scores=best.scores, steps=options.generations)
+        return best.filled(score, self._rng, options.generations)

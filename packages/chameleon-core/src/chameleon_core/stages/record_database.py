@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.measurement import Measurement
+from chameleon_core.task import Task
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -40,6 +41,27 @@ class RecordKey:
     space: str
     fingerprint: str
     conditions: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, task: Task, space: str, fingerprint: str, conditions: Mapping[str, Any]
+    ) -> RecordKey:
+        """The key of a task's records.
+
+        Args:
+            task: the task.
+            space: the name of the plugin that made its design space.
+            fingerprint: the fingerprint of the design space.
+            conditions: the conditions that the times depend on.
+        """
+        return cls(
+            operator=task.operator,
+            arguments=task.arguments,
+            target=task.target,
+            space=space,
+            fingerprint=fingerprint,
+            conditions=conditions,
+        )
 
     @cached_property
     def digest(self) -> str:

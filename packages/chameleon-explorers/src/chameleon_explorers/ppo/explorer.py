@@ -70,12 +70,7 @@ class PPOExplorer(Explorer):
         if len(starts):
             with single_thread():
                 steps = self._walk(score, starts, best)
-        if len(best.scores) < count:
-            # Twice as many, since those that the walk found come up again.
-            more = visited.sample(2 * count, self._rng)
-            if len(more):
-                best.offer(more, score(more))
-        return Candidates(configs=best.configs, scores=best.scores, steps=steps)
+        return best.filled(score, self._rng, steps)
 
     # -- the walk -----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.start.shared_records import CONDITIONS, MIXED, kept_records
+from chameleon_core.loop.start.shared_records import CONDITIONS, MIXED, kept_records, stored_rows
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.stages import Record, RecordKey
 
@@ -74,22 +74,9 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
         conditions = store.fact(CONDITIONS)
         for stored in store.tasks():
             task = stored.task
-            key = RecordKey(
-                operator=task.operator,
-                arguments=task.arguments,
-                target=task.target,
-                space=stored.space,
-                fingerprint=stored.fingerprint,
-                conditions={} if conditions == MIXED else conditions or {},
-            )
-            for measurement, knobs, origin, measured_at in zip(
-                store.measurements(stored.id),
-                store.decoded(stored.id),
-                store.origins(stored.id),
-                store.measured_at(stored.id),
-                strict=True,
-            ):
-                record = Record(measurement=measurement, knobs=knobs, measured_at=measured_at)
+            shared = {} if conditions == MIXED else conditions or {}
+            key = RecordKey.of(task, stored.space, stored.fingerprint, shared)
+            for record, origin in stored_rows(store, stored):
                 yield Row(task=task.name, key=key, record=record, origin=origin)
 
 

@@ -28,7 +28,7 @@ from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.record_database import rank
-from chameleon_core.store import RecordStore
+from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
 from chameleon_core.versions import versions
 
@@ -270,7 +270,7 @@ class DatabaseRecords(SharedRecords):
 
     def _nearest(self, task: Task, space: DesignSpace) -> list[Config]:
         own = self._key(task, space)
-        alike = {key.digest: key for key in self._from_all(lambda source: source.keys(own))}
+        alike = {key.digest: key for key in self._from_all(lambda source: list(source.keys(own)))}
         others = [
             key
             for _, key in sorted(alike.items())
@@ -337,22 +337,15 @@ class DatabaseRecords(SharedRecords):
     # -- asking databases -----------------------------------------------------------------------
 
     def _records(self, key: RecordKey) -> Iterator[Record]:
-        return self._from_all(lambda database: database.records(key))
+        return self._from_all(lambda database: list(database.records(key)))
 
     def _key(self, task: Task, space: DesignSpace) -> RecordKey:
-        return RecordKey(
-            operator=task.operator,
-            arguments=task.arguments,
-            target=task.target,
-            space=self._space,
-            fingerprint=space.fingerprint,
-            conditions=self._conditions,
-        )
+        return RecordKey.of(task, self._space, space.fingerprint, self._conditions)
 
-    def _from_all(self, asked: Callable[[RecordDatabase], Iterable[T]]) -> Iterator[T]:
+    def _from_all(self, asked: Callable[[RecordDatabase], list[T]]) -> Iterator[T]:
         """The answers of all databases; a database that fails is not asked again."""
         for database in tuple(self._databases):
-            answered = _said(database.place, partial(_listed, asked, database))
+            answered = _said(database.place, partial(asked, database))
             if answered is None:
                 self._databases.remove(database)
             else:
@@ -373,39 +366,27 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
         return {}
     records = {}
     for stored in store.tasks():
-        rows = list(
-            zip(
-                store.measurements(stored.id),
-                store.decoded(stored.id),
-                store.origins(stored.id),
-                store.measured_at(stored.id),
-                strict=True,
-            )
-        )
-        own = [row for row in rows if row[2] != Origin.RECORD]
-        key = RecordKey(
-            operator=stored.task.operator,
-            arguments=stored.task.arguments,
-            target=stored.task.target,
-            space=stored.space,
-            fingerprint=stored.fingerprint,
-            conditions=conditions,
-        )
+        own = [row for row, origin in stored_rows(store, stored) if origin != Origin.RECORD]
+        key = RecordKey.of(stored.task, stored.space, stored.fingerprint, conditions)
         records[key] = [
-            Record(
-                measurement=measurement,
-                knobs=knobs,
-                measured_at=measured_at,
-                spent_seconds=stored.spending.total / len(own),
-            )
-            for measurement, knobs, _, measured_at in own
-            if measurement.failure is not FailureKind.DEVICE_LOST
+            attrs.evolve(record, spent_seconds=stored.spending.total / len(own))
+            for record in own
+            if record.measurement.failure is not FailureKind.DEVICE_LOST
         ]
     return records
 
 
-def _listed(asked: Callable[[RecordDatabase], Iterable[T]], database: RecordDatabase) -> list[T]:
-    return list(asked(database))
+def stored_rows(store: RecordStore, stored: StoredTask) -> Iterator[tuple[Record, str | None]]:
+    """The measurements of a task as records, each with the stage that proposed it."""
+    for measurement, knobs, measured_at, origin in zip(
+        store.measurements(stored.id),
+        store.decoded(stored.id),
+        store.measured_at(stored.id),
+        store.origins(stored.id),
+        strict=True,
+    ):
+        record = Record(measurement=measurement, knobs=knobs, measured_at=measured_at)
+        yield record, origin
 
 
 def _sound(record: Record, space: DesignSpace) -> bool:
