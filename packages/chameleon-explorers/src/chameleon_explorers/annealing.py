@@ -55,9 +55,7 @@ class AnnealingExplorer(Explorer):
         Rounds also propose some neighbours of the fastest of these configurations, unless the
         option ``neighbours`` is 0.
         """
-        timed = np.flatnonzero(np.isfinite(observations.costs))
-        order = timed[np.argsort(observations.costs[timed], kind="stable")]
-        ranked = observations.configs[order]
+        ranked = observations.fastest
         self._elites = ranked[: self._options.elites]
         self._leaders = ranked[:_LEADERS]
 

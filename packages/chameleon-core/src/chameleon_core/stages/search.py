@@ -67,6 +67,13 @@ class Observations:
         return float(np.min(self.costs, initial=np.inf, where=self.costs > 0))
 
     @property
+    def fastest(self) -> Configs:
+        """The configurations that succeeded, fastest first, shape (m, knobs)."""
+        timed = np.flatnonzero(np.isfinite(self.costs))
+        fastest: Configs = self.configs[timed[np.argsort(self.costs[timed], kind="stable")]]
+        return fastest
+
+    @property
     def relative_throughput(self) -> NDArray[np.float64]:
         """The task's lowest time divided by each configuration's time, shape (n,).
 
