@@ -40,7 +40,12 @@ class TaskSummary:
 
 
 @attrs.frozen(kw_only=True)
-class CheckStarted:
+class Event:
+    """Any event of a run, which is published to listeners."""
+
+
+@attrs.frozen(kw_only=True)
+class CheckStarted(Event):
     """The check before tuning begins: Chameleon tries once whether it can deliver the network.
 
     Attributes:
@@ -51,7 +56,7 @@ class CheckStarted:
 
 
 @attrs.frozen(kw_only=True)
-class CheckFinished:
+class CheckFinished(Event):
     """The check before tuning has ended, and Chameleon can deliver the network.
 
     Attributes:
@@ -64,7 +69,7 @@ class CheckFinished:
 
 
 @attrs.frozen(kw_only=True)
-class RunStarted:
+class RunStarted(Event):
     """A process begins or continues a run.
 
     Attributes:
@@ -93,7 +98,7 @@ class RunStarted:
 
 
 @attrs.frozen(kw_only=True)
-class BatchProposed:
+class BatchProposed(Event):
     """A batch is ready for measurement.
 
     Attributes:
@@ -120,7 +125,7 @@ class BatchProposed:
 
 
 @attrs.frozen(kw_only=True)
-class Measured:
+class Measured(Event):
     """One configuration was measured, and its result is on disk.
 
     Attributes:
@@ -143,7 +148,7 @@ class Measured:
 
 
 @attrs.frozen(kw_only=True)
-class BatchMeasured:
+class BatchMeasured(Event):
     """All configurations of a batch are measured.
 
     Attributes:
@@ -163,7 +168,7 @@ class BatchMeasured:
 
 
 @attrs.frozen(kw_only=True)
-class BestImproved:
+class BestImproved(Event):
     """A configuration is faster than all earlier ones of its task.
 
     Attributes:
@@ -182,7 +187,7 @@ class BestImproved:
 
 
 @attrs.frozen(kw_only=True)
-class TaskFinished:
+class TaskFinished(Event):
     """The search of a task has ended: the task gets no more batches.
 
     Attributes:
@@ -195,7 +200,7 @@ class TaskFinished:
 
 
 @attrs.frozen(kw_only=True)
-class ComparisonStarted:
+class ComparisonStarted(Event):
     """A final comparison begins: of a task with its baselines, or of a network with its rivals.
 
     Attributes:
@@ -214,7 +219,7 @@ class ComparisonStarted:
 
 
 @attrs.frozen(kw_only=True)
-class ComparisonProgressed:
+class ComparisonProgressed(Event):
     """The comparison of a task's or network's contenders at the end of a run made progress.
 
     Attributes:
@@ -233,7 +238,7 @@ class ComparisonProgressed:
 
 
 @attrs.frozen(kw_only=True)
-class RunFinished:
+class RunFinished(Event):
     """The run ended, after its final comparisons.
 
     Attributes:
@@ -245,18 +250,3 @@ class RunFinished:
     folder: str
     seconds: float
     result: Mapping[str, Any]
-
-
-Event = (
-    CheckStarted
-    | CheckFinished
-    | RunStarted
-    | BatchProposed
-    | Measured
-    | BatchMeasured
-    | BestImproved
-    | TaskFinished
-    | ComparisonStarted
-    | ComparisonProgressed
-    | RunFinished
-)
