@@ -108,7 +108,7 @@ def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], 
     return quantities
 
 
-class Measurements:
+class Measurements(Sequence[Trial]):
     """The measurements of one operator or function, in the order in which they arrived.
 
     Nothing is read until you first use an array or an entry. Then all measurements stored at that
@@ -148,9 +148,6 @@ class Measurements:
             origin=rows.origins[index],
             other=rows.other.get(measurement.config, {}),
         )
-
-    def __iter__(self) -> Iterator[Trial]:
-        return (self[index] for index in range(len(self)))
 
     # -- arrays -------------------------------------------------------------------------------
 

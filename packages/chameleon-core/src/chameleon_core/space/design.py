@@ -131,13 +131,10 @@ class ConfigSet:
 
     def holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether each number is the number of a member, shape (n,)."""
-        holds: NDArray[np.bool_]
         if self._flags is not None:
-            holds = self._flags[keys]
-        else:
-            positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            holds = np.asarray(self.keys[positions] == keys, np.bool_)
-        return holds
+            return np.asarray(self._flags[keys], np.bool_)
+        positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.asarray(self.keys[positions] == keys, np.bool_)
 
 
 Resolve = Callable[[tuple[int, ...]], Sequence[int] | None]
@@ -517,11 +514,6 @@ class DesignSpace:
         # column.
         return (rng.random(shape) * self.cardinalities).astype(np.int32)
 
-    def _draw(self, count: int, rng: np.random.Generator) -> Configs:
-        """The legal rows among ``count`` random index vectors."""
-        drawn = self.canonical(self._random(count, rng))
-        return drawn[self._narrow(drawn, np.ones(count, np.bool_))]
-
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
         """Draw distinct legal configurations at random, shape (at most ``count``, knobs).
 
@@ -543,7 +535,8 @@ class DesignSpace:
         rows = [np.empty((0, len(self.knobs)), dtype=np.int32)]
         total, batch = 0, min(max(count, 256), _MAX_DRAW)
         for _ in range(tries):
-            fresh = self._draw(batch, rng)
+            drawn = self.canonical(self._random(batch, rng))
+            fresh = drawn[self._narrow(drawn, np.ones(batch, np.bool_))]
             rows.append(fresh)
             total += len(fresh)
             if total >= count:

@@ -29,9 +29,9 @@ class Knob(ABC):
     when: tuple[str, tuple[int, ...]] | None = None
 
     @property
-    @abstractmethod
     def cardinality(self) -> int:
         """Number of values, at least 1."""
+        return len(self.values)
 
     @abstractmethod
     def decode(self, index: int) -> Any:
@@ -183,10 +183,6 @@ class Factorization(Knob):
                 f"knob {self.name!r}: {self.extent} has no factorisation into {self.parts} "
                 f"parts with a last factor of at most {self.max_innermost}"
             )
-
-    @property
-    def cardinality(self) -> int:
-        return len(self.values)
 
     def decode(self, index: int) -> tuple[int, ...]:
         return tuple(int(factor) for factor in self.values[index])

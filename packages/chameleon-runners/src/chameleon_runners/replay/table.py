@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.space import Choice, Configs, DesignSpace, Knob
+from chameleon_core.space.knobs import magnitude
 from numpy.typing import NDArray
 
 Config = tuple[int, ...]
@@ -25,10 +26,6 @@ class RecordedTuples(Knob):
 
     options: tuple[tuple[int, ...], ...]
 
-    @property
-    def cardinality(self) -> int:
-        return len(self.options)
-
     def decode(self, index: int) -> tuple[int, ...]:
         return self.options[index]
 
@@ -42,9 +39,7 @@ class RecordedTuples(Knob):
 
     @property
     def feature_table(self) -> NDArray[np.float32]:
-        values = self.values.astype(np.float32)
-        table: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
-        return table
+        return magnitude(self.values)
 
 
 @attrs.frozen(kw_only=True, eq=False)
