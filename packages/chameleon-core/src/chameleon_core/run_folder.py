@@ -16,19 +16,12 @@ import attrs
 import structlog
 from chameleon_system.files import unused, write_whole
 
+from chameleon_core import versions
 from chameleon_core.errors import ChameleonError, ExitCode, RunFolderError
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
-from chameleon_core.versions import (
-    Versions,
-    changes,
-    distributions_of,
-    imported,
-    installed,
-    versions,
-)
 
 log = structlog.get_logger()
 
@@ -160,7 +153,7 @@ class RunFolder:
 
     def keep_versions(
         self, pipeline: ResolvedPipeline, described: Mapping[str, Any], *, at_end: bool = False
-    ) -> Versions:
+    ) -> versions.Versions:
         """Store the versions of all distributions that took part, and log which ones have changed.
 
         Args:
@@ -171,14 +164,14 @@ class RunFolder:
                 up too. This takes half a second, and stages import some libraries only when they
                 need them.
         """
-        stored: Versions = self.store.fact("versions") or {}
+        stored: versions.Versions = self.store.fact("versions") or {}
         elsewhere = described.get("versions")
-        own = distributions_of(pipeline)
-        others = {*stored, *(imported() if at_end else ())}.difference(own)
+        own = versions.distributions_of(pipeline)
+        others = {*stored, *(versions.imported() if at_end else ())}.difference(own)
         # A distribution that took part before counts even if it is no longer installed.
         elsewhere = elsewhere if isinstance(elsewhere, dict) else {}
-        now = {**elsewhere, **installed(sorted(others)), **versions(own)}
-        changed = changes(stored, now)
+        now = {**elsewhere, **versions.installed(sorted(others)), **versions.versions(own)}
+        changed = versions.changes(stored, now)
         if changed:
             log.warning(
                 "the run is continued with other versions than it was begun with; it may "

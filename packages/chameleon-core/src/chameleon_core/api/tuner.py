@@ -16,14 +16,8 @@ from typing import Any, Final, Self
 import attrs
 import numpy as np
 
+from chameleon_core.api import checks
 from chameleon_core.api.ask_store import Asked, AskStore, Rounds, described
-from chameleon_core.api.checks import (
-    a_space,
-    one_each,
-    part_of_batch,
-    takes_knobs,
-    whole_number,
-)
 from chameleon_core.api.measurements import RESERVED, Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.event_bus import EventBus, listener
@@ -167,9 +161,11 @@ class Tuner:
         }
         document = {key: value for key, value in options.items() if value is not None}
         search = search_from_dict(document, registry)
-        self.space = fixed_space(a_space(space), fixed_columns(space, fix or {}))
+        self.space = fixed_space(checks.a_space(space), fixed_columns(space, fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
-        self.batch_size = whole_number(size, "batch_size", hint="leave it out for the default")
+        self.batch_size = checks.whole_number(
+            size, "batch_size", hint="leave it out for the default"
+        )
         self.stopped = False
         self._asked: Asked | None = None
         bus = EventBus(listeners(callbacks, self._stop))
@@ -283,7 +279,7 @@ class Tuner:
             PluginError: a stage breaks its contract.
         """
         self._expect_open()
-        limit = part_of_batch(count, self.batch_size)
+        limit = checks.part_of_batch(count, self.batch_size)
         if self._asked is not None:
             raise ConfigError(
                 f"the {len(self._asked)} configurations that were asked for last are not told yet",
@@ -317,7 +313,7 @@ class Tuner:
                 batch.
             PluginError: a stage breaks its contract.
         """
-        one_each(seconds, len(asked), "seconds")
+        checks.one_each(seconds, len(asked), "seconds")
         if not len(asked):
             return
         self._expect(asked)
@@ -355,7 +351,7 @@ class Tuner:
         if not len(asked):
             return
         self._expect(asked)
-        takes_knobs(function, self.space)
+        checks.takes_knobs(function, self.space)
         for config in self._rounds.missing:
             if self.stopped:
                 return
@@ -474,7 +470,7 @@ def quantities_of(
                 f"no quantity of yours can be called {name!r}",
                 hint=f"take another text than {', '.join(RESERVED)}, which measurements have",
             )
-        one_each(values, len(configs), f"values of '{name}'")
+        checks.one_each(values, len(configs), f"values of '{name}'")
         column = [value.item() if isinstance(value, np.generic) else value for value in values]
         odd = [value for value in column if not (value is None or isinstance(value, Real))]
         if odd:

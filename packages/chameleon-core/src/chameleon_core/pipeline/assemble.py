@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
+from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE, schema
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Item,
@@ -21,15 +21,6 @@ from chameleon_core.pipeline.nodes import (
     first_field,
 )
 from chameleon_core.pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
-from chameleon_core.pipeline.schema import (
-    Budget,
-    Requirement,
-    ResolvedPipeline,
-    SearchChoice,
-    StageSpec,
-    Subject,
-    fixed_knobs,
-)
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.manager import Registration
@@ -41,7 +32,7 @@ _KIND = "record_databases"
 
 def databases_of(
     root: Node, stages: StageReader, *, by_default: bool
-) -> tuple[tuple[StageSpec, ...] | None, Any]:
+) -> tuple[tuple[schema.StageSpec, ...] | None, Any]:
     """Read the key ``records`` of a pipeline.
 
     Its value is the path or URL of a database, ``none``, ``default``, a mapping with a ``name``, or
@@ -65,7 +56,7 @@ def databases_of(
     entries = node.value if node.is_sequence else (node,)
     if len(entries) > 1 and any(entry.value == NONE for entry in entries):
         stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
-    specs: list[StageSpec] = []
+    specs: list[schema.StageSpec] = []
     written: list[Any] = []
     for entry in entries:
         more = _specs(entry, stages)
@@ -76,7 +67,7 @@ def databases_of(
     return tuple(specs), written[0] if len(written) == 1 else written
 
 
-def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
+def _specs(node: Node, stages: StageReader) -> tuple[schema.StageSpec, ...]:
     text, registry = node.value, stages.registry
     if isinstance(text, str):
         if text == DEFAULT:
@@ -140,7 +131,7 @@ class Assembler(StageReader):
         self._preset = self._known_preset(root)
         self._root = expand_presets(root, self._preset, registry)
 
-    def assemble(self, source: Path | None) -> ResolvedPipeline:
+    def assemble(self, source: Path | None) -> schema.ResolvedPipeline:
         """Return the pipeline, or raise a ``PipelineError`` with all faults."""
         keys = keys_of(self.registry)
         self.expect_keys(self._root, keys)
@@ -152,8 +143,8 @@ class Assembler(StageReader):
         records, written = databases_of(self._root, self, by_default=self._sharing)
         baselines = self._baselines()
         fix = self._root.get("fix")
-        fixed = fixed_knobs(fix, self.problems)
-        budget = self.value(self._root, "budget", Budget, Budget())
+        fixed = schema.fixed_knobs(fix, self.problems)
+        budget = self.value(self._root, "budget", schema.Budget, schema.Budget())
         require = self._requirement(baselines)
         seed = self._seed()
         output = self._output(source)
@@ -173,7 +164,7 @@ class Assembler(StageReader):
             "seed": seed,
             "output": str(output),
         }
-        return ResolvedPipeline(
+        return schema.ResolvedPipeline(
             model=model,
             target=target,
             target_resolver=resolver,
@@ -195,27 +186,27 @@ class Assembler(StageReader):
             document={key: sections[key] for key in keys if sections.get(key) is not None},
         )
 
-    def subject(self) -> Subject:
+    def subject(self) -> schema.Subject:
         """Return the pipeline's model, space, sections and fixed knobs, which records depend on.
 
         If these parts have faults, the method raises a ``PipelineError`` with all of them.
         """
         model, space = self._model(), self._stage("space", STAGES["space"])
         sections = self._sections(model, measured=True)
-        fixed = fixed_knobs(self._root.get("fix"), self.problems)
+        fixed = schema.fixed_knobs(self._root.get("fix"), self.problems)
         self.check()
-        return Subject(model=model, space=space, sections=sections, fix=fixed)
+        return schema.Subject(model=model, space=space, sections=sections, fix=fixed)
 
-    def search(self) -> SearchChoice:
+    def search(self) -> schema.SearchChoice:
         """Return the pipeline's search stages with their options, budget and seed.
 
         If these parts have faults, the method raises a ``PipelineError`` with all of them.
         """
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
-        budget = self.value(self._root, "budget", Budget, Budget())
+        budget = self.value(self._root, "budget", schema.Budget, schema.Budget())
         seed = self._seed()
         self.check()
-        return SearchChoice(**stages, budget=budget, seed=seed)
+        return schema.SearchChoice(**stages, budget=budget, seed=seed)
 
     # Each of the methods below returns nothing useful where it found a problem; ``assemble`` raises
     # before anything reads it.
@@ -356,8 +347,10 @@ class Assembler(StageReader):
             names |= {spec.name} if spec is not None else set()
         return specs
 
-    def _requirement(self, baselines: list[Any]) -> Requirement | None:
-        require: Requirement | None = self.value(self._root, "require", Requirement | None)
+    def _requirement(self, baselines: list[Any]) -> schema.Requirement | None:
+        require: schema.Requirement | None = self.value(
+            self._root, "require", schema.Requirement | None
+        )
         names = [spec.name for spec in baselines if spec is not None]
         if require is not None and require.against not in names:
             # ``baselines`` has the full name if another distribution has a baseline of the same

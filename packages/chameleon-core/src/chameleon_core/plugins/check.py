@@ -8,16 +8,8 @@ from typing import Any
 
 import attrs
 
+from chameleon_core.plugins import records
 from chameleon_core.plugins.kinds import Kind
-from chameleon_core.plugins.records import (
-    API_VERSION,
-    OperatorRecord,
-    PluginRecord,
-    PresetRecord,
-    Section,
-    SectionRecord,
-    TemplateRecord,
-)
 from chameleon_core.words import with_article
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -61,17 +53,17 @@ def _problems(kind: Kind, record: Any) -> Iterator[str | None]:
             yield f"the {field} {value!r}, which must be {form}"
     if hasattr(record, "api_version"):
         yield _wrong_version(record.api_version)
-    if isinstance(record, PresetRecord):
+    if isinstance(record, records.PresetRecord):
         yield _wrong_preset(record.pipeline)
-    if isinstance(record, OperatorRecord):
+    if isinstance(record, records.OperatorRecord):
         yield _wrong_arguments(record.name, record.arguments)
-    if isinstance(record, TemplateRecord) and not (record.operators and record.targets):
+    if isinstance(record, records.TemplateRecord) and not (record.operators and record.targets):
         empty = "targets" if record.operators else "operators"
         yield f"no {empty}, of which it must name one at least"
-    if isinstance(record, PluginRecord | SectionRecord):
+    if isinstance(record, records.PluginRecord | records.SectionRecord):
         options: Any = record.options
         yield _wrong_options(kind, options)
-        if isinstance(record, SectionRecord) and not issubclass(options, Section):
+        if isinstance(record, records.SectionRecord) and not issubclass(options, records.Section):
             yield f"the options {options!r}, which must be a Section"
 
 
@@ -94,9 +86,9 @@ _FORMS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
 def _wrong_version(version: Any) -> str | None:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         return f"the API version {version!r}, which must be a positive integer"
-    if version > API_VERSION:
+    if version > records.API_VERSION:
         return (
-            f"API version {version}, newer than this installation's {API_VERSION}: upgrade "
+            f"API version {version}, newer than this installation's {records.API_VERSION}: upgrade "
             "chameleon-tuner-core"
         )
     return None

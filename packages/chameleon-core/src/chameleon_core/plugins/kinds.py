@@ -7,17 +7,9 @@ from typing import Any
 
 import attrs
 
+from chameleon_core.plugins import records
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.hookspecs import PROJECT, hookspec
-from chameleon_core.plugins.records import (
-    CommandRecord,
-    InstructionRecord,
-    OperatorRecord,
-    PluginRecord,
-    PresetRecord,
-    SectionRecord,
-    TemplateRecord,
-)
 
 _WHOLE = "chameleon-tuner"
 _TVM = "chameleon-tuner-tvm"
@@ -52,7 +44,7 @@ class Kind:
     summary: str
     distribution: str
     contract: str | None = None
-    record: type = attrs.field(default=PluginRecord, validator=_IS_CLASS)
+    record: type = attrs.field(default=records.PluginRecord, validator=_IS_CLASS)
     arguments: tuple[str, ...] = ("options",)
     unique: bool = False
     noun: str = attrs.field()
@@ -96,7 +88,7 @@ _ROWS = (
         contract="chameleon_tvm.operators.base:Operator",
         distribution=_TVM,
         conformance=f"{_TVM_SUITES}:OperatorSuite",
-        record=OperatorRecord,
+        record=records.OperatorRecord,
         arguments=("task",),
         unique=True,
     ),
@@ -119,7 +111,7 @@ _ROWS = (
         contract="chameleon_tvm.spaces.template.base:Template",
         distribution=_TVM,
         conformance=f"{_TVM_SUITES}:TemplateSuite",
-        record=TemplateRecord,
+        record=records.TemplateRecord,
         arguments=("task", "options"),
     ),
     Kind(
@@ -128,7 +120,7 @@ _ROWS = (
         contract="chameleon_tvm.instructions.base:Instruction",
         distribution=_TVM,
         conformance=f"{_TVM_SUITES}:InstructionSuite",
-        record=InstructionRecord,
+        record=records.InstructionRecord,
         arguments=(),
         unique=True,
     ),
@@ -166,14 +158,14 @@ _ROWS = (
         name="presets",
         summary="Presets are stages of a pipeline under a name.",
         distribution=_WHOLE,
-        record=PresetRecord,
+        record=records.PresetRecord,
         arguments=(),
     ),
     Kind(
         name="commands",
         summary="Commands of the command line are made with click.",
         distribution=_WHOLE,
-        record=CommandRecord,
+        record=records.CommandRecord,
         arguments=(),
     ),
 )
@@ -182,7 +174,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 """All kinds by name, in the order in which a run uses them."""
 
 STAGE_KINDS: dict[str, Kind] = {
-    name: kind for name, kind in KINDS.items() if kind.record is PluginRecord
+    name: kind for name, kind in KINDS.items() if kind.record is records.PluginRecord
 }
 """The kinds of stages: plugins with options that a pipeline names."""
 
@@ -202,7 +194,7 @@ KIND_OF_SECTIONS = attrs.evolve(
     name="sections",
     noun="section",
     summary="Sections of the pipeline file that a distribution brings.",
-    record=SectionRecord,
+    record=records.SectionRecord,
 )
 """The kind for the hook ``chameleon_sections``. Pipelines do not choose among sections, so the
 table does not have it."""

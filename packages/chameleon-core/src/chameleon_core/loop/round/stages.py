@@ -8,24 +8,11 @@ import math
 import attrs
 import numpy as np
 
+from chameleon_core import stages
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.pipeline.schema import SearchChoice
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import (
-    Archive,
-    Candidates,
-    CostModel,
-    Explorer,
-    Observations,
-    Sampler,
-    ScoreFunction,
-    Scores,
-    StageContext,
-    Synthesizer,
-    TaskHistory,
-    Visited,
-)
 from chameleon_core.task import Task
 
 
@@ -54,13 +41,13 @@ class SearchStages:
     plugin.
     """
 
-    explorer: Explorer
-    cost_model: CostModel
-    sampler: Sampler
-    synthesizer: Synthesizer
+    explorer: stages.Explorer
+    cost_model: stages.CostModel
+    sampler: stages.Sampler
+    synthesizer: stages.Synthesizer
     space: DesignSpace
     task: Task
-    archive: Archive = attrs.field(factory=Archive)
+    archive: stages.Archive = attrs.field(factory=stages.Archive)
     contracts: dict[str, PluginContract] = attrs.field(
         factory=lambda: {
             kind: PluginContract(noun=KINDS[kind].noun, name="?")
@@ -69,24 +56,24 @@ class SearchStages:
     )
 
     @classmethod
-    def of(cls, choice: SearchChoice, context: StageContext) -> SearchStages:
+    def of(cls, choice: SearchChoice, context: stages.StageContext) -> SearchStages:
         """Make the stages that a pipeline names for a task, each with its own random generator.
 
         Args:
             choice: the names and options of the stages, such as a resolved pipeline.
             context: the task and its design space. Its generator is not used.
         """
-        stages = {}
+        created = {}
         specs = (choice.explorer, choice.cost_model, choice.sampler, choice.synthesizer)
         for spec in specs:
             rng = generator(choice.seed, context.task.key, spec.kind)
             with contract_of(spec).call(f"start for task {context.task.name!r}"):
-                stages[spec.kind] = spec.create(attrs.evolve(context, rng=rng))
+                created[spec.kind] = spec.create(attrs.evolve(context, rng=rng))
         return cls(
-            explorer=stages["explorers"],
-            cost_model=stages["cost_models"],
-            sampler=stages["samplers"],
-            synthesizer=stages["synthesizers"],
+            explorer=created["explorers"],
+            cost_model=created["cost_models"],
+            sampler=created["samplers"],
+            synthesizer=created["synthesizers"],
             space=context.space,
             task=context.task,
             archive=context.archive,
@@ -94,20 +81,20 @@ class SearchStages:
         )
 
     @property
-    def score(self) -> ScoreFunction | None:
+    def score(self) -> stages.ScoreFunction | None:
         """The cost model's prediction as a function, or None if the model is not trained yet."""
         contract = self.contracts["cost_models"]
         with contract.call("say whether it is trained"):
             if not self.cost_model.trained:
                 return None
 
-        def predict(configs: Configs) -> Scores:
+        def predict(configs: Configs) -> stages.Scores:
             with contract.call("predict"):
                 return contract.scores(self.cost_model.predict(configs), len(configs))
 
         return predict
 
-    def explore(self, visited: Visited, count: int) -> Candidates:
+    def explore(self, visited: stages.Visited, count: int) -> stages.Candidates:
         """Ask the explorer for candidates, and return those that are legal, distinct and new.
 
         Args:
@@ -127,7 +114,7 @@ class SearchStages:
             candidates = attrs.evolve(candidates, converged=watch.converged(candidates.steps))
         return candidates
 
-    def selected_batch_first(self, candidates: Candidates, count: int) -> Candidates:
+    def selected_batch_first(self, candidates: stages.Candidates, count: int) -> stages.Candidates:
         """Move the candidates that the cost model would select for one batch to the front.
 
         The moved configurations get the highest scores, because samplers prefer high scores. To do
@@ -149,7 +136,7 @@ class SearchStages:
         rest = np.setdiff1d(np.arange(len(candidates.configs)), first)
         return attrs.evolve(candidates, configs=candidates.configs[np.concatenate([first, rest])])
 
-    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
+    def select(self, candidates: stages.Candidates, visited: stages.Visited, count: int) -> Configs:
         """Ask the sampler for at most ``count`` of the candidates; rows out of range are dropped.
 
         Rows may be illegal or visited, because the synthesizer replaces such rows.
@@ -164,7 +151,9 @@ class SearchStages:
             chosen = self.sampler.select(candidates, visited, count)
             return contract.in_range(chosen, self.space)[:count]
 
-    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
+    def refine(
+        self, batch: Configs, candidates: stages.Candidates, visited: stages.Visited
+    ) -> Configs:
         """Let the synthesizer replace rows of a batch, and return the usable rows of its result.
 
         The result has at most as many rows as ``batch``.
@@ -179,7 +168,7 @@ class SearchStages:
             refined = self.synthesizer.refine(batch, candidates, visited)
             return contract.usable(refined, self.space, visited)[: len(batch)]
 
-    def learn(self, observations: Observations) -> None:
+    def learn(self, observations: stages.Observations) -> None:
         """Let cost model, explorer and synthesizer, in this order, learn all measurements so far.
 
         Args:
@@ -192,7 +181,7 @@ class SearchStages:
         with self.contracts["synthesizers"].call("observe"):
             self.synthesizer.observe(observations)
         self.archive.record(
-            TaskHistory(task=self.task, space=self.space, observations=observations)
+            stages.TaskHistory(task=self.task, space=self.space, observations=observations)
         )
 
 
@@ -213,28 +202,30 @@ class ScoreTable:
         space: the design space of the configurations.
     """
 
-    def __init__(self, score: ScoreFunction, everything: Configs, space: DesignSpace) -> None:
+    def __init__(
+        self, score: stages.ScoreFunction, everything: Configs, space: DesignSpace
+    ) -> None:
         self._score = score
         self._space = space
         keys = space.keys(everything)
         order = np.argsort(keys, kind="stable")
         self._keys, self._everything = keys[order], everything[order]
-        self._scores: Scores | None = None
+        self._scores: stages.Scores | None = None
 
-    def __call__(self, configs: Configs) -> Scores:
+    def __call__(self, configs: Configs) -> stages.Scores:
         """Scores of configurations, shape (n,)."""
         if self._scores is None:
             self._scores = self._score(self._everything)
         keys = self._space.keys(configs)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        scores: Scores = self._scores[places]
+        scores: stages.Scores = self._scores[places]
         unknown = self._keys[places] != keys
         if unknown.any():
             scores[unknown] = self._score(np.asarray(configs)[unknown])
         return scores
 
 
-def tabulated(score: ScoreFunction, space: DesignSpace) -> ScoreFunction:
+def tabulated(score: stages.ScoreFunction, space: DesignSpace) -> stages.ScoreFunction:
     """A table of a score function's values if the space is small, else the function itself.
 
     The table saves predictions, because an explorer asks for the same scores many times.
@@ -264,14 +255,14 @@ class WatchedScores:
             one.
     """
 
-    def __init__(self, score: ScoreFunction, visited: Visited) -> None:
+    def __init__(self, score: stages.ScoreFunction, visited: stages.Visited) -> None:
         self.best = -math.inf
         self._score = score
         self._visited = visited
         self._scored = 0
         self._scored_at_best = 0
 
-    def __call__(self, configs: Configs) -> Scores:
+    def __call__(self, configs: Configs) -> stages.Scores:
         """Score configurations of shape (n, knobs), and record whether a score is a new best."""
         scores = self._score(configs)
         better = np.flatnonzero(scores > self.best)

@@ -10,15 +10,7 @@ import attrs
 import numpy as np
 import structlog
 
-from chameleon_core.events import (
-    BatchMeasured,
-    BatchProposed,
-    BestImproved,
-    Event,
-    Measured,
-    TaskFinished,
-    TaskSummary,
-)
+from chameleon_core import events
 from chameleon_core.loop.round.batch import Batch, Config, FallbackWatch, Origin, tuples
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import (
@@ -234,7 +226,7 @@ class TaskRun:
     space_ref: StageRef
     tuner: TaskTuner
     records: TaskRecords
-    _publish: Callable[[Event], None]
+    _publish: Callable[[events.Event], None]
     _watch: FallbackWatch = attrs.field(factory=FallbackWatch)
     spending: Spending = attrs.field(init=False)
     recorded: int = attrs.field(default=0, init=False)
@@ -300,14 +292,14 @@ class TaskRun:
             seconds_to_beat=self.seconds_to_beat,
         )
 
-    def summary(self, limit: int | None) -> TaskSummary:
+    def summary(self, limit: int | None) -> events.TaskSummary:
         """The task's progress for listeners, from all measurements in the store.
 
         Args:
             limit: the number of measurements at which the budget ends the task, or None.
         """
         records = self.records
-        return TaskSummary(
+        return events.TaskSummary(
             name=self.task.name,
             flop=self.task.flop,
             measured=len(records.measured),
@@ -372,7 +364,7 @@ class TaskRun:
         if not batch.missing:
             return None
         self._publish(
-            BatchProposed(
+            events.BatchProposed(
                 task=self.task.name,
                 round=self.tuner.rounds,
                 count=len(batch.configs),
@@ -406,7 +398,7 @@ class TaskRun:
         config = measurement.config
         improved = self.records.add(measurement, batch, self.space, self.spending)
         self._publish(
-            Measured(
+            events.Measured(
                 task=self.task.name,
                 config=config,
                 seconds=measurement.cost if measurement.ok else None,
@@ -417,7 +409,7 @@ class TaskRun:
         )
         if improved:
             self._publish(
-                BestImproved(
+                events.BestImproved(
                     task=self.task.name,
                     seconds=measurement.cost,
                     gflops=self.task.flop / measurement.cost / 1e9,
@@ -448,7 +440,7 @@ class TaskRun:
         self.spending = self.spending.plus(model=learn_seconds)
         self.records.set_spending(self.spending)
         self._publish(
-            BatchMeasured(
+            events.BatchMeasured(
                 task=self.summary(limit),
                 round=self.tuner.rounds - 1,
                 count=len(batch.configs),
@@ -465,7 +457,7 @@ class TaskRun:
             limit: the number of measurements at which the budget ends the task, or None.
         """
         self.ended = reason
-        self._publish(TaskFinished(task=self.summary(limit), reason=reason))
+        self._publish(events.TaskFinished(task=self.summary(limit), reason=reason))
 
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
         """Learn from stored measurements whose configurations a resumed search did not propose.
