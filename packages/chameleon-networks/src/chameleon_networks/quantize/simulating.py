@@ -281,7 +281,7 @@ class Server:
     def _sample(self, request: Message) -> Message:
         cuts = tuple((number, axis, extent) for number, axis, extent in request["kept"])
         sample = Sample(inputs=_inputs(request), cuts=cuts)
-        expected = sample.cut(self._simulated.outputs(sample.inputs))
+        expected = sample.run(self._simulated.outputs)
         self._samples.append((sample, expected))
         self._scales = magnitudes([expected for _, expected in self._samples])
         return {}
