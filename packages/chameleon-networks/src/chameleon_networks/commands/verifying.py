@@ -406,15 +406,11 @@ class _Places:
 
 def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[float]]:
     """The error of each output of each sample, over the output's largest number in all samples."""
+    scales = verify.magnitudes(wanted)
     return [
         [
-            check.max_relative_error if check.max_relative_error is not None else math.inf
-            for check in (
-                verify.agreement([got], [want], tolerance=math.inf, scales=[scale])
-                for got, want, scale in zip(
-                    outputs, answers, verify.magnitudes(wanted), strict=True
-                )
-            )
+            verify.error_between([got], [want], [scale])
+            for got, want, scale in zip(outputs, answers, scales, strict=True)
         ]
         for outputs, answers in zip(given, wanted, strict=True)
     ]

@@ -330,7 +330,7 @@ class DeliverySteps:
             folder: The folder of the network.
         """
         try:
-            process = self._process("the compiled network", folder)
+            process = delivered_process("the compiled network", folder, threads=self.threads)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
         self._stack.enter_context(process)
@@ -381,7 +381,8 @@ class DeliverySteps:
 
     def running(self, folder: Path) -> NetworkProcess:
         """A process that runs the network of a folder: the one that verified it, or a new one."""
-        return self._verified.pop(folder, None) or self._process("network", folder)
+        verified = self._verified.pop(folder, None)
+        return verified or delivered_process("network", folder, threads=self.threads)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
         """Time the network and its baselines in turns, and add the times to a result.
@@ -409,6 +410,3 @@ class DeliverySteps:
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
             return ()
-
-    def _process(self, name: str, folder: Path) -> NetworkProcess:
-        return delivered_process(name, folder, threads=self._delivery.threads)

@@ -433,8 +433,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
     positions = sorted(builder.operator.constants)
     if not positions:
         return None
-    logical = list(builder.inputs)
-    recording, recorded = Recording.of([logical[position] for position in positions])
+    recording, recorded = Recording.of([builder.inputs[position] for position in positions])
     refused = f"how the weights of task {winner.task.name!r} are packed cannot be written down"
     hint = "Export its function with `--to tvmscript`, and pack weights with its template's `pack`."
     try:
@@ -442,8 +441,6 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
         outputs = [_reference(recording, array) for array in packed]
     except NotRecordedError as error:
         raise ConfigError(f"{refused}: it does {error}", hint=hint) from error
-    finally:
-        builder.use(logical)
     fixed: list[int | None] = [None] * len(positions)
     for position in sorted(recording.fixed):
         fixed[position] = len(recording.constants)
@@ -467,13 +464,17 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
 
 
 def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
-    """Pack constants with the builder of a kernel."""
+    """Pack constants with the builder of a kernel, which keeps its own constants."""
     positions = sorted(builder.operator.constants)
-    inputs = list(builder.inputs)
+    logical = list(builder.inputs)
+    inputs = list(logical)
     for position, constant in zip(positions, constants, strict=True):
         inputs[position] = constant
-    builder.use(inputs)
-    program = builder.program(winner.config)
+    try:
+        builder.use(inputs)
+        program = builder.program(winner.config)
+    finally:
+        builder.use(logical)
     return [program.inputs[position] for position in positions]
 
 
@@ -491,20 +492,14 @@ def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, 
     Raises:
         ConfigError: The results differ.
     """
-    logical = list(builder.inputs)
     rng = np.random.default_rng(0)
-    positions = sorted(builder.operator.constants)
+    logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]
     # The same numbers in another order are of the same type and range.
     others = [
-        logical[position]
-        if packing.facts["fixed"][number] is not None
-        else rng.permutation(logical[position].reshape(-1)).reshape(logical[position].shape)
-        for number, position in enumerate(positions)
+        array if fixed is not None else rng.permutation(array.reshape(-1)).reshape(array.shape)
+        for array, fixed in zip(logical, packing.facts["fixed"], strict=True)
     ]
-    try:
-        wanted = _packed(builder, winner, others)
-    finally:
-        builder.use(logical)
+    wanted = _packed(builder, winner, others)
     packed = replayed(packing.facts, others, packing.constants)
     for array, other in zip(packed, wanted, strict=True):
         if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(other).tobytes():

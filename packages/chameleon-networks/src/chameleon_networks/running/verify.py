@@ -282,6 +282,21 @@ def agreement(
     )
 
 
+def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
+    """The error of a network's outputs, for one sample.
+
+    For each output, the largest |difference| is divided by a scale, and the result is the largest
+    of these quotients. It is infinite if numbers are not finite, or if an output has another shape.
+
+    Args:
+        got: The outputs for one sample.
+        expected: The outputs of the reference.
+        scales: The scale of each output. None means the largest |expected| of each output.
+    """
+    error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
+    return float("inf") if error is None else error
+
+
 def _magnitude(array: NDArray[Any]) -> float:
     """The largest finite magnitude of an array; 0 if it has none."""
     return float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0.0))
