@@ -10,7 +10,7 @@ from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery import checking
 from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.delivery.checking import tried
-from chameleon_networks.delivery.examine import examined
+from chameleon_networks.delivery.examine import Examination
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
@@ -115,14 +115,14 @@ def network(tmp_path):
 
 
 def test_inputs_and_outputs_of_every_kind(network, target):
-    report = examined(network("several"), ["NHWC", "NCHW"], target, 2)
+    report = Examination(network("several"), target, 2).report(["NHWC", "NCHW"])
     assert (report.layout, report.reference, report.refused) == ("NHWC", "torch", {})
     assert report.max_relative_error < 1e-5
 
 
 def test_what_stays_in_default_loops_is_said(network, target):
     ordered = network("ordered")
-    report = examined(ordered, ["NHWC"], target, 2)
+    report = Examination(ordered, target, 2).report(["NHWC"])
     [(name, share)] = report.unscheduled.items()
     assert "sort" in name
     assert LARGE < share <= 1.0
@@ -139,22 +139,22 @@ def test_control_flow_names_its_line(network):
 
 def test_numbers_that_are_not_finite_are_said(network, target):
     with pytest.raises(ConfigError, match="torch computes numbers that are not finite"):
-        examined(network("infinite"), ["NHWC"], target, 2)
+        Examination(network("infinite"), target, 2).report(["NHWC"])
 
 
 def test_what_depends_on_earlier_calls_is_refused(network, target):
     with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
-        examined(network("averaging"), ["NHWC"], target, 2)
+        Examination(network("averaging"), target, 2).report(["NHWC"])
     assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["doubling", "roots"])
 def test_inputs_are_like_the_examples_and_stay_as_they_are(name, network, target):
-    assert examined(network(name), ["NHWC"], target, 2).max_relative_error < 1e-5
+    assert Examination(network(name), target, 2).report(["NHWC"]).max_relative_error < 1e-5
 
 
 def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
-    report = examined(network("chaos"), ["NHWC"], target, 2)
+    report = Examination(network("chaos"), target, 2).report(["NHWC"])
     assert report.max_relative_error > TOLERANCE
     assert "torch in float32 are off by" in (report.conditioning or "")
 

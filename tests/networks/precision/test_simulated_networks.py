@@ -12,11 +12,11 @@ from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import EXTREMES, Affine
 from chameleon_networks.quantize.simulated import SimulatedNetwork
-from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server, error_between
+from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server
 from chameleon_networks.quantize.types import with_types
 from chameleon_networks.quantize.weights import channel_means, constants_in
 from chameleon_networks.running.requests import request_of
-from chameleon_networks.running.verify import magnitudes
+from chameleon_networks.running.verify import error_between, magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

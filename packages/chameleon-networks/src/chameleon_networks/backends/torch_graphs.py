@@ -124,8 +124,7 @@ def _is_weight(value: Tensor) -> bool:
 
 def _changes(value: Tensor) -> int:
     """How often a tensor was changed in place, as autograd counts it."""
-    count: int = value._version  # noqa: SLF001 - torch documents no other name
-    return count
+    return int(value._version)  # noqa: SLF001 - torch documents no other name
 
 
 def _log_stay(reason: str) -> None:

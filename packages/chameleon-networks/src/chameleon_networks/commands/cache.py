@@ -69,14 +69,20 @@ class _Cached:
     state: str
 
 
-def _kept(path: Path, state: str) -> _Cached:
+def _item(path: Path, used: float, state: str) -> _Cached:
+    """A file or folder of the cache, with the time of its last use in seconds."""
+    kind, *names = path.relative_to(user_cache_folder()).parts
     return _Cached(
-        kind=path.parent.name,
-        name=path.name,
+        kind=kind,
+        name="/".join(names),
         bytes=sum(stat.st_size for stat in _stats(path)),
-        age=max(0.0, time.time() - path.stat().st_mtime),
+        age=max(0.0, time.time() - used),
         state=state,
     )
+
+
+def _kept(path: Path, state: str) -> _Cached:
+    return _item(path, path.stat().st_mtime, state)
 
 
 def _stats(path: Path) -> list[os.stat_result]:
@@ -85,14 +91,8 @@ def _stats(path: Path) -> list[os.stat_result]:
 
 
 def _cached(network: Path) -> _Cached:
-    stats = _stats(network)
-    used = max((stat.st_atime for stat in stats), default=network.stat().st_mtime)
+    accesses = (stat.st_atime for stat in _stats(network))
+    used = max(accesses, default=network.stat().st_mtime)
     refusal, manifest = network / "refused.txt", network / "run" / "network" / "manifest.json"
     refused = "not possible" if refusal.exists() else "unfinished"
-    return _Cached(
-        kind="torch",
-        name=f"{network.parent.name}/{network.name}",
-        bytes=sum(stat.st_size for stat in stats),
-        age=max(0.0, time.time() - used),
-        state="delivered" if manifest.exists() else refused,
-    )
+    return _item(network, used, "delivered" if manifest.exists() else refused)

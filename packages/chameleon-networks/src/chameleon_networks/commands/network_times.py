@@ -15,12 +15,11 @@ from chameleon_bench.statistics.estimates import estimate
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
-from chameleon_core.errors import ConfigError, RunFolderError
-from chameleon_core.run_folder import NETWORK
+from chameleon_core.errors import ConfigError
 from chameleon_core.run_view import RunView
 from chameleon_core.words import counted
 
-from chameleon_networks.commands.runs import network_of, pipeline_of, threads_of
+from chameleon_networks.commands.runs import delivered_in, network_of, pipeline_of, threads_of
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import ComputedIn, reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
@@ -89,12 +88,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
         with RunView(folder) as run:
             work = network_of(pipeline_of(run, trust_source=trust_source), run)
             threads = threads_of(run)
-        delivered = folder / NETWORK
-        if not delivered.is_dir():
-            raise RunFolderError(
-                f"no network was delivered in {folder}",
-                hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
-            )
+        delivered = delivered_in(folder)
         buckets = {
             bucket: (_served if timing.streams else _compared)(
                 frontend, timing, delivered, bucket, threads
@@ -131,7 +125,7 @@ def _served(
             ours=OURS,
             folder=delivered,
             bucket=bucket,
-            names=_served_rivals(network, timing.rivals),
+            names=_rivals(network, timing),
             precisions=timing.precisions,
             calibrate=timing.calibrate or frontend.calibrate,
             streams=timing.streams,
@@ -148,8 +142,7 @@ def _compared(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
     network = frontend.network
-    names = network.frameworks if timing.rivals is None else timing.rivals
-    _check_names(names, network)
+    names = _rivals(network, timing)
     source = timing.calibrate or frontend.calibrate
     request = partial(reduced_request, network, timing.precisions, source)
     comparison = side_by_side(
@@ -173,18 +166,18 @@ OURS = "network"
 """The name of the delivered network in results."""
 
 
-def _check_names(names: tuple[str, ...], network: ImportedNetwork) -> None:
-    """Check that the named frameworks can run a network on this machine.
-
-    Raises:
-        ConfigError: A framework cannot.
-    """
-    unknown = [name for name in names if name not in network.frameworks]
+def _rivals(network: ImportedNetwork, timing: Timing) -> tuple[str, ...]:
+    """The frameworks to compare with: those that are named, or all that can be compared so."""
+    names, cannot = network.frameworks, "cannot run this network here"
+    if timing.streams:
+        names = tuple(name for name in names if name in FRAMEWORKS)
+        cannot = "cannot be compared with --streams or --neighbours here"
+    unknown = [name for name in timing.rivals or () if name not in names]
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)} cannot run this network here",
-            hint=f"There are: {', '.join(network.frameworks)}.",
+            f"{', '.join(unknown)} {cannot}", hint=f"There are: {', '.join(names) or 'none'}."
         )
+    return names if timing.rivals is None else timing.rivals
 
 
 def _times(comparison: SideBySide) -> Summary:
@@ -280,22 +273,6 @@ def _show_times(summary: Summary) -> None:
 
 
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
-
-
-def _served_rivals(network: ImportedNetwork, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """The frameworks that clients call in float32, beside the delivered network.
-
-    Raises:
-        ConfigError: A named framework cannot be called by clients on this machine.
-    """
-    names = tuple(name for name in network.frameworks if name in FRAMEWORKS)
-    unknown = [name for name in asked or () if name not in names]
-    if unknown:
-        raise ConfigError(
-            f"{', '.join(unknown)} cannot be compared with --streams or --neighbours here",
-            hint=f"There are: {', '.join(names) or 'none'}.",
-        )
-    return names if asked is None else tuple(asked)
 
 
 def _served_times(asked: Served, *, all_rivals: bool) -> Summary:

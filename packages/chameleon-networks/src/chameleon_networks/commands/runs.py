@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 from chameleon_core.errors import ConfigError, RunFolderError
 from chameleon_core.loop.end.comparison import alternatives, best_of, winner
@@ -12,6 +14,7 @@ from chameleon_core.loop.start.shared_records import shares_records
 from chameleon_core.loop.start.tasks import frontend_of, spaces_of
 from chameleon_core.pipeline.load import subject_from_dict
 from chameleon_core.pipeline.schema import Subject
+from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
@@ -86,6 +89,24 @@ def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
         )
     recalled(pipeline, frontend, run.store)
     return frontend.work
+
+
+def delivered_in(folder: Path) -> Path:
+    """The folder of the network that was delivered in a run folder.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        RunFolderError: No network was delivered.
+    """
+    delivered = folder / NETWORK
+    if not delivered.is_dir():
+        raise RunFolderError(
+            f"no network was delivered in {folder}",
+            hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
+        )
+    return delivered
 
 
 def threads_of(run: RunView) -> int:

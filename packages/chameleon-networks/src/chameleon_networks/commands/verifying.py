@@ -17,7 +17,7 @@ import numpy as np
 import structlog
 from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
-from chameleon_core.errors import ChameleonError, ConfigError, ExitCode, RunFolderError
+from chameleon_core.errors import ChameleonError, ConfigError, ExitCode
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Arrays
@@ -97,12 +97,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
         pipeline = runs.pipeline_of(run, trust_source=trust_source)
-        work, delivered = runs.network_of(pipeline, run), folder / NETWORK
-        if not delivered.is_dir():
-            raise RunFolderError(
-                f"no network was delivered in {folder}",
-                hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
-            )
+        work, delivered = runs.network_of(pipeline, run), runs.delivered_in(folder)
         winners = {
             winner.task.key: winner
             for winner in (*runs.winners_of(run), *runs.guesses_for(run, pipeline))
@@ -411,15 +406,11 @@ class _Places:
 
 def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[float]]:
     """The error of each output of each sample, over the output's largest number in all samples."""
+    scales = verify.magnitudes(wanted)
     return [
         [
-            check.max_relative_error if check.max_relative_error is not None else math.inf
-            for check in (
-                verify.agreement([got], [want], tolerance=math.inf, scales=[scale])
-                for got, want, scale in zip(
-                    outputs, answers, verify.magnitudes(wanted), strict=True
-                )
-            )
+            verify.error_between([got], [want], [scale])
+            for got, want, scale in zip(outputs, answers, scales, strict=True)
         ]
         for outputs, answers in zip(given, wanted, strict=True)
     ]

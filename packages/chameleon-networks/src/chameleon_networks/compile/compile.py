@@ -224,25 +224,22 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     kernels = with_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
-    compiled_functions = {
+    scheduled = {
         str(variable.name_hint): function for variable, function in kernels.functions_items()
     }
     executable = SequenceExecutable(
-        kernels=_object_files(kernels, target),
+        kernels=_object_files(scheduled, target),
         sequence=sequence,
-        loops={name: parallel_extents(function) for name, function in compiled_functions.items()},
+        loops={name: parallel_extents(function) for name, function in scheduled.items()},
     )
     unscheduled = frozenset(
-        name for name, function in compiled_functions.items() if not is_scheduled(function)
+        name for name, function in scheduled.items() if not is_scheduled(function)
     )
     return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 
 
-def _object_files(kernels: Any, target: str) -> bytes:
+def _object_files(functions: Mapping[str, Any], target: str) -> bytes:
     """The object files of scheduled functions, which an earlier process may have compiled."""
-    functions = {
-        str(variable.name_hint): function for variable, function in kernels.functions_items()
-    }
     digests = sorted((name, structural_hash(function)) for name, function in functions.items())
     file = kept_path(KEPT_OBJECTS, [_surroundings(), target, digests])
     known = recalled_bytes(file)
@@ -326,15 +323,11 @@ def _with_infinite_extremes(module: Any) -> Any:
     Args:
         module: An ``IRModule`` with TensorIR functions and others.
     """
-    changed = {
-        variable: _begun_at_infinity(function)
+    functions = {
+        variable: _begun_at_infinity(function) if isinstance(function, tirx.PrimFunc) else function
         for variable, function in module.functions_items()
-        if isinstance(function, tirx.PrimFunc)
     }
-    module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
-    for variable, function in changed.items():
-        module.update_func(variable, function)
-    return module
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _begun_at_infinity(function: Any) -> Any:

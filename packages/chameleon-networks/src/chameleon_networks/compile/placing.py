@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.spaces.template.emit import with_shapes
 from chameleon_tvm.words import symbol_of
+from numpy.typing import NDArray
 
 from chameleon_networks.compile.defaults import OURS
 from chameleon_networks.compile.kernels import OperatorKernel
@@ -15,7 +16,7 @@ from chameleon_networks.compile.network_pipeline import PLAIN
 from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import emitted, relax, rewritten, tvm
 
 _OPAQUE = 8
 """TVM's ``OpPatternKind`` of functions that are never fused."""
@@ -27,6 +28,7 @@ def with_kernels(
     kernel_of: Callable[[FusedOperator], OperatorKernel | None],
     *,
     reshape: bool = False,
+    reading: Callable[[FusedOperator, int, Any], Any] | None = None,
 ) -> Any:
     """Replace fused operators of a network by calls of kernels.
 
@@ -37,13 +39,13 @@ def with_kernels(
             operators.
         reshape: Whether the graph reshapes its tensors to the shapes of the kernels' parameters. If
             False, the kernels' parameters are declared with the shapes of the tensors instead.
+        reading: A function that returns what a kernel reads instead of a tensor. It gets the fused
+            operator, the number of the input, and the tensor. If it is given, the constants of the
+            kernels become further parameters of ``main``, in the order of the calls.
     """
     kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
-    placer = _Placer(module, placed, reshape=reshape)
-    variable = module.get_global_var("main")
-    placer.builder_.update_func(variable, placer.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(placer.builder_.get())
+    return rewritten(module, _Placer(module, placed, reshape=reshape, reading=reading))
 
 
 @relax.expr_functor.mutator
@@ -54,28 +56,35 @@ class _Placer(relax.PyExprMutator):
     """
 
     def __init__(
-        self, module: Any, placed: dict[Any, tuple[FusedOperator, Any]], *, reshape: bool
+        self,
+        module: Any,
+        placed: dict[Any, tuple[FusedOperator, Any]],
+        *,
+        reshape: bool,
+        reading: Callable[[FusedOperator, int, Any], Any] | None,
     ) -> None:
         super().__init__(module)
         self._placed = placed
         self._reshape = reshape
+        self._reading = reading
+        self._parameters: list[Any] = []
         self._functions: dict[Any, Any] = {}
+
+    def visit_function_(self, function: Any) -> Any:
+        main = super().visit_function_(function)
+        parameters = [*main.params, *self._parameters]
+        return relax.Function(parameters, main.body, main.ret_ty, main.is_pure, main.attrs)
 
     def visit_var_binding_(self, binding: Any) -> None:
         if binding.var not in self._placed:
             super().visit_var_binding_(binding)
             return
         chain, kernel = self._placed[binding.var]
-        inputs = iter(chain.inputs)
-        arguments: list[Any] = []
-        for constant in kernel.arguments:
-            if constant is None:
-                argument = self.visit_expr(next(inputs))
-                # A chain may ask for a value that the graph does not have yet.
-                computed = isinstance(argument, relax.Call)
-                arguments.append(self.builder_.emit(argument) if computed else argument)
-            else:
-                arguments.append(constant_of(np.ascontiguousarray(constant)))
+        inputs = iter(enumerate(chain.inputs))
+        arguments = [
+            self._input(chain, *next(inputs)) if constant is None else self._constant(constant)
+            for constant in kernel.arguments
+        ]
         shape = shape_of(binding.var)
         if self._reshape:
             *inside, out = [[int(e) for e in buffer.shape] for buffer in kernel.function.params]
@@ -92,11 +101,22 @@ class _Placer(relax.PyExprMutator):
         )
         if out != list(shape):
             call = relax.op.reshape(self.builder_.emit(call), list(shape))
-        if isinstance(binding.var, relax.DataflowVar):
-            output = self.builder_.emit(call)
-        else:
-            output = self.builder_.emit_output(call)
-        self.set_var_remap(binding.var, output)
+        self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
+
+    def _input(self, chain: FusedOperator, number: int, tensor: Any) -> Any:
+        argument = self.visit_expr(tensor)
+        # Data may be constant as well, such as a recurrent layer's first state.
+        if self._reading is not None and not isinstance(argument, tvm.ir.GenericConst):
+            argument = self._reading(chain, number, argument)
+        # A chain may ask for a value that the graph does not have yet.
+        return self.builder_.emit(argument) if isinstance(argument, relax.Call) else argument
+
+    def _constant(self, array: NDArray[Any]) -> Any:
+        constant = constant_of(np.ascontiguousarray(array))
+        if self._reading is None:
+            return constant
+        self._parameters.append(relax.Var(f"constant_{len(self._parameters)}", constant.ty))
+        return self._parameters[-1]
 
     def _reshaped(self, argument: Any, shape: Sequence[int]) -> Any:
         if isinstance(argument, tvm.ir.GenericConst):

@@ -9,7 +9,7 @@ from typing import Any
 from chameleon_tvm.quick_tvm import tirx
 
 from chameleon_networks.compile.defaults import LOOPS
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import relax, rewritten, tvm
 
 AT_ONCE = 64
 """Number of scans that one thread computes side by side if they lie next to each other."""
@@ -51,11 +51,7 @@ def with_scans(module: Any) -> Any:
     Args:
         module: An ``IRModule``.
     """
-    scans = _Scans(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            scans.builder_.update_func(variable, scans.visit_expr(function))
-    return scans.builder_.finalize()
+    return rewritten(module, _Scans(module))
 
 
 def _scan(

@@ -13,7 +13,7 @@ from chameleon_tvm.words import first_line
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, relax, tvm
 from chameleon_networks.source_location import SourceLocation
 
 
@@ -48,23 +48,22 @@ def first_uncompilable(
         locations: The source location of each variable, by the variable's name.
     """
     tried = set()
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            call = binding.value
-            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
-                continue
-            key = _key(call)
-            if key in tried:
-                continue
-            tried.add(key)
-            problem = _problem(call, target)
-            if problem is not None:
-                name = str(call.op.name).removeprefix("relax.")
-                known = locations.get(str(binding.var.name))
-                unknown = f"an operator {name} that gives {binding.var.ty}"
-                return UncompilableOperator(
-                    operator=known.sentence if known else unknown, problem=problem
-                )
+    for binding in bindings_of(module["main"]):
+        call = binding.value
+        if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+            continue
+        key = _key(call)
+        if key in tried:
+            continue
+        tried.add(key)
+        problem = _problem(call, target)
+        if problem is not None:
+            name = str(call.op.name).removeprefix("relax.")
+            known = locations.get(str(binding.var.name))
+            unknown = f"an operator {name} that gives {binding.var.ty}"
+            return UncompilableOperator(
+                operator=known.sentence if known else unknown, problem=problem
+            )
     return None
 
 

@@ -140,16 +140,12 @@ class Baselines:
         name = self._network.exact
         if name is None or self.reference.name not in self._network.frameworks:
             return None
-        process = self.opened(name)
-        if process is None:
-            return None
         try:
-            return [process.outputs(inputs) for inputs in samples]
+            with framework_process(self._network, name, threads=self._delivery.threads) as process:
+                return [process.outputs(inputs) for inputs in samples]
         except ChameleonError as error:
             self._not_run(name, error)
             return None
-        finally:
-            process.close()
 
     def timed(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -112,7 +112,6 @@ class BucketedFrontend(Frontend):
         """
         union: dict[str, Task] = {}
         first: dict[str, str] = {}
-        named: dict[str, set[str]] = defaultdict(set)
         replaced: dict[str, str] = {}
         for (bucket, _), own in zip(self.networks, tasks, strict=True):
             keys = {task.name: task.key for task in own}
@@ -126,10 +125,9 @@ class BucketedFrontend(Frontend):
                 first.setdefault(task.key, bucket.name)
                 if task.alternative_of:
                     replaced.setdefault(task.key, keys[task.alternative_of])
-        for key, task in union.items():
-            named[task.name].add(key)
+        named = Counter(task.name for task in union.values())
         names = {
-            key: task.name if len(named[task.name]) == 1 else f"{task.name}@{first[key]}"
+            key: task.name if named[task.name] == 1 else f"{task.name}@{first[key]}"
             for key, task in union.items()
         }
         return [

@@ -32,7 +32,7 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.sequence.weights import WEIGHTS, read_weights, write_weights
 from chameleon_networks.delivery.deliver import replace, verified
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
-from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table
+from chameleon_networks.delivery.dispatch import BucketShapes, dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
 from chameleon_networks.delivery.settled_network import SettledNetwork
@@ -47,7 +47,7 @@ from chameleon_networks.package.package import (
     write_manifest,
 )
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
-from chameleon_networks.running.verify import Run, compared
+from chameleon_networks.running.verify import compared
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
@@ -230,13 +230,12 @@ def delivered(
     check_target(delivery.target)
     check_compiler()
     union = {task.key: task.name for task in named_tasks(delivery.target)}
-    own: dict[str, Delivery] = {}
     called: dict[str, dict[str, str]] = {}
-    for bucket, network in settled.items():
+    buckets: dict[str, _Bucket] = {}
+    for name, network in settled.items():
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
-        own[bucket] = _own(delivery, tasks, len(settled))
-        called[bucket] = {task.name: union[key] for key, task in tasks.items()}
-    built: dict[str, _Bucket] = {}
+        called[name] = {task.name: union[key] for key, task in tasks.items()}
+        buckets[name] = _Bucket(network, _own(delivery, tasks, len(settled)))
     with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
@@ -244,18 +243,17 @@ def delivered(
             # What padding changes could not be told from what types lose, so that it is looked for
             # in the network without them.
             plain = Path(scratch, "plain")
-        for bucket, network in settled.items():
-            log.info("bucket_begun", bucket=bucket)
-            build = _compiled(network, own[bucket], whole / bucket, plain / bucket)
-            if build.result.failure is not None:
-                failure = f"bucket {bucket}: {build.result.failure}"
-                return attrs.evolve(build.result, failure=failure)
-            built[bucket] = build
-        results = {name: build.result for name, build in built.items()}
+        for name, bucket in buckets.items():
+            log.info("bucket_begun", bucket=name)
+            bucket.compile(whole / name, plain / name)
+            if bucket.result.failure is not None:
+                failure = f"bucket {name}: {bucket.result.failure}"
+                return attrs.evolve(bucket.result, failure=failure)
+        results = {name: bucket.result for name, bucket in buckets.items()}
         manifest = _combined(bucketed, whole)
         if plain != whole:
             _combined(bucketed, plain)
-        problem = _problem(bucketed, whole, plain, built, delivery.threads)
+        problem = _problem(bucketed, whole, plain, buckets, delivery.threads)
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
             return attrs.evolve(summed(bucketed, results, called), failure=failure)
@@ -263,7 +261,7 @@ def delivered(
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
     if bucketed.options.compare:
-        results = _timed(settled, own, built, delivery.folder)
+        results = {name: bucket.timed(delivery.folder) for name, bucket in buckets.items()}
     result = attrs.evolve(summed(bucketed, results, called), delivered_seconds=seconds)
     if result.precision_summary:
         manifest["precision"] = precision_facts(result)
@@ -271,50 +269,65 @@ def delivered(
     return attrs.evolve(result, folder=str(delivery.folder))
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.define(eq=False)
 class _Bucket:
-    """The compiled network of one bucket.
+    """The network of one bucket.
 
     Attributes:
+        settled: The network with its chosen layout and possible dtypes.
+        delivery: The bucket's share of the delivery.
         result: The result of the bucket before it is timed.
         kernels: The kernels that the network is compiled with.
         inputs: Inputs of one inference.
-        outputs: The outputs for these inputs. Empty if the network must not be delivered.
+        outputs: The outputs for these inputs, if the network may be delivered.
     """
 
-    result: NetworkResult
-    kernels: Kernels
-    inputs: Arrays
-    outputs: Arrays
+    settled: SettledNetwork
+    delivery: Delivery
+    result: NetworkResult = attrs.field(init=False)
+    kernels: Kernels = attrs.field(init=False)
+    inputs: Arrays = attrs.field(init=False)
+    outputs: Arrays = attrs.field(init=False)
 
+    def compile(self, folder: Path, plain: Path) -> None:
+        """Compile and verify the network.
 
-def _compiled(settled: SettledNetwork, delivery: Delivery, folder: Path, plain: Path) -> _Bucket:
-    """Compile and verify the network of one bucket.
+        Args:
+            folder: The folder that gets the network.
+            plain: The folder that gets the network in the dtypes that its source has. May be
+                ``folder``.
+        """
+        begun = time.perf_counter()
+        self.inputs = self.settled.network.samples(np.random.default_rng(0))
+        with contextlib.ExitStack() as stack:
+            steps = DeliverySteps(self.settled, self.delivery, stack)
+            staged, self.result = verified(steps, self.settled)
+            self.kernels = steps.kernels
+            if staged is None:
+                return
+            if plain != folder:
+                shutil.copytree(staged, plain)
+            staged, result = in_types(steps, self.settled.precision, staged, self.result)
+            running = stack.enter_context(steps.running(staged))
+            kernels = steps.kernel_seconds(running, staged)
+            self.outputs = running.outputs(self.inputs)
+            shutil.copytree(staged, folder)
+        seconds = time.perf_counter() - begun
+        self.result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
 
-    Args:
-        settled: The bucket's network.
-        delivery: The bucket's share of the delivery.
-        folder: The folder that gets the network.
-        plain: The folder that gets the network in the dtypes that its source has. May be
-            ``folder``.
-    """
-    begun = time.perf_counter()
-    inputs = settled.network.samples(np.random.default_rng(0))
-    with contextlib.ExitStack() as stack:
-        steps = DeliverySteps(settled, delivery, stack)
-        staged, result = verified(steps, settled)
-        if staged is None:
-            return _Bucket(result=result, kernels=steps.kernels, inputs=inputs, outputs=[])
-        if plain != folder:
-            shutil.copytree(staged, plain)
-        staged, result = in_types(steps, settled.precision, staged, result)
-        running = stack.enter_context(steps.running(staged))
-        kernels = steps.kernel_seconds(running, staged)
-        outputs = running.outputs(inputs)
-        shutil.copytree(staged, folder)
-    seconds = time.perf_counter() - begun
-    result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
-    return _Bucket(result=result, kernels=steps.kernels, inputs=inputs, outputs=outputs)
+    def timed(self, folder: Path) -> NetworkResult:
+        """Time the bucket beside its rivals, and return the result with latencies.
+
+        The network is timed as it is delivered, so that the time includes choosing the bucket.
+
+        Args:
+            folder: The folder of the delivered network.
+        """
+        with contextlib.ExitStack() as stack:
+            steps = DeliverySteps(self.settled, self.delivery, stack)
+            steps.kernels = self.kernels
+            ours = stack.enter_context(steps.running(folder))
+            return steps.timed(self.result, ours)
 
 
 def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
@@ -352,7 +365,11 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
 
 
 def _problem(
-    bucketed: BucketedNetwork, whole: Path, plain: Path, built: Mapping[str, _Bucket], threads: int
+    bucketed: BucketedNetwork,
+    whole: Path,
+    plain: Path,
+    buckets: Mapping[str, _Bucket],
+    threads: int,
 ) -> str | None:
     """Compare the combined network with its buckets. Returns a sentence if an output is wrong.
 
@@ -360,14 +377,14 @@ def _problem(
         bucketed: The network.
         whole: The folder of the combined network.
         plain: The folder of the combined network in the dtypes of its source. May be ``whole``.
-        built: The network of each bucket, by bucket name.
+        buckets: The network of each bucket, by bucket name.
         threads: Number of threads that the network computes with.
     """
     with delivered_process("the compiled network", whole, threads=threads) as process:
-        for bucket, build in built.items():
-            verdict = compared(process.outputs, [build.inputs], [build.outputs])
+        for name, bucket in buckets.items():
+            verdict = compared(process.outputs, [bucket.inputs], [bucket.outputs])
             if verdict.problem is not None:
-                return f"bucket {bucket} is not what it was alone: {verdict.problem}"
+                return f"bucket {name} is not what it was alone: {verdict.problem}"
         if plain == whole:
             return _changed_by_padding(bucketed, process, threads)
     with delivered_process("the network without types", plain, threads=threads) as process:
@@ -378,29 +395,5 @@ def _changed_by_padding(
     bucketed: BucketedNetwork, process: NetworkProcess, threads: int
 ) -> str | None:
     """A sentence that says how padding changes the outputs of a network. None if it does not."""
-
-    def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
-        return process.outputs
-
-    padding = padding_problem(bucketed, threads, run_of)
+    padding = padding_problem(bucketed, threads, lambda *_: process.outputs)
     return None if padding is None else f"{padding}. {WAY_OUT}"
-
-
-def _timed(
-    settled: Mapping[str, SettledNetwork],
-    own: Mapping[str, Delivery],
-    built: Mapping[str, _Bucket],
-    folder: Path,
-) -> dict[str, NetworkResult]:
-    """Time each bucket, and return the results with latencies.
-
-    The network is timed as it is delivered, so that the time includes choosing the bucket.
-    """
-    results = {}
-    for bucket, network in settled.items():
-        with contextlib.ExitStack() as stack:
-            steps = DeliverySteps(network, own[bucket], stack)
-            steps.kernels = built[bucket].kernels
-            ours = stack.enter_context(steps.running(folder))
-            results[bucket] = steps.timed(built[bucket].result, ours)
-    return results

@@ -197,16 +197,6 @@ class DeliverySteps:
         """The kernels for fused operators, some of which have reduced dtypes."""
         return self.kernels.joined(self._alternatives).adapted(chains)
 
-    def compile_typed(self, network: TypedNetwork, name: str) -> Path:
-        """Compile a network with chosen dtypes into a temporary folder, and return the folder.
-
-        Args:
-            network: The prepared network with these dtypes.
-            name: The name of the folder.
-        """
-        kernels = self.with_alternatives(network.chains)
-        return self._written(network.module, network.chains, kernels, name)
-
     def manifest(self) -> Manifest:
         """The manifest of the network that was compiled last."""
         return self._manifest(self._module, self._chains, self.kernels)
@@ -245,31 +235,29 @@ class DeliverySteps:
             operators.append(Unmeasured(name=task.name, kernel=kernel, because=because))
         return tuple(operators)
 
-    def compile(self, kernels: Kernels, name: str) -> Path:
+    def compile(self, kernels: Kernels, name: str, network: TypedNetwork | None = None) -> Path:
         """Compile the network with the kernels of some tasks into a temporary folder.
 
         Args:
             kernels: The kernels. Other operators get default schedules.
             name: The name of the folder.
+            network: The prepared network with chosen dtypes. None leaves the dtypes as they are.
 
         Returns:
             The folder.
         """
-        return self._written(self._module, self._chains, kernels, name)
-
-    def _written(
-        self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels, name: str
-    ) -> Path:
+        module = self._module if network is None else network.module
+        chains = self._chains if network is None else network.chains
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
         with warnings_once():
-            network = compiled(module, chains, kernels, self._delivery.target)
-        self._virtual_machine = network.virtual_machine
-        self._permissions = sorted(network.permissions)
+            built = compiled(module, chains, kernels, self._delivery.target)
+        self._virtual_machine = built.virtual_machine
+        self._permissions = sorted(built.permissions)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
             earlier.close()
-        write_package(folder, network.executable, self._manifest(module, chains, kernels))
+        write_package(folder, built.executable, self._manifest(module, chains, kernels))
         return folder
 
     def best_in_place(self) -> Path | None:
@@ -342,7 +330,7 @@ class DeliverySteps:
             folder: The folder of the network.
         """
         try:
-            process = self._process("the compiled network", folder)
+            process = delivered_process("the compiled network", folder, threads=self.threads)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
         self._stack.enter_context(process)
@@ -393,7 +381,8 @@ class DeliverySteps:
 
     def running(self, folder: Path) -> NetworkProcess:
         """A process that runs the network of a folder: the one that verified it, or a new one."""
-        return self._verified.pop(folder, None) or self._process("network", folder)
+        verified = self._verified.pop(folder, None)
+        return verified or delivered_process("network", folder, threads=self.threads)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
         """Time the network and its baselines in turns, and add the times to a result.
@@ -421,6 +410,3 @@ class DeliverySteps:
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
             return ()
-
-    def _process(self, name: str, folder: Path) -> NetworkProcess:
-        return delivered_process(name, folder, threads=self._delivery.threads)

@@ -197,14 +197,9 @@ def main() -> None:
                 message = {**message, "programs": network.save_programs(folder)}
             answers.send(message)
 
-        report = examined(
-            network,
-            request["layouts"],
-            request["target"],
-            request["threads"],
-            steps=steps,
-            tell=tell,
-        )
+        report = Examination(
+            network, request["target"], request["threads"], steps=steps, tell=tell
+        ).report(request["layouts"])
         answer = report.to_json()
     except ChameleonError as error:
         answer = {
@@ -219,81 +214,69 @@ def main() -> None:
     os._exit(0)
 
 
-def examined(
-    network: ImportedNetwork,
-    layouts: Sequence[str],
-    target: str,
-    threads: int,
-    *,
-    steps: StepSeconds | None = None,
-    tell: Tell = lambda _: None,
-) -> CheckReport:
-    """Find the first layout in which a network can be compiled and has the right outputs.
-
-    Args:
-        network: The imported network.
-        layouts: The layouts to try, in order.
-        target: The resolved target.
-        threads: Number of threads that the framework computes with.
-        steps: An object that gets the wall-clock seconds of each step, or None.
-        tell: A function that is called with a message after a step that did not crash. The process
-            that started this one then runs the same step for itself, while this process goes on.
-            The key ``done`` names the step. For the step ``prepare``, the key ``layout`` has the
-            layout.
-
-    Raises:
-        ConfigError: No layout works. The message says why.
-    """
-    steps = steps or StepSeconds("start")
-    steps.begin("export")
-    network.read_ahead()
-    steps.begin("import")
-    imported = network.imported
-    network.keep()
-    tell({"done": "import"})
-    refused: dict[str, str] = {}
-    with Reference(network, network.samples(np.random.default_rng(0)), threads) as reference:
-        examination = _Examination(
-            network=network,
-            target=target,
-            threads=threads,
-            reference=reference,
-            steps=steps,
-            tell=tell,
-        )
-        for layout in layouts:
-            try:
-                return attrs.evolve(examination.tried(layout), refused=refused)
-            except _LayoutFailedError as error:
-                refused[layout] = str(error)
-    steps.begin("find what fails")
-    guilty = first_uncompilable(imported, target, network.graph.locations)
-    if guilty is not None:
-        raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
-    whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
-    raise ConfigError(f"the network cannot be delivered: {whole}", hint=WAY_OUT)
-
-
 class _LayoutFailedError(Exception):
     """A network cannot be delivered in one layout, but perhaps in another."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Examination:
-    """Compiles a network in one layout after another, and compares it with the reference."""
+@attrs.frozen(eq=False)
+class Examination:
+    """Compiles a network in one layout after another, and compares it with the reference.
+
+    Attributes:
+        network: The imported network.
+        target: The resolved target.
+        threads: Number of threads that the framework computes with.
+        steps: An object that gets the wall-clock seconds of each step.
+        tell: A function that is called with a message after a step that did not crash. The process
+            that started this one then runs the same step for itself, while this process goes on.
+            The key ``done`` names the step. For the step ``prepare``, the key ``layout`` has the
+            layout.
+    """
 
     network: ImportedNetwork
     target: str
     threads: int
-    reference: Reference
-    steps: StepSeconds
-    tell: Tell
+    steps: StepSeconds = attrs.field(factory=lambda: StepSeconds("start"), kw_only=True)
+    tell: Tell = attrs.field(default=lambda _: None, kw_only=True)
 
-    def tried(self, layout: str) -> CheckReport:
+    def report(self, layouts: Sequence[str]) -> CheckReport:
+        """Find the first layout in which a network can be compiled and has the right outputs.
+
+        Args:
+            layouts: The layouts to try, in order.
+
+        Raises:
+            ConfigError: No layout works. The message says why.
+        """
+        network = self.network
+        self.steps.begin("export")
+        network.read_ahead()
+        self.steps.begin("import")
+        imported = network.imported
+        network.keep()
+        self.tell({"done": "import"})
+        refused: dict[str, str] = {}
+        inputs = network.samples(np.random.default_rng(0))
+        with Reference(network, inputs, self.threads) as reference:
+            for layout in layouts:
+                try:
+                    return attrs.evolve(self._tried(layout, reference), refused=refused)
+                except _LayoutFailedError as error:
+                    refused[layout] = str(error)
+        self.steps.begin("find what fails")
+        guilty = first_uncompilable(imported, self.target, network.graph.locations)
+        whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
+        problem = f"the network cannot be delivered: {whole}"
+        if guilty is not None:
+            problem = f"{guilty.operator} cannot be compiled: {guilty.problem}"
+        raise ConfigError(problem, hint=WAY_OUT)
+
+    def _tried(self, layout: str, reference: Reference) -> CheckReport:
         """Compile and check the network in one layout.
 
         Args:
             layout: The layout of images, ``NHWC`` or ``NCHW``.
+            reference: The framework that outputs are compared with.
 
         Raises:
             _LayoutFailedError: The network cannot be delivered in this layout.
@@ -302,12 +285,12 @@ class _Examination:
         with tempfile.TemporaryDirectory() as folder:
             network = self._written(layout, Path(folder))
             self.steps.begin("reference")
-            self.reference.wait()
-            expected, name = self.reference.expected, self.reference.name
+            reference.wait()
+            expected, name = reference.expected, reference.name
             if expected is None or not self._runs_here():
                 return CheckReport(layout=layout)
             self.steps.begin("run")
-            outputs, kernels = _profiled(folder, self.reference.inputs)
+            outputs, kernels = _profiled(folder, reference.inputs)
         self.steps.begin("compare")
         verdict = expected.verdict(lambda _: outputs)
         if verdict.problem is not None:
@@ -315,13 +298,13 @@ class _Examination:
         conditioning = expected.conditioning
         # Without tuned kernels it may take many times as long as it will, in which what takes long
         # later is lost; the framework's time is the scale that is there before anything is tuned.
-        seconds = min(sum(kernel.seconds for kernel in kernels), self.reference.seconds)
+        seconds = min(sum(kernel.seconds for kernel in kernels), reference.seconds)
         return CheckReport(
             layout=layout,
             max_relative_error=verdict.max_relative_error,
             reference=name,
             conditioning=None if conditioning is None else conditioning.sentence(name),
-            reference_seconds=self.reference.seconds,
+            reference_seconds=reference.seconds,
             unscheduled=large_shares(kernels, network.unscheduled, seconds),
             loops=costly_functions(network.functions, kernels, seconds),
         )

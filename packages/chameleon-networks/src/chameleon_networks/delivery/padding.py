@@ -7,6 +7,7 @@ comparison runs before tuning, with the framework alone, and again with the deli
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -42,10 +43,9 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
     _check_pads(bucketed)
 
     def run_of(
-        probe: PaddingProbe, inputs: Arrays, expected: Arrays, stack: list[NetworkProcess]
+        probe: PaddingProbe, inputs: Arrays, expected: Arrays, stack: contextlib.ExitStack
     ) -> Run:
-        process = _reference(bucketed, probe.padded, threads)
-        stack.append(process)
+        process = stack.enter_context(_reference(bucketed, probe.padded, threads))
         samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
         table = dispatch_table(
             bucketed,
@@ -77,7 +77,7 @@ def _shapes_of(
     )
 
 
-RunOf = Callable[[PaddingProbe, Arrays, Arrays, list[NetworkProcess]], Run]
+RunOf = Callable[[PaddingProbe, Arrays, Arrays, contextlib.ExitStack], Run]
 
 
 def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
@@ -88,8 +88,8 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
         threads: Number of threads that the framework computes with.
         run_of: A function that returns the network to test, which pads its inputs. The function's
             arguments are a probe (input extents that need padding), inputs with these extents, the
-            framework's outputs for the inputs, and a list. The function adds each process that it
-            starts to the list, and ``padding_problem`` closes these processes.
+            framework's outputs for the inputs, and an exit stack. The function enters each process
+            that it starts into this stack.
 
     Returns:
         A sentence that says how padding changes the outputs. None if it does not.
@@ -101,13 +101,10 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
         network = bucketed.with_extents(probe.asked)
         rng = np.random.default_rng(0)
         samples = [network.samples(rng) for _ in range(SAMPLES)]
-        opened = [_reference(bucketed, probe.asked, threads)]
-        try:
-            expected = [opened[0].outputs(inputs) for inputs in samples]
-            verdict = compared(run_of(probe, samples[0], expected[0], opened), samples, expected)
-        finally:
-            for process in opened:
-                process.close()
+        with contextlib.ExitStack() as stack:
+            reference = stack.enter_context(_reference(bucketed, probe.asked, threads))
+            expected = [reference.outputs(inputs) for inputs in samples]
+            verdict = compared(run_of(probe, samples[0], expected[0], stack), samples, expected)
         if verdict.problem is not None:
             return f"padding changes the answers: with {probe.words}, {verdict.problem}"
     return None

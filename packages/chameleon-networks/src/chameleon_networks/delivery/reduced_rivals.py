@@ -23,7 +23,7 @@ from chameleon_networks.quantize.batches import KEPT, batches_of
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
 from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.verify import Run, agreement, magnitudes
+from chameleon_networks.running.verify import Run, agreement_of_all, magnitudes
 
 
 def reduced_request(
@@ -50,7 +50,7 @@ def reduced_request(
         precisions=precisions,
         calibration=calibration,
         samples=samples,
-        expected=[sample.cut(run(sample.inputs)) for sample in samples],
+        expected=[sample.run(run) for sample in samples],
     )
 
 
@@ -262,14 +262,15 @@ def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[A
     Raises:
         ChameleonError: The network fails, or its outputs are not finite or have wrong shapes.
     """
-    worst, scales = 0.0, magnitudes(expected)
-    for sample, wanted in zip(samples, expected, strict=True):
-        got = sample.cut(run(sample.inputs))
-        verdict = agreement(got, wanted, tolerance=float("inf"), scales=scales)
-        error = verdict.max_relative_error
-        if verdict.problem is not None or error is None:
-            raise ChameleonError(str(verdict.problem))
-        if not np.isfinite(error):
-            raise ChameleonError("its outputs are not finite, and those in float32 are")
-        worst = max(worst, error)
-    return worst
+    check = agreement_of_all(
+        (sample.run(run) for sample in samples),
+        expected,
+        tolerance=float("inf"),
+        scales=magnitudes(expected),
+    )
+    error = check.max_relative_error
+    if error is None:
+        raise ChameleonError(str(check.problem))
+    if not np.isfinite(error):
+        raise ChameleonError("its outputs are not finite, and those in float32 are")
+    return error

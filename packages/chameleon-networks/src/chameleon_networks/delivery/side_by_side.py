@@ -92,12 +92,18 @@ def side_by_side(asked: Compared) -> SideBySide:
             for name, folder in asked.ours.items()
         ]
         for name in asked.names:
-            process = _opened(asked, name, stack, left_out)
-            processes += [] if process is None else [process]
+            try:
+                process = framework_process(asked.network, name, threads=asked.threads)
+            except ChameleonError as error:
+                log.warning("network_not_run", by=name, problem=str(error))
+                left_out[name] = one_line(error)
+            else:
+                processes.append(stack.enter_context(process))
         if asked.reduced is not None:
             with _reference(asked, processes) as reference:
                 request = asked.reduced(reference.outputs)
-            about, processes = _with_errors(asked, processes, request, left_out)
+            about = _with_errors(asked, processes, request, left_out)
+            processes = [process for process in processes if process.name in about]
             rivals = ReducedRivals(asked.network, request, threads=asked.threads, stack=stack)
             opened = rivals.opened()
             processes += opened
@@ -129,18 +135,6 @@ def _computed_in(precision: str) -> NetworkResult:
     return NetworkResult(precision=precision, precisions=(precision,))
 
 
-def _opened(
-    asked: Compared, name: str, stack: contextlib.ExitStack, left_out: dict[str, str]
-) -> NetworkProcess | None:
-    try:
-        process = framework_process(asked.network, name, threads=asked.threads)
-    except ChameleonError as error:
-        log.warning("network_not_run", by=name, problem=str(error))
-        left_out[name] = one_line(error)
-        return None
-    return stack.enter_context(process)
-
-
 def _reference(
     asked: Compared, processes: Sequence[NetworkProcess]
 ) -> contextlib.AbstractContextManager[NetworkProcess]:
@@ -157,10 +151,9 @@ def _with_errors(
     processes: Sequence[NetworkProcess],
     request: ReducedRequest,
     left_out: dict[str, str],
-) -> tuple[dict[str, ComputedIn], list[NetworkProcess]]:
-    """The precision and the error of each process, and the processes whose outputs are finite."""
+) -> dict[str, ComputedIn]:
+    """The precision and the error of each process whose outputs are finite, by its name."""
     about = {}
-    right = []
     for process in processes:
         name = process.name
         folder, own = asked.ours.get(name), asked.network.precision_of(name)
@@ -178,5 +171,4 @@ def _with_errors(
             max_relative_error=error,
             precisions=tuple(facts.precisions),
         )
-        right.append(process)
-    return about, right
+    return about

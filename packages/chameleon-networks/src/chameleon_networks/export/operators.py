@@ -7,7 +7,6 @@ weights are constants. Activations are passed in the layouts that the kernel rea
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,6 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.stages import Arrays, SpaceProvider, Winner
-from chameleon_core.versions import installed
 from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.exporting import tvm_builder
 from chameleon_tvm.building.kernel import Program
@@ -28,7 +26,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from numpy.typing import NDArray
 
-from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor, bytes_of
+from chameleon_networks.compile.sequence.calls import Call, CallSequence, Tensor
 from chameleon_networks.compile.sequence.library import (
     SequenceExecutable,
     archive_of,
@@ -36,8 +34,12 @@ from chameleon_networks.compile.sequence.library import (
     parallel_extents,
 )
 from chameleon_networks.compile.sequence.variants import extents, with_variants
-from chameleon_networks.graph.strides import dense_strides
-from chameleon_networks.package.package import VERSIONED, check_compiler, cpu_of, write_package
+from chameleon_networks.package.package import (
+    build_facts,
+    check_compiler,
+    described_tensor,
+    write_package,
+)
 from chameleon_networks.runtime.linking import SOURCES
 from chameleon_networks.runtime.pack import ARRAYS, PACKING, replayed
 
@@ -300,7 +302,6 @@ def _plain(value: Any) -> Any:
 
 
 MAIN = "main"
-_FORMAT = 2
 
 
 def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
@@ -390,15 +391,12 @@ def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:
     tensors: list[Tensor] = []
     inputs: list[Tensor] = []
     for number, parameter in enumerate(program.function.params):
-        shape, dtype = extents(parameter), str(parameter.dtype)
         of: dict[str, Any] = {}
         if number in builder.operator.constants:
             of["constant"] = np.ascontiguousarray(program.inputs[number])
         elif number < len(program.inputs):
             of["input"] = len(inputs)
-        storage = Storage(size=bytes_of(shape, dtype), **of)
-        strides = dense_strides(shape)
-        tensors.append(Tensor(storage=storage, shape=shape, strides=strides, dtype=dtype))
+        tensors.append(Tensor.fresh(extents(parameter), str(parameter.dtype), **of))
         if "input" in of:
             inputs.append(tensors[-1])
     count = len(program.inputs)
@@ -410,28 +408,19 @@ def _manifest(
     winner: Winner, builder: TVMBuilder, program: Program, threads: int
 ) -> dict[str, Any]:
     task, operator = winner.task, builder.operator
-    described = [
-        {"name": str(p.name), "shape": list(extents(p)), "dtype": str(p.dtype)}
-        for p in program.function.params
-    ]
+    described = [described_tensor(parameter) for parameter in program.function.params]
     count = len(program.inputs)
     permissions = sorted(permissions_of(program.function))
     return {
-        "format": _FORMAT,
         # Not operator.so: Python would take it for its own module of that name.
-        "module": "kernel.so",
+        **build_facts("kernel.so", task.target, threads),
         "operator": task.operator,
         "task": task.to_json(),
         "config": list(winner.config),
         "seconds": winner.seconds,
-        "target": json.loads(task.target),
-        **cpu_of(tvm_target(task.target)),
-        "threads": threads,
         "inputs": [described[index] for index in range(count) if index not in operator.constants],
         "outputs": described[count:],
         **({"permissions": permissions} if permissions else {}),
-        "versions": installed(VERSIONED),
-        "system": platform.platform(),
     }
 
 
@@ -444,8 +433,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
     positions = sorted(builder.operator.constants)
     if not positions:
         return None
-    logical = list(builder.inputs)
-    recording, recorded = Recording.of([logical[position] for position in positions])
+    recording, recorded = Recording.of([builder.inputs[position] for position in positions])
     refused = f"how the weights of task {winner.task.name!r} are packed cannot be written down"
     hint = "Export its function with `--to tvmscript`, and pack weights with its template's `pack`."
     try:
@@ -453,8 +441,6 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
         outputs = [_reference(recording, array) for array in packed]
     except NotRecordedError as error:
         raise ConfigError(f"{refused}: it does {error}", hint=hint) from error
-    finally:
-        builder.use(logical)
     fixed: list[int | None] = [None] * len(positions)
     for position in sorted(recording.fixed):
         fixed[position] = len(recording.constants)
@@ -478,13 +464,17 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
 
 
 def _packed(builder: TVMBuilder, winner: Winner, constants: Arrays) -> Arrays:
-    """Pack constants with the builder of a kernel."""
+    """Pack constants with the builder of a kernel, which keeps its own constants."""
     positions = sorted(builder.operator.constants)
-    inputs = list(builder.inputs)
+    logical = list(builder.inputs)
+    inputs = list(logical)
     for position, constant in zip(positions, constants, strict=True):
         inputs[position] = constant
-    builder.use(inputs)
-    program = builder.program(winner.config)
+    try:
+        builder.use(inputs)
+        program = builder.program(winner.config)
+    finally:
+        builder.use(logical)
     return [program.inputs[position] for position in positions]
 
 
@@ -502,20 +492,14 @@ def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, 
     Raises:
         ConfigError: The results differ.
     """
-    logical = list(builder.inputs)
     rng = np.random.default_rng(0)
-    positions = sorted(builder.operator.constants)
+    logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]
     # The same numbers in another order are of the same type and range.
     others = [
-        logical[position]
-        if packing.facts["fixed"][number] is not None
-        else rng.permutation(logical[position].reshape(-1)).reshape(logical[position].shape)
-        for number, position in enumerate(positions)
+        array if fixed is not None else rng.permutation(array.reshape(-1)).reshape(array.shape)
+        for array, fixed in zip(logical, packing.facts["fixed"], strict=True)
     ]
-    try:
-        wanted = _packed(builder, winner, others)
-    finally:
-        builder.use(logical)
+    wanted = _packed(builder, winner, others)
     packed = replayed(packing.facts, others, packing.constants)
     for array, other in zip(packed, wanted, strict=True):
         if np.ascontiguousarray(array).tobytes() != np.ascontiguousarray(other).tobytes():

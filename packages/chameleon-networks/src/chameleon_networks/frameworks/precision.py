@@ -141,5 +141,4 @@ def rounded(arrays: Iterable[Any], kind: str) -> list[Any]:
 
 def _inputs(program: Any) -> list[Any]:
     tree = importlib.import_module("torch.utils._pytree")
-    leaves: list[Any] = tree.tree_leaves(program.example_inputs)
-    return leaves
+    return list(tree.tree_leaves(program.example_inputs))

@@ -185,7 +185,6 @@ def manifest_of(
         target: The resolved target.
         threads: Number of threads that the kernels were measured with.
     """
-    resolved = tvm_target(target)
     occurrences = Counter(kernels.task_of(chain).key for chain in chains)
     for key, winner in kernels.winners.items():
         if winner.task.operator == LOOPS:
@@ -194,14 +193,8 @@ def manifest_of(
         chain.spec.kind for chain in chains if kernels.task_of(chain).key not in kernels.winners
     )
     return {
-        "format": _FORMAT,
-        "module": MODULE,
-        "target": json.loads(target),
-        **cpu_of(resolved),
-        "threads": threads,
+        **build_facts(MODULE, target, threads),
         **signature_of(module),
-        "versions": installed(VERSIONED),
-        "system": platform.platform(),
         "tasks": [
             {
                 "name": winner.task.name,
@@ -220,16 +213,27 @@ def manifest_of(
     }
 
 
-def cpu_of(target: Any) -> Manifest:
-    """The CPU features that a compiled network may use, for its manifest.
+def build_facts(module: str, target: str, threads: int) -> Manifest:
+    """The facts about a build that the manifests of networks and of operators contain.
 
-    They are given by LLVM's names, and by the operating system's flags.
+    Features of the CPU are given by LLVM's names, and by the operating system's flags.
 
     Args:
-        target: A ``tvm.target.Target``.
+        module: The name of the library's file.
+        target: The resolved target.
+        threads: Number of threads that the kernels were measured with.
     """
-    names = sorted(used_features(target))
-    return {"cpu_features": names, "cpu_flags": {name: flag_of(name) for name in names}}
+    names = sorted(used_features(tvm_target(target)))
+    return {
+        "format": _FORMAT,
+        "module": module,
+        "target": json.loads(target),
+        "cpu_features": names,
+        "cpu_flags": {name: flag_of(name) for name in names},
+        "threads": threads,
+        "versions": installed(VERSIONED),
+        "system": platform.platform(),
+    }
 
 
 def signature_of(module: Any) -> dict[str, list[Manifest]]:
@@ -240,16 +244,18 @@ def signature_of(module: Any) -> dict[str, list[Manifest]]:
     Args:
         module: The prepared network, a Relax ``IRModule``.
     """
+    returned = module["main"].ret_ty
+    outputs = returned.fields if hasattr(returned, "fields") else [returned]
     return {
-        "inputs": [{"name": str(v.name), **_described(v)} for v in module["main"].params],
-        "outputs": [_described(output) for output in _outputs(module["main"].ret_ty)],
+        "inputs": [described_tensor(parameter) for parameter in module["main"].params],
+        "outputs": [_described(output) for output in outputs],
     }
 
 
-def _outputs(kind: Any) -> list[Any]:
-    return list(kind.fields) if hasattr(kind, "fields") else [kind]
+def described_tensor(tensor: Any) -> Manifest:
+    """The name, the shape and the dtype of a variable of Relax or of a buffer."""
+    return {"name": str(tensor.name), **_described(tensor.ty)}
 
 
-def _described(value: Any) -> Manifest:
-    kind = getattr(value, "ty", value)
+def _described(kind: Any) -> Manifest:
     return {"shape": [int(extent) for extent in kind.shape], "dtype": str(kind.dtype)}

@@ -104,12 +104,7 @@ class Precision(Section):
         """The section as values of a pipeline file, or None if float32 is the only dtype."""
         if not self.types:
             return None
-        written = {name: value for name, value in attrs.asdict(self).items() if value is not None}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in written.items()
-            if value != ()
-        }
+        return attrs.asdict(self, filter=lambda _, value: value is not None)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Precision:

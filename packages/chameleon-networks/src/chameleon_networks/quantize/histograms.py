@@ -62,43 +62,33 @@ class Histogram:
         self.zeros += zeros
         if zeros == flat.size:
             return
-        self._reach(least, most)
-        assert self._exponent is not None  # noqa: S101 - ``_reach`` sets it
-        bins = np.floor(flat.astype(np.float64) * 2.0**-self._exponent).astype(np.int64)
+        exponent = self._reach(least, most)
+        bins = np.floor(flat.astype(np.float64) * 2.0**-exponent).astype(np.int64)
         self._counts += np.bincount(bins - self._first, minlength=_BINS)
         self._counts[-self._first] -= zeros
 
-    def merge(self, other: Histogram) -> None:
-        """Add the counts of another histogram."""
-        self.count += other.count
-        self.zeros += other.zeros
-        if other._exponent is None:
-            return
-        self._reach(other.low, other.high, other._exponent)
-        assert self._exponent is not None  # noqa: S101 - ``_reach`` sets it
-        self._counts += _coarser(
-            other._counts, other._first, self._exponent - other._exponent, self._first
-        )
-
-    def _reach(self, least: float, most: float, exponent: int | None = None) -> None:
+    def _reach(self, least: float, most: float) -> int:
         """Extend the bins so that they cover two values and zero.
 
         Args:
             least: The smaller value.
             most: The larger value.
-            exponent: The width of bins must be at least 2 to this power. None for no such limit.
+
+        Returns:
+            The width of a bin is 2 to this power.
         """
         self.low, self.high = min(self.low, least), max(self.high, most)
         # Two bins are kept for what lies on either side of a multiple of the width.
-        _, needed = math.frexp((self.high - self.low) / (_BINS - 2))
-        known = [value for value in (self._exponent, exponent) if value is not None]
-        wanted = max(needed, *known) if known else needed
+        _, wanted = math.frexp((self.high - self.low) / (_BINS - 2))
+        if self._exponent is not None:
+            wanted = max(wanted, self._exponent)
         first = math.floor(self.low * 2.0**-wanted)
         if self._exponent is not None:
             shift = wanted - self._exponent
             if shift or first != self._first:
                 self._counts = _coarser(self._counts, self._first, shift, first)
         self._exponent, self._first = wanted, first
+        return wanted
 
     def bins(self) -> tuple[Floats, NDArray[np.int64]]:
         """The distribution of the values other than zero.

@@ -19,13 +19,12 @@ from chameleon_tvm.types import FLOAT32
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.compile import fused, interpreted
-from chameleon_networks.compile.defaults import OURS
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import bindings_of, emitted, relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, relax, tvm
 from chameleon_networks.quantize.ranges import LEVELS, Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
 from chameleon_networks.quantize.weights import Means, constants_in
@@ -54,26 +53,12 @@ def guessed_kernels(
     return Kernels(winners, space, target)
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class OpenedNetwork:
-    """A compiled network that calls a Python function on each tensor that fused operators read.
-
-    The function can observe or round the tensors.
-
-    Attributes:
-        executable: The executable of Relax's virtual machine. Its function ``main`` takes the
-            inputs, then all constants.
-        placed: Indices of the fused operators that have kernels, in the order of their constants.
-    """
-
-    executable: Any
-    placed: tuple[int, ...]
-
-
 def opened(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, function: str
-) -> OpenedNetwork:
+) -> tuple[Any, tuple[int, ...]]:
     """Compile a network that calls a function on each tensor that a fused operator reads.
+
+    The function can observe or round the tensors.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -82,91 +67,28 @@ def opened(
         target: The resolved target.
         function: The name of a global TVM function. Its arguments are a tensor, the index of the
             fused operator that reads it, the number of that input, and the tensor for the result.
+
+    Returns:
+        The executable of Relax's virtual machine, and the indices of the fused operators that have
+        kernels, in the order of their constants. The executable's function ``main`` takes the
+        inputs, then all constants.
     """
     places = {chain.last: index for index, chain in enumerate(chains)}
-    packed: dict[int, tuple[bool, ...]] = {}
+    known = {chain.last: kernels.of(chain) for chain in chains}
 
-    def kernel_of(chain: FusedOperator) -> Any:
-        kernel = kernels.of(chain)
-        if kernel is not None:
-            packed[places[chain.last]] = tuple(array is not None for array in kernel.arguments)
-        return kernel
+    def reading(chain: FusedOperator, number: int, tensor: Any) -> Any:
+        kind = relax.TensorType(shape_of(tensor), str(tensor.ty.dtype))
+        numbers = [relax.prim_value(places[chain.last]), relax.prim_value(number)]
+        return relax.call_dps_packed(function, relax.Tuple([tensor, *numbers]), kind)
 
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
-        placed = with_kernels(module, chains, kernel_of)
-        # Kernels stand where the last operators of their chains were.
-        lasts = [binding.var for binding in bindings_of(module["main"])]
-        order = [places[last] for last in lasts if places.get(last) in packed]
-        opener = _Opener(placed, [(index, packed[index]) for index in order], function)
-        variable = placed.get_global_var("main")
-        opener.builder_.update_func(variable, opener.with_parameters(placed["main"]))
-        executable = interpreted(fused(opener.builder_.get()), target, TunedLoops.of(()))
-    return OpenedNetwork(executable=executable, placed=tuple(order))
-
-
-@relax.expr_functor.mutator
-class _Opener(relax.PyExprMutator):
-    """Inserts calls of a function before kernels, and makes the kernels' constants parameters."""
-
-    def __init__(
-        self, module: Any, order: Sequence[tuple[int, Sequence[bool]]], function: str
-    ) -> None:
-        """Take each kernel's operator index, and which of its arguments are packed constants."""
-        super().__init__(module)
-        self._ours = {
-            variable
-            for variable, value in module.functions_items()
-            if OURS in (getattr(value, "attrs", None) or {})
-        }
-        self._order = iter(order)
-        self._function = function
-        self._parameters: list[Any] = []
-
-    def with_parameters(self, function: Any) -> Any:
-        """Rewrite a Relax function so that the constants of its kernels are parameters."""
-        result = self.visit_expr(function)
-        parameters = [*result.params, *self._parameters]
-        return relax.Function(parameters, result.body, result.ret_ty, result.is_pure, result.attrs)
-
-    def visit_var_binding_(self, binding: Any) -> None:
-        call = binding.value
-        ours = (
-            isinstance(call, relax.Call)
-            and call.op == tvm.ir.Op.get("relax.call_tir")
-            and call.args[0] in self._ours
-        )
-        if not ours:
-            super().visit_var_binding_(binding)
-            return
-        index, packed = next(self._order)
-        number = 0
-        arguments = []
-        for argument, is_packed in zip(call.args[1].fields, packed, strict=True):
-            if is_packed:
-                arguments.append(self._parameter(argument))
-                continue
-            if isinstance(argument, tvm.ir.GenericConst):
-                # Data may be constant as well, such as a recurrent layer's first state.
-                arguments.append(argument)
-            else:
-                read = self._changed(self.visit_expr(argument), index, number)
-                arguments.append(self.builder_.emit(read))
-            number += 1
-        result = relax.call_tir(call.args[0], arguments, call.ty_args[0])
-        self.set_var_remap(binding.var, emitted(self.builder_, result, binding.var))
-
-    def _parameter(self, constant: Any) -> Any:
-        name = f"constant_{len(self._parameters)}"
-        self._parameters.append(relax.Var(name, constant.ty))
-        return self._parameters[-1]
-
-    def _changed(self, variable: Any, index: int, number: int) -> Any:
-        """The call of the TVM function on a tensor."""
-        kind = relax.TensorType(shape_of(variable), str(variable.ty.dtype))
-        numbers = [relax.prim_value(index), relax.prim_value(number)]
-        arguments = relax.Tuple([variable, *numbers])
-        return relax.call_dps_packed(self._function, arguments, kind)
+        placed = with_kernels(module, chains, lambda chain: known[chain.last], reading=reading)
+        executable = interpreted(fused(placed), target, TunedLoops.of(()))
+    # Kernels stand where the last operators of their chains were.
+    lasts = [binding.var for binding in bindings_of(module["main"])]
+    order = tuple(places[last] for last in lasts if known.get(last) is not None)
+    return executable, order
 
 
 log = structlog.get_logger()
@@ -205,9 +127,8 @@ class SimulatedNetwork:
         self._kernels = guessed_kernels(chains, target)
         name = f"chameleon.precision.read_{next(_NUMBERS)}"
         tvm.register_global_func(name, self._read)
-        network = opened(module, chains, self._kernels, target, name)
-        self.places = network.placed
-        self._machine = relax.VirtualMachine(network.executable, tvm.cpu())
+        executable, self.places = opened(module, chains, self._kernels, target, name)
+        self._machine = relax.VirtualMachine(executable, tvm.cpu())
         self._constants: dict[tuple[int, str], list[Any]] = {}
         self._means: Means = {}
         self._forms: dict[tuple[int, int], Form] = {}

@@ -6,7 +6,7 @@ Requests and replies are lines of JSON on standard input and output. Arrays are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.weights import Means, channel_means
 from chameleon_networks.running.requests import read_arrays, requested_network, serve, write_arrays
 from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.verify import agreement, magnitudes
+from chameleon_networks.running.verify import error_between, magnitudes
 
 log = structlog.get_logger()
 
@@ -198,21 +198,6 @@ class _Sums:
         }
 
 
-def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
-    """The error of a simulated network's outputs against its float32 outputs, for one sample.
-
-    For each output, the largest |difference| is divided by a scale, and the result is the largest
-    of these quotients. It is infinite if numbers are not finite.
-
-    Args:
-        got: The outputs for one sample.
-        expected: The outputs in float32.
-        scales: The scale of each output. None means the largest |expected| of each output.
-    """
-    error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
-    return float("inf") if error is None else error
-
-
 def _groups(pairs: Any) -> dict[str, str]:
     """For each name in the pairs, the name of the group of all names that the pairs connect."""
     parents: dict[str, str] = {}
@@ -281,7 +266,7 @@ class Server:
     def _sample(self, request: Message) -> Message:
         cuts = tuple((number, axis, extent) for number, axis, extent in request["kept"])
         sample = Sample(inputs=_inputs(request), cuts=cuts)
-        expected = sample.cut(self._simulated.outputs(sample.inputs))
+        expected = sample.run(self._simulated.outputs)
         self._samples.append((sample, expected))
         self._scales = magnitudes([expected for _, expected in self._samples])
         return {}

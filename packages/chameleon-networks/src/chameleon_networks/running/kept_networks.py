@@ -11,10 +11,12 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 import chameleon_tvm
 import numpy as np
 from chameleon_core.arrays import Arrays
@@ -23,7 +25,8 @@ from chameleon_system.kept import keep, kept_path, recalled, surroundings
 from numpy.typing import NDArray
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.source_location import ImportedGraph, SourceLocation
+from chameleon_networks.running.requests import batches_in, read_arrays
+from chameleon_networks.source_location import ImportedGraph
 
 _KIND = "networks"
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnx", "onnxruntime")
@@ -94,12 +97,10 @@ class KeptNetwork:
             threads: Number of threads that the framework computes with.
         """
         name = _answers_name(samples, threads)
-        known = self.fact(name)
-        arrays = None if known is None else self._arrays(name)
-        if known is None or not arrays:
+        known, read = self.fact(name), partial(batches_in, count=len(samples))
+        outputs = recalled(self._folder / f"{name}.npz", read)
+        if known is None or not outputs:
             return None
-        each = len(arrays) // len(samples)
-        outputs = [arrays[first : first + each] for first in range(0, len(arrays), each)]
         return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
 
     def keep_answers(self, answers: KeptAnswers, samples: Sequence[Arrays], threads: int) -> None:
@@ -110,39 +111,19 @@ class KeptNetwork:
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
         known = self.fact(GRAPH)
-        arrays = None if known is None else self._arrays(GRAPH)
+        arrays = recalled(self._folder / f"{GRAPH}.npz", read_arrays)
         if known is None or arrays is None:
             return None
-        facts = known[0]
-        locations = facts["locations"].items()
-        return ImportedGraph(
-            module=_relaxed().with_constants(facts["module"], arrays),
-            locations={name: SourceLocation(**place) for name, place in locations},
-            is_quantized=facts["is_quantized"],
-            is_rounded=facts["is_rounded"],
-            operators=facts["operators"],
-        )
+        module = _relaxed().with_constants(known[0]["module"], arrays)
+        return cattrs.structure({**known[0], "module": module}, ImportedGraph)
 
     def keep_graph(self, graph: ImportedGraph) -> None:
         """Keep the network as Relax has it, unless it is known."""
         if self.fact(GRAPH) is not None:
             return
         text, arrays = _relaxed().without_constants(graph.module)
-        facts = {
-            "module": text,
-            "locations": {name: attrs.asdict(place) for name, place in graph.locations.items()},
-            "is_quantized": graph.is_quantized,
-            "is_rounded": graph.is_rounded,
-            "operators": dict(graph.operators),
-        }
+        facts = attrs.asdict(attrs.evolve(graph, module=text))
         self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
-
-    def _arrays(self, name: str) -> Arrays | None:
-        def read(file: Path) -> Arrays:
-            with np.load(file) as stored:
-                return [stored[f"arr_{number}"] for number in range(len(stored.files))]
-
-        return recalled(self._folder / f"{name}.npz", read)
 
 
 def kept_networks() -> Path:

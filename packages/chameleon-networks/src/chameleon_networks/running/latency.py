@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import attrs
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import Footprint
@@ -106,6 +107,7 @@ something was compiled, loaded or swapped in."""
 UNPLANNED = ComparisonPlan()
 """A plan without a time limit and without reports of progress."""
 
+Times = dict[str, list[float] | None]
 Rounds = Mapping[str, Sequence[float] | None]
 """The median seconds of each turn of a network, by its name; None for a network that fails."""
 
@@ -136,16 +138,17 @@ def turn_seconds(
     """
     begun = last = time.perf_counter()
     longest = 0.0
-    times: dict[str, list[float] | None] = {process.name: [] for process in processes}
+    times: Times = {process.name: [] for process in processes}
     for process in processes:
         process.pause()
     with CoreWatch(usable_cores()[:threads]) as watch:
+        timing = _Timing(inputs, watch, times)
         for done in range(rounds):
             for process in processes:
                 turns = times[process.name]
                 if turns is None or (done and _hopeless(process, turns, times)):
                     continue
-                _add_turn(process, inputs, watch, times)
+                timing.add_turn(process)
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
             if done + 1 >= FEW_ROUNDS and now - begun + longest > plan.seconds:
@@ -154,71 +157,69 @@ def turn_seconds(
             if done + 1 >= rounds:
                 break
         for process in processes:
-            _mend(process, inputs, watch, times, rounds=rounds)
+            timing.mend(process, rounds)
     return times
 
 
-def _add_turn(
-    process: NetworkProcess, inputs: Arrays, watch: CoreWatch, times: dict[str, list[float] | None]
-) -> None:
-    """Time one more turn of a network. If the network fails, its times become None."""
-    turns = times[process.name]
-    if turns is None:
-        return
-    try:
-        turns.append(_turn(process, inputs, watch))
-    except ChameleonError as error:
-        log.warning("network_not_timed", network=process.name, problem=str(error))
-        times[process.name] = None
-    process.pause()
+@attrs.frozen(eq=False)
+class _Timing:
+    """Times turns of networks.
 
-
-def _mend(
-    process: NetworkProcess,
-    inputs: Arrays,
-    watch: CoreWatch,
-    times: dict[str, list[float] | None],
-    *,
-    rounds: int,
-) -> None:
-    """Time a network again if its median turn is far from its best turn, and keep the better times.
-
-    A network that stopped early because it was slow may have been compiling in its turns. It first
-    gets one more turn, after the turns of all other networks.
+    Attributes:
+        inputs: The inputs of one inference.
+        watch: The watch over the cores that the networks compute on.
+        times: The median seconds of each turn so far, by the network's name.
     """
-    turns = times[process.name]
-    if turns and len(turns) < rounds and not process.compiled_ahead:
-        _add_turn(process, inputs, watch, times)
-        turns = times[process.name]
-    if not turns or _at_one(turns):
-        return
-    log.warning(
-        "network_timed_again",
-        network=process.name,
-        milliseconds=[round(1e3 * seconds, 2) for seconds in sorted(turns)],
-    )
-    times[process.name] = []
-    for _ in range(rounds):
-        _add_turn(process, inputs, watch, times)
-    again = times[process.name]
-    if again is not None and statistics.median(turns) < statistics.median(again):
-        times[process.name] = turns
 
+    inputs: Arrays
+    watch: CoreWatch
+    times: Times
 
-def _at_one(turns: Sequence[float]) -> bool:
-    """Whether the median turn of a network is close to its best turn."""
-    return statistics.median(turns) <= APART * min(turns)
-
-
-def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
-    """Median seconds of the inferences in one turn, repeated if other processes used its cores."""
-    for _ in range(RETAKES):
-        watch.wait()
-        seconds = statistics.median(process.seconds(inputs, about=TURN_SECONDS))
+    def add_turn(self, process: NetworkProcess) -> None:
+        """Time one more turn of a network. If the network fails, its times become None."""
+        turns = self.times[process.name]
+        if turns is None:
+            return
+        try:
+            turns.append(self._turn(process))
+        except ChameleonError as error:
+            log.warning("network_not_timed", network=process.name, problem=str(error))
+            self.times[process.name] = None
         process.pause()
-        if watch.apart():
-            break
-    return seconds
+
+    def _turn(self, process: NetworkProcess) -> float:
+        """Median seconds of one turn's inferences, repeated if other processes used its cores."""
+        for _ in range(RETAKES):
+            self.watch.wait()
+            seconds = statistics.median(process.seconds(self.inputs, about=TURN_SECONDS))
+            process.pause()
+            if self.watch.apart():
+                break
+        return seconds
+
+    def mend(self, process: NetworkProcess, rounds: int) -> None:
+        """Time a network again if its median turn is far from its best one. Keep the better times.
+
+        A network that stopped early because it was slow may have been compiling in its turns. It
+        first gets one more turn, after the turns of all other networks.
+        """
+        turns = self.times[process.name]
+        if turns and len(turns) < rounds and not process.compiled_ahead:
+            self.add_turn(process)
+            turns = self.times[process.name]
+        if not turns or statistics.median(turns) <= APART * min(turns):
+            return
+        log.warning(
+            "network_timed_again",
+            network=process.name,
+            milliseconds=[round(1e3 * seconds, 2) for seconds in sorted(turns)],
+        )
+        self.times[process.name] = []
+        for _ in range(rounds):
+            self.add_turn(process)
+        again = self.times[process.name]
+        if again is not None and statistics.median(turns) < statistics.median(again):
+            self.times[process.name] = turns
 
 
 def _hopeless(process: NetworkProcess, turns: Sequence[float], times: Rounds) -> bool:

@@ -239,8 +239,7 @@ class NetworkProcess(AskedProcess):
             ChameleonError: The network failed, or the process died or hung.
         """
         request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
-        times: list[float] = self._ask(request)["seconds"]
-        return times
+        return list(self._ask(request)["seconds"])
 
     def about(self) -> Message:
         """Ask the process for facts about itself.

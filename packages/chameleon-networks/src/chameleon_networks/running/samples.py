@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 from chameleon_core.stages import Arrays
 
@@ -32,6 +34,10 @@ class Sample:
         for number, axis, extent in self.cuts:
             parts[number] = parts[number][(slice(None),) * axis + (slice(extent),)]
         return parts
+
+    def run(self, network: Callable[[Arrays], Arrays]) -> Arrays:
+        """The outputs of a network for the inputs, cut to what belongs to unpadded inputs."""
+        return self.cut(network(self.inputs))
 
 
 __all__ = ["Cut", "Sample"]

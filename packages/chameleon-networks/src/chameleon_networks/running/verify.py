@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -66,7 +66,6 @@ def compared(
     expected: Sequence[Arrays],
     *,
     tolerance: float = TOLERANCE,
-    scales: Sequence[float] | None = None,
 ) -> OutputCheck:
     """Compare a network's outputs with the expected outputs.
 
@@ -77,15 +76,32 @@ def compared(
         expected: The reference's outputs for each of the ``samples``.
         tolerance: Largest accepted error: the largest |difference| of an output, divided by the
             output's scale.
+    """
+    try:
+        return agreement_of_all(map(run, samples), expected, tolerance=tolerance)
+    except ChameleonError as error:
+        return OutputCheck(max_relative_error=None, problem=str(error))
+
+
+def agreement_of_all(
+    answers: Iterable[Arrays],
+    expected: Sequence[Arrays],
+    *,
+    tolerance: float,
+    scales: Sequence[float] | None = None,
+) -> OutputCheck:
+    """Compare the outputs of several inferences with the expected outputs, up to a problem.
+
+    Args:
+        answers: The outputs of each inference.
+        expected: The expected outputs of each inference.
+        tolerance: Largest accepted error: the largest |difference| of an output, divided by the
+            output's scale.
         scales: The scale of each output. None means the largest |expected| of each output, for each
             sample on its own.
     """
     worst = 0.0
-    for inputs, wanted in zip(samples, expected, strict=True):
-        try:
-            got = run(inputs)
-        except ChameleonError as error:
-            return OutputCheck(max_relative_error=None, problem=str(error))
+    for got, wanted in zip(answers, expected, strict=True):
         check = agreement(got, wanted, tolerance=tolerance, scales=scales)
         if check.max_relative_error is None or check.problem is not None:
             return check
@@ -264,6 +280,21 @@ def agreement(
         problem=f"its outputs are off by {worst:.1e} of the largest one; at most "
         f"{tolerance:.0e} is allowed",
     )
+
+
+def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
+    """The error of a network's outputs, for one sample.
+
+    For each output, the largest |difference| is divided by a scale, and the result is the largest
+    of these quotients. It is infinite if numbers are not finite, or if an output has another shape.
+
+    Args:
+        got: The outputs for one sample.
+        expected: The outputs of the reference.
+        scales: The scale of each output. None means the largest |expected| of each output.
+    """
+    error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
+    return float("inf") if error is None else error
 
 
 def _magnitude(array: NDArray[Any]) -> float:

@@ -184,21 +184,12 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 """Temporary folders that are kept until the process ends."""
 
 
-def described_tensors(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The manifest's descriptions of all inputs, then of all outputs, each with a name.
-
-    Args:
-        manifest: The manifest of the delivered folder.
-    """
+def _names(manifest: Mapping[str, Any], name: str) -> str:
+    """The text of ``names.h``: the names, shapes and constants that are special to one library."""
     outputs = [
         {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])
     ]
-    return [*manifest["inputs"], *outputs]
-
-
-def _names(manifest: Mapping[str, Any], name: str) -> str:
-    """The text of ``names.h``: the names, shapes and constants that are special to one library."""
-    tensors = described_tensors(manifest)
+    tensors = [*manifest["inputs"], *outputs]
     features = [
         f"{{{json.dumps(feature)}, {json.dumps(flag_of(feature))}}}"
         for feature in manifest["cpu_features"]

@@ -12,7 +12,7 @@ from chameleon_tvm.quick_tvm import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.relaxed import known_extents, relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, known_extents, relax, tvm
 from chameleon_networks.graph.strides import Shape, dense_strides, is_dense
 
 Expr = Any
@@ -66,6 +66,18 @@ class Tensor:
     shape: Shape
     strides: Shape
     dtype: str
+
+    @classmethod
+    def fresh(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
+        """A dense tensor that is the whole of a new storage.
+
+        Args:
+            shape: The shape of the tensor.
+            dtype: The dtype of the elements.
+            of: The input or the constant that the storage holds, by the name of its attribute.
+        """
+        storage = Storage(size=bytes_of(shape, dtype), **of)
+        return cls(storage=storage, shape=shape, strides=dense_strides(shape), dtype=dtype)
 
     @property
     def size(self) -> int:
@@ -176,11 +188,10 @@ class _Reader:
             tensor = self._fresh(parameter.ty, input=position)
             self._known[parameter] = tensor
             inputs.append(tensor)
-        for block in self._main.body.blocks:
-            for binding in block.bindings:
-                if not isinstance(binding, relax.VarBinding):
-                    raise NotStatic("it checks types while it runs")
-                self._known[binding.var] = self._value(binding.value, binding.var)
+        for binding in bindings_of(self._main):
+            if not isinstance(binding, relax.VarBinding):
+                raise NotStatic("it checks types while it runs")
+            self._known[binding.var] = self._value(binding.value, binding.var)
         result = self._value(self._main.body.body, None)
         outputs = result if isinstance(result, tuple) else (result,)
         if not all(isinstance(output, Tensor) for output in outputs):
@@ -235,9 +246,7 @@ class _Reader:
         return self._constants[value]
 
     def _fresh(self, kind: Any, **of: Any) -> Tensor:
-        shape, dtype = _shape(kind), str(kind.dtype)
-        storage = Storage(size=bytes_of(shape, dtype), **of)
-        return Tensor(storage=storage, shape=shape, strides=dense_strides(shape), dtype=dtype)
+        return Tensor.fresh(_shape(kind), str(kind.dtype), **of)
 
 
 def _shape(kind: Any) -> Shape:

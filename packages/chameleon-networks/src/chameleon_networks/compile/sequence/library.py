@@ -206,14 +206,8 @@ def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
     return constant.reshape(-1).view(np.ubyte)
 
 
-def tables(
-    sequence: CallSequence,
-    plan: Plan,
-    loops: Mapping[str, Sequence[int]],
-    layout: int,
-    sums: Sequence[int],
-) -> str:
-    """The text of the C header ``tables.h``, which describes a network's calls and tensors.
+class _Tables:
+    """Writes the C header ``tables.h``, which describes a network's calls and tensors.
 
     The header is compiled together with the run-time library.
 
@@ -221,14 +215,8 @@ def tables(
         sequence: The calls of the network.
         plan: The places of the tensors in memory.
         loops: The extents of each function's parallel loops, by the function's symbol.
-        layout: An id of the layout in which the weights are packed. When the library opens a file
-            of weights, it refuses a file with another id.
-        sums: The checksum of each constant; 0 accepts any content.
     """
-    return _Tables(sequence, plan, loops).text(layout, sums)
 
-
-class _Tables:
     def __init__(
         self, sequence: CallSequence, plan: Plan, loops: Mapping[str, Sequence[int]]
     ) -> None:
@@ -238,15 +226,19 @@ class _Tables:
         self._extents: list[int] = []
         self._strides: list[int] = []
         self._layouts: dict[tuple[Shape, Shape], int] = {}
-        self._tensors: dict[Tensor, int] = {}
-        for call in sequence.calls:
-            for tensor in call.arguments:
-                self._tensors.setdefault(tensor, len(self._tensors))
-        for position in plan.copied:
-            self._tensors.setdefault(sequence.outputs[position], len(self._tensors))
+        passed = [tensor for call in sequence.calls for tensor in call.arguments]
+        copied = [sequence.outputs[position] for position in plan.copied]
+        tensors = dict.fromkeys([*passed, *copied])
+        self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
     def text(self, layout: int, sums: Sequence[int]) -> str:
-        """All tables."""
+        """The text of the header.
+
+        Args:
+            layout: An id of the layout in which the weights are packed. When the library opens a
+                file of weights, it refuses a file with another id.
+            sums: The checksum of each constant; 0 accepts any content.
+        """
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
         entries = [self._entry(tensor) for tensor in numbers]
         bound = [
@@ -383,7 +375,7 @@ class SequenceExecutable:
         # Whoever packs weights knows nothing of constants that happen to be equal.
         plan = planned(self.sequence, merged=not own)
         sums = [0] * len(plan.blobs) if own else checksums(plan.blobs)
-        text = tables(self.sequence, plan, self.loops, self.layout, sums)
+        text = _Tables(self.sequence, plan, self.loops).text(self.layout, sums)
         with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")

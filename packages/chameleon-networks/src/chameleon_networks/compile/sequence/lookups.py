@@ -310,8 +310,7 @@ class _Resolver:
             step = moved.strides[self._axis] * bytes_of((1,), moved.dtype)
             places.append(moved.offset // step + index)
         table = np.array(places, np.int64)
-        storage = Storage(size=table.nbytes, constant=table)
-        return Tensor(storage=storage, shape=table.shape, strides=(1,), dtype="int64")
+        return Tensor.fresh(table.shape, "int64", constant=table)
 
     def _copied(self, selection: Selection) -> Call:
         """A call that copies the channels of a selection into its tensor."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import attrs
@@ -22,7 +23,7 @@ from chameleon_tvm.quick_tvm import te, tirx
 
 from chameleon_networks.compile.sequence.accesses import count_lookups, table_axis
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import extents_of, known_extents, relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, known_extents, relax, rewritten, tvm
 from chameleon_networks.graph.strided import Step, View, step_of, views_of
 from chameleon_networks.graph.strides import dense_strides
 
@@ -64,25 +65,23 @@ class _Neighbours:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._calls: list[tuple[Any, Any]] = []
+        self._calls: dict[Any, Any] = {}
+        """The call of the kernel that computes each variable."""
         self._same: dict[Any, Any] = {}
         """For fields of tuples and reshaped values, the variable that they come from."""
         self._reshapes: list[tuple[Any, Any]] = []
         """The kernels that only reshape, and the variable that each of them reshapes."""
-        self._producers: dict[Any, Any] = {}
-        """The call of the kernel that computes each variable."""
         self._read: dict[Any, list[tuple[Any, int, Any]]] = defaultdict(list)
         """For each value, its readers: the kernel, the parameter's number, and the kernel's result.
         """
-        body = module["main"].body
-        for block in body.blocks:
-            for binding in block.bindings:
-                self._visit(binding)
-        self._returned = {self._root(variable) for variable in relax.analysis.free_vars(body.body)}
+        for binding in bindings_of(module["main"]):
+            self._visit(binding)
+        returned = relax.analysis.free_vars(module["main"].body.body)
+        self._returned = {self._root(variable) for variable in returned}
         self._looked_up = set(self._worth_tables())
         self._by_heavy: set[Any] = set()
         """The variables that heavy kernels compute, perhaps fused with element-wise operators."""
-        for variable, call in self._calls:
+        for variable, call in self._calls.items():
             if self._is_by_heavy(call):
                 self._by_heavy.add(variable)
 
@@ -93,7 +92,7 @@ class _Neighbours:
         kernels, but not into kernels with much work, such as convolutions. So a view pays if a
         kernel with much work reads the moved elements, or writes the parts of a concatenation.
         """
-        for variable, call in self._calls:
+        for variable, call in self._calls.items():
             mark = mark_of(self._module[call.args[0]])
             readers = [kernel for kernel, _, _ in self._read[variable]]
             if mark == SHUFFLE:
@@ -118,7 +117,7 @@ class _Neighbours:
         return [
             kernel
             for kernel, argument in self._reshapes
-            if (call := self._producers.get(self._root(argument))) is not None
+            if (call := self._calls.get(self._root(argument))) is not None
             and mark_of(self._module[call.args[0]]) == CONCAT
             and call.args[0].name_hint in concatenations
         ]
@@ -127,7 +126,7 @@ class _Neighbours:
         """Yield the names of shuffles for which lookups cost less than loads and stores would."""
         shuffles = {
             variable: call
-            for variable, call in self._calls
+            for variable, call in self._calls.items()
             if mark_of(self._module[call.args[0]]) == SHUFFLE
         }
         while shuffles:
@@ -187,8 +186,7 @@ class _Neighbours:
             self._same[binding.var] = arguments[0]
             self._reshapes.append((kernel, arguments[0]))
             return
-        self._calls.append((binding.var, value))
-        self._producers[binding.var] = value
+        self._calls[binding.var] = value
         for position, argument in enumerate(arguments):
             self._read[self._root(argument)].append((kernel, position, binding.var))
 
@@ -214,7 +212,7 @@ class _Neighbours:
 
     def _fusible(self, value: Any) -> bool:
         """Whether element-wise operators after a value are fused into its producer."""
-        call = self._producers.get(value)
+        call = self._calls.get(value)
         if call is None:
             return False
         pattern = self._pattern(call.args[0])
@@ -306,10 +304,7 @@ def with_marks(module: Any) -> Any:
     Args:
         module: An ``IRModule`` in normal form, before ``LegalizeOps``.
     """
-    marker = _Marker(module)
-    variable = module.get_global_var("main")
-    marker.builder_.update_func(variable, marker.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(marker.builder_.get())
+    return rewritten(module, _Marker(module))
 
 
 def mark_of(function: Any) -> str | None:
@@ -321,99 +316,69 @@ def mark_of(function: Any) -> str | None:
 class _Marker(relax.PyExprMutator):
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._values = {
-            binding.var: binding.value
-            for block in module["main"].body.blocks
-            for binding in block.bindings
-        }
+        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
 
     def visit_call_(self, call: Any) -> Any:
         shuffle = shuffle_of(call, self._values)
         if shuffle is not None:
-            return self._shuffled(shuffle, call)
+            return self._shuffled(shuffle)
         call = self.visit_expr_post_order(call)
         name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
         value: int | list[int] | None
         if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
-            arrays = list(call.args[0].fields)
-            mark, value = CONCAT, _axis(call.attrs.axis, call)
+            arrays, mark, value = list(call.args[0].fields), CONCAT, _axis(call.attrs.axis, call)
         elif name == "relax.split":
-            arrays = [call.args[0]]
-            mark, value = SPLIT, _axis(call.attrs.axis, call.args[0])
+            arrays, mark, value = [call.args[0]], SPLIT, _axis(call.attrs.axis, call.args[0])
         elif name == "relax.strided_slice":
-            arrays = [call.args[0]]
-            mark, value = SLICE, _first_indices(call)
+            arrays, mark, value = [call.args[0]], SLICE, _first_indices(call)
         else:
             return call
-        kinds = [call.ty] if mark != SPLIT else list(call.ty.fields)
-        if value is None or not all(_static(kind) for kind in (*(a.ty for a in arrays), *kinds)):
+        kinds = list(call.ty.fields) if mark == SPLIT else [call.ty]
+        every = (*kinds, *(array.ty for array in arrays))
+        shapes: list[Any] = [known_extents(kind) for kind in every]
+        if value is None or None in shapes:
             return call
-        inputs = [
-            te.placeholder(_extents(a.ty), str(a.ty.dtype), f"part{n}")
-            for n, a in enumerate(arrays)
-        ]
-        function = _moving(mark, value, inputs, [_extents(kind) for kind in kinds])
-        function = function.without_attr("global_symbol").with_attr(mark, value)
-        kernel = self.builder_.add_func(function, mark.removeprefix("chameleon."))
-        return relax.call_tir(kernel, arrays, list(kinds) if mark == SPLIT else kinds[0])
+        moved = partial(_moved, mark, value, shapes[: len(kinds)])
+        return self._marked(mark, value, moved, *arrays)
 
-    def _shuffled(self, shuffle: Shuffle, call: Any) -> Any:
-        source = self.visit_expr(shuffle.source)
-        array = te.placeholder(_extents(source.ty), str(source.ty.dtype), "source")
+    def _marked(self, mark: str, value: Any, moved: Callable[..., Any], *arrays: Any) -> Any:
+        """Call a new function with a mark, which computes what ``moved`` returns."""
+        name = mark.removeprefix("chameleon.")
+        attributes = {mark: value}
+        return self.builder_.call_te(
+            moved, *arrays, primfunc_name_hint=name, primfunc_attrs=attributes
+        )
+
+    def _shuffled(self, shuffle: Shuffle) -> Any:
         axis = shuffle.axis
 
-        def element(*indices: Any) -> Any:
-            (_, far), *inner = shuffle.parts
-            offset, rest = 0, indices[axis]
-            for extent, step in reversed(inner):
-                offset, rest = offset + rest % extent * step, rest // extent
-            return array(*indices[:axis], offset + rest * far, *indices[axis + 1 :])
+        def shuffled(array: Any) -> Any:
+            def element(*indices: Any) -> Any:
+                (_, far), *inner = shuffle.parts
+                offset, rest = 0, indices[axis]
+                for extent, step in reversed(inner):
+                    offset, rest = offset + rest % extent * step, rest // extent
+                return array(*indices[:axis], offset + rest * far, *indices[axis + 1 :])
 
-        shuffled = te.compute(array.shape, element, "shuffle")
-        function = te.create_prim_func([array, shuffled], index_dtype_override="int64")
-        value = [axis, *shuffle.table]
-        function = function.without_attr("global_symbol").with_attr(SHUFFLE, value)
-        kernel = self.builder_.add_func(function, "shuffle")
-        return relax.call_tir(kernel, [source], call.ty)
+            return te.compute(array.shape, element, "shuffle")
+
+        source = self.visit_expr(shuffle.source)
+        return self._marked(SHUFFLE, [axis, *shuffle.table], shuffled, source)
 
 
-def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
-    """A function that moves the data, for the case that no view can replace it."""
+def _moved(mark: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
+    """The data as TVM moves it, for the case that no view can replace it."""
     if mark == CONCAT:
-        outputs = [_concatenated(inputs, value, shapes[0])]
-    elif mark == SLICE:
-        outputs = [_part(inputs[0], shapes[0], value, "slice")]
-    else:
-        outputs, start = [], 0
-        for number, shape in enumerate(shapes):
-            first = [start if axis == value else 0 for axis in range(len(shape))]
-            outputs.append(_part(inputs[0], shape, first, f"split{number}"))
-            start += shape[value]
-    # Relax counts in 64 bits, and TVM fuses only what counts alike.
-    return te.create_prim_func([*inputs, *outputs], index_dtype_override="int64")
-
-
-def _part(source: Any, shape: list[int], first: Any, name: str) -> Any:
-    def element(*indices: Any) -> Any:
-        return source(*(index + start for index, start in zip(indices, first, strict=True)))
-
-    return te.compute(shape, element, name)
-
-
-def _concatenated(inputs: list[Any], axis: int, shape: list[int]) -> Any:
-    def element(*indices: Any) -> Any:
-        value, start = None, 0
-        for source in inputs:
-            moved = [*indices]
-            moved[axis] = indices[axis] - start
-            read = source(*moved)
-            value = (
-                read if value is None else tirx.if_then_else(indices[axis] >= start, read, value)
-            )
-            start += int(source.shape[axis])
-        return value
-
-    return te.compute(shape, element, "concat")
+        return tvm.topi.concatenate(inputs, value)
+    if mark == SLICE:
+        ends = [first + extent for first, extent in zip(value, shapes[0], strict=True)]
+        return tvm.topi.strided_slice(*inputs, value, ends)
+    # TVM's ``split`` refuses parts without elements.
+    extents = [shape[value] for shape in shapes]
+    return [
+        tvm.topi.strided_slice(*inputs, [end - extent], [end], [1], [value])
+        for extent, end in zip(extents, itertools.accumulate(extents), strict=True)
+    ]
 
 
 def _axis(axis: Any, value: Any) -> int:
@@ -438,11 +403,3 @@ def _first_indices(call: Any) -> list[int] | None:
         extent = int(source.ty.shape[axis])
         first[axis] = min(max(begin + extent if begin < 0 else begin, 0), extent)
     return first
-
-
-def _static(kind: Any) -> bool:
-    return known_extents(kind) is not None
-
-
-def _extents(kind: Any) -> list[int]:
-    return list(extents_of(kind))

@@ -35,7 +35,7 @@ from chameleon_networks.precision.networks import Types
 from chameleon_networks.precision.points import Front, Point, in_words, why_float32
 from chameleon_networks.running.latency import median_seconds
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
-from chameleon_networks.running.verify import agreement, magnitudes
+from chameleon_networks.running.verify import agreement_of_all, magnitudes
 
 ANY = 1e30
 """The bound of the error if the pipeline has none: outputs must be finite."""
@@ -88,7 +88,7 @@ class Candidates:
         self._bound = ANY if settled.precision.max_error is None else settled.precision.max_error
         self.samples = settled.kept_batches()
         reference = steps.baselines.reference
-        self._expected = [sample.cut(reference.outputs(sample.inputs)) for sample in self.samples]
+        self._expected = [sample.run(reference.outputs) for sample in self.samples]
         self._scales = magnitudes(self._expected)
         self._built: dict[frozenset[tuple[int, str]], BuiltNetwork] = {}
         self._staged = staged
@@ -126,8 +126,8 @@ class Candidates:
 
     def _compiled(self, types: Types, name: str) -> BuiltNetwork:
         network = self._settled.networks.of(types)
-        folder = self._steps.compile_typed(network, name) if types else self._staged
         kernels = self._steps.with_alternatives(network.chains)
+        folder = self._steps.compile(kernels, name, network) if types else self._staged
         return BuiltNetwork.of(types, network, kernels, folder)
 
     def tried(self, point: Point) -> Candidate:
@@ -147,16 +147,13 @@ class Candidates:
             return Candidate(point=point, built=None, error=math.inf, problem=problem)
 
     def _checked(self, point: Point, built: BuiltNetwork, process: NetworkProcess) -> Candidate:
-        candidate = partial(Candidate, point=point, built=built)
-        worst = 0.0
-        for sample, expected in zip(self.samples, self._expected, strict=True):
-            got = sample.cut(process.outputs(sample.inputs))
-            verdict = agreement(got, expected, tolerance=self._bound, scales=self._scales)
-            error = math.inf if verdict.max_relative_error is None else verdict.max_relative_error
-            worst = max(worst, error)
-            if verdict.problem is not None:
-                return candidate(error=error, problem=verdict.problem)
-        return candidate(error=worst, problem=self.problem_of_metric(process.outputs))
+        answers = (sample.run(process.outputs) for sample in self.samples)
+        check = agreement_of_all(
+            answers, self._expected, tolerance=self._bound, scales=self._scales
+        )
+        error = math.inf if check.max_relative_error is None else check.max_relative_error
+        problem = check.problem or self.problem_of_metric(process.outputs)
+        return Candidate(point=point, built=built, error=error, problem=problem)
 
     def problem_of_metric(self, run: Run) -> str | None:
         """Check that a network's dtypes do not lower the user's metric, such as accuracy, too much.
