@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import re
 import resource
@@ -146,14 +145,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--earlier", type=Path, help="a file of rounds, which gets these as well")
     arguments = parser.parse_args()
     network = (arguments.run / NETWORK).absolute()
     manifest = read_manifest(network)
-    file = arguments.earlier
     measured: list[Measured] = []
-    if file is not None and file.exists():
-        measured = [tuple(one) for one in json.loads(file.read_text(encoding="utf-8"))]
     # Beside the network, since a link to a file stays in its file system.
     with tempfile.TemporaryDirectory(prefix="pools-", dir=arguments.run) as made:
         folders = {pool: Path(made) / str(place) for place, pool in enumerate(arguments.pools)}
@@ -170,8 +165,6 @@ def main() -> None:
                         "neighbours": neighbours,
                     }
                     measured.append(measure(pool, folder / "outputs.npz", request))
-    if file is not None:
-        file.write_text(json.dumps(measured), encoding="utf-8")
     print_table(measured)
 
 

@@ -7,9 +7,9 @@ pipelines, and what these chose is timed in turns by the runner's final comparis
 after the other would meet the machine at different speeds. A continued call searches nothing twice.
 
 `searched` is the default preset with many measurements, `guessed` what the space recommends before
-anything is measured, `predicted` and `one-shot` the predictor with no measurement and with eight.
-Speed is the geometric mean over tasks of the searched kernel's time over the way's own, weighted by
-the share of the network's time.
+anything is measured, `one-shot` the predictor with eight measurements. Speed is the geometric mean
+over tasks of the searched kernel's time over the way's own, weighted by the share of the network's
+time.
 """
 
 from __future__ import annotations
@@ -47,13 +47,10 @@ def ways(model: str, measurements: int) -> dict[str, dict[str, Any]]:
         model: of the predictor.
         measurements: of each task in a search.
     """
-    predictor = {"name": "one-shot", "model": model}
-    one_shot = {"preset": "one-shot", "cost_model": predictor}
     return {
         "searched": {"budget": {"measurements": measurements}},
         "guessed": {"budget": {"measurements": 0}},
-        "predicted": {**one_shot, "budget": {"measurements": 0}},
-        "one-shot": one_shot,
+        "one-shot": {"preset": "one-shot", "cost_model": {"name": "one-shot", "model": model}},
     }
 
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 from chameleon_bench.cells import running
 from chameleon_bench.cells.execute import Execution, move_aside, results
-from chameleon_bench.cells.running import NOTES, CellResult, Recorder, begin, run_cell
+from chameleon_bench.cells.running import CellResult, Recorder, begin, run_cell
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.pipeline.load import from_dict
@@ -100,8 +100,7 @@ def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_pat
     (cell, _) = load(live(tmp_path), "seeds=1").cells()
     pipeline = from_dict(cell.document, registry=synthetic_registry())
     begin(cell)
-    with Recorder(cell.folder / NOTES) as recorder:
-        interrupted(pipeline, StopAfter(10), recorder)
+    interrupted(pipeline, StopAfter(10), Recorder(cell.folder))
     assert 0 < len(measured(tmp_path)) < 24
     result = run_cell(cell, registry=synthetic_registry(), interruption=Interruption())
     (first,) = result.trajectories

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, RunFolderError
-from chameleon_core.events import BatchMeasured, BatchProposed, Measured
+from chameleon_core.events import Measured
 from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
@@ -25,6 +26,7 @@ from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.registry import Registry
+from chameleon_core.run_folder import EVENTS
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
@@ -188,10 +190,8 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
         # An interrupted cell is simply repeated: its measurements cost nothing.
         shutil.rmtree(cell.folder, ignore_errors=True)
     begin(cell)
-    notes = cell.folder / NOTES
-    with Recorder(notes) as recorder:
-        run_pipeline(pipeline, listeners=[recorder], interruption=interruption)
-    noted = read_notes(notes)
+    run_pipeline(pipeline, listeners=[Recorder(cell.folder)], interruption=interruption)
+    noted = read_notes(cell.folder)
     runner = pipeline.runner.create()
     trajectories = []
     with RunView(cell.folder) as run:
@@ -265,47 +265,25 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Writes to a file, as lines of JSON, when each measurement and round of a cell ended.
+    """Writes to a file, as lines of JSON, when each measurement of a cell arrived.
 
-    Plots of a search over time need these moments, in wall-clock seconds of the search. The run's
-    store does not have them. Use the recorder as a context manager.
+    Plots of a search over time need these moments, in wall-clock seconds of the search. Neither the
+    run's store nor its events have them.
 
     Args:
-        path: The file. Lines of earlier processes of the run are kept.
+        folder: The run folder. Lines of earlier processes of the run are kept.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Every line is on disk at once: what a killed process noted is not lost.
-        self._file = self._path.open("a", encoding="utf-8", buffering=1)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def _note(self, *values: Any) -> None:
-        self._file.write(json.dumps(values, separators=(",", ":")) + "\n")
-
-    @hookimpl
-    def chameleon_batch_proposed(self, event: BatchProposed) -> None:
-        """Record how many steps the search of a proposed batch took."""
-        self._note("proposed", event.task, event.round, event.steps, event.converged, event.score)
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NOTES
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
         """Record when a measurement arrived."""
         if event.spent is not None:
-            self._note("measured", event.task, list(event.config), event.spent.total)
-
-    @hookimpl
-    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
-        """Record the seconds that the run has spent after a batch."""
-        if event.spent is not None:
-            spent = attrs.asdict(event.spent)
-            self._note("learnt", event.task.name, event.round, event.task.measured, spent)
+            note = [event.task, list(event.config), event.spent.total]
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(note) + "\n")
 
 
 @attrs.frozen(kw_only=True)
@@ -317,24 +295,30 @@ class _Notes:
     learnt: dict[int, tuple[int, dict[str, float]]] = attrs.field(factory=dict)
 
 
-def read_notes(path: Path) -> dict[str, _Notes]:
-    """Read a recorder's file, and return its times by task."""
-    notes: dict[str, _Notes] = {}
+def read_notes(folder: Path) -> dict[str, _Notes]:
+    """Read the recorder's file and the events of a run folder, and return the times by task."""
+    notes: dict[str, _Notes] = defaultdict(_Notes)
+    for task, config, seconds in _lines(folder / NOTES):
+        notes[task].at[tuple(config)] = seconds
+    for event in _lines(folder / EVENTS):
+        if event["event"] == "BatchProposed":
+            walk = event["steps"], event["converged"], event["score"]
+            notes[event["task"]].proposed[event["round"]] = walk
+        elif event["event"] == "BatchMeasured" and event["spent"] is not None:
+            task = event["task"]
+            notes[task["name"]].learnt[event["round"]] = task["measured"], event["spent"]
+    return notes
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    """The values in a file of lines of JSON; none if the file is missing."""
     if not path.exists():
-        return notes
+        return
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            what, task, *values = json.loads(line)
+            yield json.loads(line)
         except ValueError:
             continue  # a process was killed amid the line
-        of_task = notes.setdefault(task, _Notes())
-        if what == "measured":
-            of_task.at[tuple(values[0])] = values[1]
-        elif what == "proposed":
-            of_task.proposed[values[0]] = tuple(values[1:])
-        else:
-            of_task.learnt[values[0]] = tuple(values[1:])
-    return notes
 
 
 def trajectory_of(
@@ -348,7 +332,7 @@ def trajectory_of(
     Args:
         operator: The task's result.
         measurements: The task's measurements from the run's store, in order of arrival.
-        notes: The task's times from the recorder's file.
+        notes: The task's times, from ``read_notes``.
         best_known: The lowest cost of any configuration of the task, or None if unknown.
     """
     notes = notes or _Notes()
