@@ -63,7 +63,7 @@ class GaussianProcess(CostModel):
         """Fit the model to the measurements so far, or to some of them if there are very many.
 
         Without a prior, the model stays untrained until two configurations were timed, and two
-        observations differ.
+        observations differ in throughput.
         """
         self._posterior = None
         timed = np.count_nonzero(observations.relative_throughput)

@@ -78,8 +78,8 @@ class TreeModel(CostModel):
     def fit(self, observations: Observations) -> None:
         """Fit the trees to all measurements so far.
 
-        The trees stay untrained until two observations differ. Until then, scores come from other
-        tasks or from the prior, if there are any.
+        The trees stay untrained until two observations differ in throughput. Until then, scores
+        come from other tasks or from the prior, if there are any.
         """
         self._own = len(observations)
         self._prior.refresh(self._own)
@@ -157,8 +157,9 @@ The shapes are (n, features) and (n,). A feature that the other task does not ha
 class Prior:
     """Predicts relative throughput from measurements of other tasks and of earlier runs.
 
-    Only features that the design spaces of both tasks have are used. Measurements of the task
-    itself come only from earlier runs, and only if the option ``same_task`` is set.
+    Measurements of another task are used only with the features that the design spaces of that task
+    and of this task have in common. Measurements of the task itself come only from earlier runs,
+    and only if the option ``same_task`` is set.
     """
 
     def __init__(self, options: TransferOptions, context: StageContext) -> None:
@@ -204,9 +205,11 @@ class Prior:
         return self._booster is not None
 
     def guess(self, features: Features, own: int) -> Scores:
-        """The base model's prediction of relative throughput, weighted, shape (n,).
+        """The weighted prediction of the model that learned from other tasks and earlier runs.
 
-        The weight is ``2 ** (-own / half_life)``, so it falls with every measurement of the task.
+        Predicts the relative throughput of n configurations, shape (n,); zeros if no such model was
+        trained. The weight is ``2 ** (-own / half_life)``, so it falls with every measurement of
+        the task.
 
         Args:
             features: Features that ``features_of`` computed in the task's own space, shape (n,

@@ -149,8 +149,9 @@ def check_shapes(shapes: Mapping[str, Shape]) -> None:
         shapes: The shape of each input, by the input's name.
 
     Raises:
-        ConfigError: An extent is below 1, axes of one dimension contradict each other, or there are
-            more than ``MOST`` combinations of extents.
+        ConfigError: An extent is below 1, or there are more than ``MOST`` combinations of extents.
+            Or axes with the same ``name`` have different extents, or only some of these axes have a
+            ``pad``. Or an axis with a ``pad`` has a single extent.
     """
     for name, shape in shapes.items():
         if any(isinstance(extent, int) and extent < 1 for extent in shape):

@@ -98,9 +98,10 @@ class OneShotModel(CostModel):
     def fit(self, observations: Observations) -> None:
         """Fit the linear correction to the task's measurements, if ``finetune`` is set.
 
-        Without this option, the model learns nothing during a run.
+        Without this option, the pretrained model learns nothing during a run.
 
-        If the fallback model is used, it is fitted instead.
+        If the task is unlike those of the training, the model of the option ``fallback`` predicts
+        instead. It is then fitted to the measurements, with or without ``finetune``.
 
         Args:
             observations: All measurements of the task so far.

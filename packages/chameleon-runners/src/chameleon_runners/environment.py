@@ -31,8 +31,9 @@ def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> 
 
     Args:
         threads: The number of threads that a kernel runs with.
-        blas_threads: The number of threads of OpenBLAS, with which NumPy computes references. These
-            threads keep spinning for a while, on cores where a kernel may be timed next.
+        blas_threads: The number of threads of OpenBLAS, with which NumPy computes references. It
+            must be 1 if the process computes a reference. More threads would spin for a while after
+            it, on cores where a kernel may be timed next.
         cores: The usable cores; kernels run on the first ``threads`` of them.
     """
     count = str(threads)

@@ -37,12 +37,14 @@ def option(
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
-    """Define an option that cannot change a measured time; arguments are as for ``option``."""
+    """Define an option on which measured times do not depend; arguments are as for ``option``."""
     return option(default, words, binds=False, **more)
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
-    """Define an option that is a number of seconds and cannot change a measured time.
+    """Define an option that is a number of seconds, and on which measured times do not depend.
+
+    So a run may be continued with another value of the option.
 
     Args:
         default: The default value in seconds.

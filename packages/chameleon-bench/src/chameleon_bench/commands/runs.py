@@ -140,7 +140,8 @@ def _described(blank: ListedRun, run: RunView) -> ListedRun:
 def model_in_words(section: Any) -> str:
     """A short description of a pipeline's ``model`` section, for a list of runs.
 
-    It has the name of the frontend, and the first string or the length of the first list below it.
+    It has the name of the frontend and one of the frontend's options. This is the first string
+    among the options' values, or else the length of the first list among them.
 
     Args:
         section: The section as JSON values.

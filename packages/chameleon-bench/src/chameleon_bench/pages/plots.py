@@ -202,7 +202,8 @@ def write_sheets(plots: Sequence[Plot], folder: Path, *, subject: str) -> list[P
     Args:
         plots: The plots. Plots with the same key share a file.
         folder: The folder for the files; it is created if it is missing.
-        subject: The header of the column of subjects, if plots have subjects.
+        subject: The header of the column that names the operator or task of each plot. The column
+            is left out if all plots of a file are about the whole run or suite.
 
     Returns:
         The files, in the order of the keys.

@@ -190,7 +190,10 @@ class Ratio:
 def geometric_ratio(
     pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, paired: bool = True
 ) -> Ratio:
-    """The geometric mean over tasks of the first median over the second median.
+    """Compare two pipelines by the geometric mean of one ratio per task.
+
+    The ratio is the median of the first pipeline's values, divided by the median of the second
+    pipeline's values. Tasks with a median that is infinite or not above zero are left out.
 
     Args:
         pairs: The values of both pipelines for each task, paired by seed.

@@ -47,9 +47,9 @@ class Cell(Pairing):
     """One run of a suite: a pairing of a pipeline and a task, with one seed and a run folder.
 
     Attributes:
-        seed: The seed of the run, which is also in ``document``.
-        folder: The run folder, which is also in ``document``. The file with the result is beside
-            this folder.
+        seed: The seed of the run, as in the cell's expanded pipeline (``document``).
+        folder: The run folder, as in the cell's expanded pipeline. The file with the result is
+            beside this folder.
     """
 
     seed: int

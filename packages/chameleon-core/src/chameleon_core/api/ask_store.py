@@ -141,7 +141,7 @@ class Rounds:
         store: the object that stores the rounds and the records of the task.
 
     Attributes:
-        other: for each configuration, quantities other than the time that the user reported, by
+        other: for each configuration, the quantities that the user reported beside the time, by
             name.
     """
 

@@ -31,7 +31,7 @@ class Trial:
         message: the description of the failure; empty if the configuration succeeded.
         origin: the stage that proposed the configuration, an ``Origin``; None if no record names
             the stage.
-        other: numbers other than the time that the user's program reported, by name.
+        other: numbers that the user's program reported beside the time, by name.
     """
 
     configuration: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Rows:
         origins: the stage that proposed each configuration, an ``Origin``, or None if no record
             names the stage.
         measured_at: time of each measurement in seconds since 1970.
-        other: for each configuration, quantities other than the time that the user reported, by
+        other: for each configuration, the quantities that the user reported beside the time, by
             name.
     """
 
@@ -91,7 +91,7 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Read the quantities other than the time that the user reported in an ask-and-tell search.
+    """Read the quantities that the user reported beside the time, in an ask-and-tell search.
 
     Args:
         store: the record store of the search.

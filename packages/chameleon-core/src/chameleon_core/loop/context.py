@@ -48,7 +48,8 @@ class RunTotals:
     def keep(self) -> None:
         """Write the run's wall-clock time and disturbance into the store.
 
-        The next process of the run adds its own values to these sums.
+        Both are sums over all processes of the run so far. If another process continues the run, it
+        reads these sums and adds its own values.
         """
         self._store.set_fact("seconds", self.seconds)
         self._store.set_fact(DISTURBANCE, self.disturbance.to_json())

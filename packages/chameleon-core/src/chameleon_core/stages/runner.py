@@ -200,10 +200,10 @@ class Runner(ABC):
         """
 
     def start_late(self) -> None:  # noqa: B027 - optional hook
-        """Start no worker before the first job. Chameleon calls it instead of ``prepare``.
+        """Start no worker before the first job.
 
-        Chameleon does so if the budget allows no measurements, because the run then needs all cores
-        for other work.
+        Chameleon calls this method instead of ``prepare`` if the budget allows no measurements,
+        because the run then needs all cores for other work.
         """
 
     @abstractmethod

@@ -3,10 +3,10 @@
 All of them work on arrays: configurations of shape (n, knobs), and scores of shape (n,), for which
 higher is better. Each stage gets its own random generator, which follows from the run's seed.
 
-The methods in this module have no errors of their own. An exception ends the run. Chameleon raises
-a ``PluginError`` that names the stage, unless the exception is a ``ChameleonError``. An array of
-another shape or dtype is also a ``PluginError``. Illegal, repeated or visited rows are dropped and
-logged.
+A method of a stage may raise any exception, which ends the run. If the exception is no
+``ChameleonError``, Chameleon raises a ``PluginError`` that names the stage instead. Chameleon also
+raises a ``PluginError`` if a method returns an array of another shape or dtype. Illegal, repeated
+or visited rows are dropped and logged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels for running sums and products (``cumsum``, ``cumprod``), with vectors and threads."""
+"""Kernels for cumulative sums and products (``cumsum``, ``cumprod``), with vectors and threads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class _Scans(relax.PyExprMutator):
 
 
 def with_scans(module: Any) -> Any:
-    """Replace running sums and products of constant shapes by fast kernels of Chameleon.
+    """Replace cumulative sums and products of tensors with fixed shapes by kernels of Chameleon.
+
+    Chameleon's kernels use vectors and several threads.
 
     Args:
         module: An ``IRModule``.
@@ -57,7 +59,7 @@ def with_scans(module: Any) -> Any:
 def _scan(
     rows: list[int], dtypes: tuple[str, str], kind: Any, identity: int, *, exclusive: bool
 ) -> Any:
-    """The kernel of running sums or products along the second of three axes.
+    """The kernel of cumulative sums or products along the second of three axes.
 
     Args:
         rows: The extents of the three axes.

@@ -38,9 +38,10 @@ def no_kernels(target: str) -> Kernels:
 def first_uncompilable(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> UncompilableOperator | None:
-    """The first operator of a network that cannot be compiled by itself, or None.
+    """Find the first operator that fails to compile, to name the operator in an error.
 
-    Each operator is compiled separately, because the compiler's own message names no operator.
+    Each operator is compiled separately, because the compiler's own message names no operator. The
+    result is None if every operator compiles so.
 
     Args:
         module: The network as it was imported.

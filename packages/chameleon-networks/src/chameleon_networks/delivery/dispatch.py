@@ -38,7 +38,13 @@ class BucketShapes:
 
     @classmethod
     def of(cls, bucket: Bucket, signature: Manifest) -> BucketShapes:
-        """Read the shapes of a bucket from its manifest, or from the signature of its module."""
+        """Read the shapes of a bucket's inputs and outputs.
+
+        Args:
+            bucket: The bucket.
+            signature: The ``inputs`` and ``outputs`` of the bucket's network: its manifest if it is
+                compiled, or else what ``signature_of`` returned.
+        """
         inputs, outputs = signature["inputs"], signature["outputs"]
         return cls(
             name=bucket.name,

@@ -90,7 +90,9 @@ class Reference:
         self._pool.shutdown(cancel_futures=True)
 
     def wait(self) -> None:
-        """Wait until the framework has computed its outputs, and then time another inference.
+        """Wait until the framework has computed its outputs, and then run the inference again.
+
+        The second run is timed (``seconds``), and checks that the outputs are the same.
 
         Raises:
             ConfigError: The framework cannot run the network, its outputs are not finite, or the

@@ -101,8 +101,8 @@ def to_metaschedule(
 
     A workload is an operator's unscheduled function, as ``ms.tune_tir`` takes it. An operator with
     constant inputs has two workloads: with and without the attribute that allows these inputs to be
-    packed. If a network is given, its module is written too. The functions that this module calls
-    are workloads as well.
+    packed. If a network is given, its Relax module is written too. The tuned functions that the
+    Relax module calls are workloads as well.
 
     Args:
         winners: The winners of a run.

@@ -77,9 +77,9 @@ def quantized(asked: Reduction) -> ReducedNetwork:
 
 
 def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
-    """Quantize a network to int8, and return it as an OpenVINO model.
+    """Quantize a network to int8 by NNCF's static quantization, and return it as an OpenVINO model.
 
-    The method is that of ``quantized``.
+    The options of NNCF are those that ``quantized`` describes.
 
     Args:
         forms: The network, in the forms that frameworks read.

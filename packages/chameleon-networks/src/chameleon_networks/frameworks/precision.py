@@ -36,7 +36,7 @@ def half_type(program: Any) -> str | None:
 def in_float32(program: Any) -> Any:
     """Convert all tensors of a torch program from half precision to float32.
 
-    Operators in the program that convert to half precision then convert to float32.
+    In the result, casts to half precision have become casts to float32.
 
     Args:
         program: A ``torch.export.ExportedProgram``.

@@ -156,7 +156,7 @@ def torch_inference(network: Any, program: Any) -> Network:
 
 
 def onnx_bytes(program: Any) -> bytes:
-    """Convert a network that torch exported to ONNX, for frameworks that read only ONNX.
+    """Convert a network from torch's export format to ONNX, for frameworks that read only ONNX.
 
     Args:
         program: The ``torch.export.ExportedProgram``.

@@ -34,8 +34,9 @@ class AttentionMatch:
         members: The variables that the kernel replaces, in the graph's order.
         readers: For each input but the mask, the variables of the bindings that read the input for
             this attention, for example to transpose it. If the attention gets another dtype, these
-            bindings get the input in that dtype. The whole field is None if another operator uses
-            one of their results, so the attention cannot have another dtype.
+            bindings get the input in that dtype. The field is None if another operator also reads
+            the result of such a binding. Because that operator needs float32, the attention then
+            cannot have another dtype.
     """
 
     spec: AttentionSpec

@@ -347,7 +347,8 @@ def readers_of(
     """The variables that read each input of an attention, or None.
 
     Between an input and the product that reads it, there may be operators such as transpositions.
-    The result is None if operators outside of the attention also read one of their results.
+    The result is None if the result of such an operator is also read outside of the attention. The
+    attention then cannot have another dtype, because it would change what is read there.
 
     Args:
         inputs: The arrays that queries, keys and values are views of.

@@ -48,7 +48,8 @@ class FusedOperator:
         readers: For each operand, the variables of the bindings that read the operand for this
             kernel. An empty tuple means that the first of ``members`` reads all operands. Attention
             may first rearrange its operands, for example by a transposition. If another operator
-            reads a rearranged operand too, the field is None.
+            reads a rearranged operand too, the whole field is None. Because that operator needs
+            float32, the attention then cannot have another dtype.
     """
 
     spec: OperatorSpec

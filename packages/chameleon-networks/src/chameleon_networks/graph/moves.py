@@ -143,9 +143,10 @@ _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 def without_moves(module: Any) -> Any:
     """Reduce the permutations and reshapes of a module.
 
-    Element-wise operators, concatenations, splits, reductions, resizes and most reshapes are
-    computed before the permutations of their inputs. So permutations that undo each other meet and
-    vanish. Reshapes of reshapes become one reshape, and resizes to the same size are removed.
+    A permutation moves behind the element-wise operator, concatenation, split, reduction, resize or
+    reshape that reads its result, except for some reshapes. So permutations that undo each other
+    meet and vanish. Reshapes of reshapes become one reshape, and resizes to the same size are
+    removed.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.

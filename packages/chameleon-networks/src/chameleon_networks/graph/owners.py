@@ -1,8 +1,9 @@
 """Finds the module or node of the user's model that each fused operator comes from.
 
 Passes rename variables, split operators and fold others away, so that the names of variables no
-longer show where operators come from. Only the order and the number of operators with the same
-signature do not change.
+longer show where operators come from. But operators with the same signature (kind and sizes) keep
+their order, and usually their number. So the first fused operator with a signature belongs to the
+first imported operator with this signature, and so on.
 """
 
 from __future__ import annotations

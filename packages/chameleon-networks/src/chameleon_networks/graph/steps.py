@@ -1,8 +1,8 @@
 """Quantization steps in a graph: they encode float32 tensors in a storage dtype, or decode them.
 
 Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
-are functions of Chameleon that work on bits. So kernels read and write these bits without
-conversions. TVM's own bfloat16 rounds by different rules on each target.
+are functions of Chameleon, because TVM's own bfloat16 rounds by different rules on each target.
+Encoded bfloat16 numbers are stored as 16-bit integers, which kernels read and write as they are.
 """
 
 from __future__ import annotations

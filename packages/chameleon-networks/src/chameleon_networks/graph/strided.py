@@ -26,13 +26,13 @@ _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "s
 
 @attrs.frozen(kw_only=True, eq=False)
 class View:
-    """A tensor as a rearrangement of the memory of another tensor.
+    """A tensor as a rearrangement of the memory of another tensor, possibly times a number.
 
     Attributes:
         source: The expression of the other tensor.
-        axes: The axes of the tensor in the memory of ``source``.
+        axes: For each axis of the tensor, the extents and strides in the memory of ``source``.
         offset: The offset of the first element in the memory of ``source``, in elements.
-        factor: The number that the elements of ``source`` are multiplied by.
+        factor: The number that a reader must multiply each element of ``source`` by.
     """
 
     source: Any

@@ -241,7 +241,9 @@ class ImportedNetwork(ABC):
     @property
     @abstractmethod
     def forms(self) -> NetworkForms:
-        """The float32 network in the formats that frameworks read: ONNX, and torch's if it has it.
+        """The float32 network in the formats that frameworks read.
+
+        These are ONNX and, if the network comes from torch, a torch program.
 
         Frameworks such as onnxruntime make the same network in int8 or bfloat16 from these formats.
         """

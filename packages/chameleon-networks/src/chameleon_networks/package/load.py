@@ -1,4 +1,6 @@
-"""Loads the compiled network in this folder; `needs` in manifest.json lists further requirements.
+"""Loads the compiled network in this folder.
+
+The list `needs` in manifest.json names the Python packages that must be installed.
 
 `load()` returns a function that any number of threads may call.
 """

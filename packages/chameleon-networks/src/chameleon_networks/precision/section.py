@@ -31,8 +31,8 @@ class Precision(Section):
             None accepts any error.
         calibrate: A user's function that yields batches of inputs, from which ranges are computed.
             None uses the frontend's random inputs.
-        metric: A user's function that gets a network and returns a number, or None. A larger number
-            is better.
+        metric: A user's function that gets a network and returns a number; a larger number is
+            better. None if the section names no such function.
         max_drop: How much smaller than in float32 the metric may be. Needed with ``metric``.
     """
 

@@ -70,8 +70,8 @@ class Network:
     def operands(self, index: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
         """The operands of a fused operator, each with the variables of the bindings that read it.
 
-        In attention, such bindings may come before the operator's own bindings. Operands that are
-        constants are left out.
+        Attention may first rearrange an operand, for example by a transposition. The bindings that
+        rearrange the operand are then those that read it. Operands that are constants are left out.
 
         Args:
             index: The index of the fused operator.
@@ -158,7 +158,8 @@ class Reads:
         ranges: The range of each tensor that is read in int8, by tensor name.
 
     Attributes:
-        narrow: Indices of the fused operators whose output has the operator's own dtype.
+        narrow: Indices of the fused operators that write their output in their reduced dtype,
+            because all readers read the output in this dtype.
         of: For the variable of a binding, the ``Form`` (dtype and scale) of each tensor that the
             binding reads. Tensors that it reads in float32 are left out.
 
@@ -188,8 +189,8 @@ class Reads:
     def form(self, kind: StorageType, variable: Any) -> Form | None:
         """How the numbers of a tensor are rounded if an operator reads the tensor in a dtype.
 
-        The result has the dtype, and the scale and zero point of an integer dtype. The result is
-        None if the dtype is an integer dtype and the tensor has no range.
+        For an integer dtype, the result has the dtype and the tensor's scale and zero point, or is
+        None if the tensor has no range. For a floating-point dtype, the result has only the dtype.
 
         Args:
             kind: The dtype in which the tensor is read.

@@ -122,7 +122,7 @@ class Calibrator:
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The 8-bit ranges of the tensors that several methods choose, such as percentiles.
+        """The 8-bit ranges that several methods, such as percentiles, choose for all tensors.
 
         Returns:
             A mapping from the method's name to the ranges by tensor name.
@@ -138,9 +138,10 @@ class Calibrator:
     def calibration(self) -> Calibration:
         """Choose the ranges with which the network in int8 has the least error.
 
-        The error of a single tensor says little about the network's error: clipping often reduces
-        squared errors, but may change the largest output. Biases are corrected if a correction
-        computed from some batches reduces the error on the other batches.
+        The ranges are compared by the error of the network's outputs, because the errors of single
+        tensors say little about it. For example, clipping often reduces a tensor's squared error,
+        but may change the network's largest output. Biases are corrected if a correction computed
+        from some batches reduces the error on the other batches.
         """
         ranges = self.ranges()
         errors = {method: self._error(affines) for method, affines in ranges.items()}

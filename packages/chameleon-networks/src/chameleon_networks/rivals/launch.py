@@ -32,8 +32,8 @@ def tune_network_with_metaschedule(
         target: The resolved target.
         threads: Number of threads that kernels run with, and of threads that may build kernels.
         wall_seconds: Limit in seconds since the start of the process, imports included. Tuning
-            stops after the batch in which the limit passes, and at the earliest when each task has
-            built a batch. Compilation follows.
+            stops after the first batch that ends later. It does not stop before each task has built
+            its first batch. Compilation follows.
         batch_size: Number of trials of one task per batch; 64 is MetaSchedule's default.
         layout: The layout of the whole graph, ``NCHW`` or ``NHWC``.
         as_shipped: Whether to run TVM unchanged. If False, its processes import faster, and its
@@ -42,9 +42,9 @@ def tune_network_with_metaschedule(
 
     Returns:
         A mapping with ``seconds`` (wall-clock, compilation included), ``trials``, ``failed``,
-        ``tasks`` and ``history``. Each batch in ``history`` has three values: the seconds
-        since the start, its trials, and the best seconds of all tasks together. The last is
-        MetaSchedule's own timing, or None.
+        ``tasks`` and ``history``. Each batch in ``history`` has ``seconds`` since the start,
+        ``trials`` so far and ``best_seconds``. The latter is the sum of all tasks' best times in
+        MetaSchedule's own timing, or None while a task has no time.
     """
     request = {
         **request_of(network),

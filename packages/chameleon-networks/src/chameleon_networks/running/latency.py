@@ -43,8 +43,9 @@ print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M
 def first_answer(folder: Path) -> Footprint:
     """Measure how long a new Python process takes to its first answer with a delivered network.
 
-    Takes the median of several processes. Files are in memory already if the network ran before.
-    The processes inherit the environment variables of this process.
+    Takes the median of several processes. If the network ran before, the operating system still has
+    its files in memory, so the time contains no reads from disk. The processes inherit the
+    environment variables of this process.
 
     Args:
         folder: The folder of a network that was compiled for one shape.

@@ -252,7 +252,7 @@ class NetworkProcess(AskedProcess):
         return self._ask({"do": "about"})
 
     def profile(self, folder: str, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
-        """Measure the seconds of each kernel of a network in this process.
+        """Let the child process load a network, and measure the seconds of each of its kernels.
 
         Args:
             folder: The folder of the network.

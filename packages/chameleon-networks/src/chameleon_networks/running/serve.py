@@ -158,9 +158,10 @@ class Server:
 
 
 def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]:
-    """Time single inferences, after two inferences that do not count.
+    """Time single inferences, usually after two inferences whose times are dropped.
 
-    A first inference that takes much longer than ``about`` counts, to save time.
+    If one of the first two inferences takes much longer than ``about``, its time is kept instead. A
+    slow network then need not run again.
 
     Args:
         network: A network that has run before, so that nothing is left to compile.

@@ -117,10 +117,10 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
 
 
 def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> dict[str, Figures]:
-    """The ways in which OpenVINO can serve several clients: a request to measure each, by name.
+    """The requests to measure OpenVINO with several clients, one for each way to serve clients.
 
-    There is a way for each of OpenVINO's performance hints. ``served`` measures all ways, and
-    returns the figures of the fastest one.
+    There is a way for each of OpenVINO's performance hints; the result has the requests by the
+    ways' names. ``served`` sends all requests, and returns the figures of the fastest way.
 
     Args:
         path: The path of the network's file.
@@ -134,10 +134,11 @@ def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> di
 
 
 def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures]:
-    """The ways in which ONNX Runtime can serve several clients: a request to measure each, by name.
+    """The requests to measure ONNX Runtime with several clients, one for each way to serve clients.
 
-    The clients share one session with all threads, or each has a session with a part of the
-    threads. ``served`` measures both ways, and returns the figures of the faster one.
+    In one way, the clients share a session with all threads. In the other way, each client has a
+    session with a part of the threads. The result has the requests by the ways' names. ``served``
+    sends both requests, and returns the figures of the faster way.
 
     Args:
         path: The path of the ONNX file.

@@ -2,9 +2,9 @@
 
 Prior-guided sampling draws the arguments of an operator one after another. Each argument follows
 its distribution in networks, given the arguments that were drawn before (One-Shot Tuner, Ryu et
-al., CC 2022, section 4.2). Plain counting would only repeat existing operators. So operators that
-differ from the arguments drawn so far count too, but less. Sizes may also lie between two sizes
-that networks have.
+al., CC 2022, section 4.2). If only operators with exactly these arguments counted, a draw would
+always repeat an existing operator. So operators with other arguments count too, but the less, the
+more their arguments differ. Sizes may also lie between two sizes that networks have.
 """
 
 from __future__ import annotations

@@ -210,8 +210,9 @@ class _Member:
     def table(self, groups: Distinct) -> TokenTable:
         """The table of the task's distinct tokens, with what the first layer computes from each.
 
-        The first layer computes a query, a key and a value. Tokens of loops and buffers come after
-        those of knobs and those that all configurations share.
+        The first layer computes a query, a key and a value. The table begins with the tokens that
+        all configurations of the task share. The tokens of knobs follow, then those of loops and
+        buffers.
 
         Args:
             groups: The distinct tokens of loops and buffers.

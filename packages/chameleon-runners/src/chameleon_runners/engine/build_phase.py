@@ -34,12 +34,13 @@ class BuildPhase(Generic[C]):
         failed: A function that is called with each candidate whose build fails, and with the failed
             measurement.
         most: The largest number of workers to use; None for all.
-        keep: Whether the first worker that builds a candidate keeps its kernels. After its first
-            build, this worker works for this phase only, and builds all further candidates.
+        keep: Whether the first worker that builds a candidate is reserved for this phase, so that
+            the kernels stay in its process until they are timed. This worker then builds all
+            further candidates, and does no other work.
         postponed: A function that is called with the worker if a build ran out of memory. It
             returns whether to build the candidate again later, when the worker holds fewer kernels.
         under_way: The number of builds that are running.
-        keeper: The worker that keeps a built kernel, if ``keep`` is True.
+        keeper: The reserved worker; None if there is none, or if ``keep`` is False.
     """
 
     preparation: Preparation

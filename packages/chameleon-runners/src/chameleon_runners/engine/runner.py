@@ -167,7 +167,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         Args:
             threads: The number of threads that a kernel runs with in these processes.
             blas_threads: The number of OpenBLAS threads. It may be above 1 only if these processes
-                compute no references.
+                compute no references (see ``worker_environment``).
         """
         memory = self._options.memory_mib
         limit = environment.memory_limit(self._size) if memory is None else memory * _MIB

@@ -82,12 +82,16 @@ class PaceMonitor:
         target: str,
         reference: Reference,
     ) -> bool:
-        """Use a measured candidate to compare devices, if a new candidate is needed for that.
+        """Use a measured candidate as the one that all devices measure, if a new one is needed.
+
+        If the runner compares devices, a new one is needed in two cases. Either there is none for
+        the target, or the devices have made many measurements since it was chosen.
 
         Args:
             candidate: The candidate.
             measurement: The measurement; its time counts for the device that made it.
-            precise: Whether the candidate was timed with as many repeats as a fast one.
+            precise: Whether the candidate was fast enough to be timed with all repeats. Slower
+                candidates get fewer repeats, and are not used.
             target: The target that the candidate was built for.
             reference: The reference outputs of the candidate's task.
 

@@ -34,7 +34,7 @@ class DeviceFault(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class FaultDeviceOptions:
-    """Options of a device for tests that fails on purpose.
+    """Options of a simulated device that fails on purpose, for tests of Chameleon.
 
     Attributes:
         state: A folder that keeps the number of candidates that the device has run. So a new worker

@@ -200,7 +200,10 @@ class RecordDatabaseSuite(StageSuite):
             again.close()
 
     def test_order(self) -> None:
-        """The better of two records stays in any order; adding it again changes nothing."""
+        """The database keeps the better of two records, whichever is added first.
+
+        Adding the better record again changes nothing.
+        """
         key, slow, fast = _key(64), _record(1, 2e-3), _record(1, 1e-3)
         for records in ((fast, slow), (slow, fast)):
             with self.opened() as (database, _), trial(self.where):

@@ -35,15 +35,15 @@ class Nest:
 
     Attributes:
         outputs: Domain of co: the output channels that the nest computes.
-        inputs: Domain of ci over all tiles: the input channels that the nest reads.
+        inputs: Domain of ci: the input channels that the nest reads, of all groups together.
         rows: Domain of oh: the output rows that the nest computes.
         kernel: Extents of kh and kw.
         stride: Strides of rows and columns.
         dilation: Dilations of rows and columns.
         padding: Zeros around the stage's whole input: top, left, bottom, right.
         size: Rows and columns of the stage's input.
-        tied: Number of tiles of co that are tied to tiles of ci (groups); 1 if all outputs read all
-            inputs.
+        tied: Number of groups of channels. The output channels of a group read only the input
+            channels of the same group. 1 if all output channels read all input channels.
     """
 
     outputs: Extent

@@ -73,8 +73,9 @@ class _Groups:
 
 
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
-    """The groups of channels whose number may change.
+    """Find the channels that may become fewer, in groups that must change together.
 
+    Layers that write or read the channels of a group must all keep the same number of channels.
     Channels of the network's inputs and outputs stay as they are. Channels also stay if they are
     read by a node whose effect on channels is unknown, such as a concatenation or a reshape.
     """

@@ -57,7 +57,8 @@ class NetworkSpace:
 
     Attributes:
         network: The original network.
-        groups: The groups of channels whose number may be reduced.
+        groups: Groups of channels that several layers share. The number of channels in a group may
+            be reduced in all these layers together.
         design: The space as knobs ``layer:NAME`` and ``width:NAME``, for explorers.
         original: The row of indices of the original network.
     """

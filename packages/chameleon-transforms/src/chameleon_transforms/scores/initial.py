@@ -100,8 +100,9 @@ class Parameters(NetworkScore):
 class MultiplyAdds(NetworkScore):
     """The number of multiply-adds of all convolutions, as a baseline for other scores.
 
-    The score that a network needs is proportional to its multiply-adds, and so is this score. If
-    this score is the first of a pipeline, the search therefore accepts all networks.
+    A network with half of the multiply-adds needs only half of the original's score to be accepted
+    (``NetworkScore.proportional``), and it has half of this score. If this score is the first of a
+    pipeline, the search therefore accepts all networks.
     """
 
     proportional = True

@@ -42,7 +42,8 @@ class OperatorTimes:
     """Measures operators, and keeps their seconds from earlier runs and from new runs.
 
     Args:
-        pipeline: The pipeline whose target, stages and runner measure.
+        pipeline: The pipeline whose stages tune each operator for its target, and whose runner
+            measures the operator.
         folder: Folder of the runs that measure operators. Runs that are already in it are read.
         measurements: Number of configurations to measure for each operator.
         records: Folders of other runs whose measurements are read.

@@ -84,7 +84,8 @@ class ModuleKernel(Kernel):
         inputs: The input buffers on the device.
         outputs: The output buffers on the device.
         unpack: A function that converts the function's outputs to the operator's logical outputs.
-        flush: How to empty caches between runs.
+        flush: The way in which caches are emptied between timed runs; None to leave them as they
+            are.
         cooldown: Pause between repeats, in seconds.
         guard: A function that returns a context. All calls of the device run in such a context,
             which translates their errors.

@@ -139,7 +139,7 @@ class Dot(Instruction):
         return self.features | self.vectors[vector_bytes]
 
     def check_weights(self, weights: Array) -> None:
-        """Raise an error if the instruction does not multiply some of the weights exactly.
+        """Raise an error if a weight is too large for the instruction to multiply exactly.
 
         Args:
             weights: Array of any shape.

@@ -103,7 +103,7 @@ class Batch:
         configs: the configurations in proposal order.
         stored: the task's measurements that are already in the store, by configuration.
         origins: the stage that proposed each configuration.
-        search: how the explorer found the configurations.
+        search: the explorer's search steps and best predicted score.
         scores: the scores that a trained cost model predicted, for the configurations that it was
             asked about.
 
@@ -112,7 +112,7 @@ class Batch:
         origins: the stage that proposed each configuration.
         scores: the scores that a trained cost model predicted, for the configurations that it was
             asked about.
-        search: how the explorer found the configurations.
+        search: the explorer's search steps and best predicted score.
         stored: the number of configurations whose measurements the store held when they were
             proposed.
         submitted: whether this process measures, or has measured, any configuration of the batch.
@@ -200,8 +200,8 @@ class Programs:
         at_once: the number of configurations whose programs the compiler determines at a time.
 
     Attributes:
-        asked: the configuration that was proposed, by the configuration that the compiler really
-            compiles for it. Only differing pairs are kept.
+        asked: a mapping with a configuration that the compiler really compiles as the key, and the
+            different configuration that was proposed as the value. Equal pairs are left out.
     """
 
     def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:

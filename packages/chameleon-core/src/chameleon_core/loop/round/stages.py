@@ -117,9 +117,9 @@ class SearchStages:
     def selected_batch_first(self, candidates: stages.Candidates, count: int) -> stages.Candidates:
         """Move the candidates that the cost model would select for one batch to the front.
 
-        The moved configurations get the highest scores, because samplers prefer high scores. To do
-        so, the method leaves the list of scores as it is. Scores in the result thus need not belong
-        to the configurations beside them.
+        The array of scores stays as it is, with the highest score first. So the moved
+        configurations get the highest scores, which samplers prefer. Scores in the result thus need
+        not be those that the model predicted for the configurations.
 
         Args:
             candidates: the candidates of the explorer.

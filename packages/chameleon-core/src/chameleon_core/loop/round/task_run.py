@@ -199,8 +199,9 @@ def _say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
 class TaskRun:
     """Advances the search of one task batch by batch; stored configurations are not measured again.
 
-    A resumed run repeats the search from the seed. The store answers proposals until the first
-    configuration that it does not hold. Then every stage has the state that it had before.
+    A resumed run repeats the search from the seed. The measurements come from the store until the
+    first configuration that the store does not hold. Every stage then has the same state as at this
+    point of the interrupted run.
 
     Args:
         space: the task's design space.

@@ -53,7 +53,7 @@ class TaskTuner:
         origins: the stage that proposed each configuration of the last batch or guess.
         scores: the trained cost model's scores of the last batch's configurations, if the explorer
             returned scores for them.
-        search: how the explorer found the last batch.
+        search: the explorer's search steps and best predicted score for the last batch.
         predicted: whether the cost model was trained before the first measurement.
     """
 
@@ -194,10 +194,10 @@ class TaskTuner:
         """Return the next batch: distinct, legal and new rows; empty if the space is exhausted.
 
         The first batch holds the space's first guesses and random configurations. If the cost model
-        already learned from other tasks, the first batch holds only the best first guess. Its other
-        rows then come from explorer, sampler and synthesizer, as in later batches. A sampler may
-        return few rows. Random rows replace only unusable rows, and rows that are missing because
-        the explorer found too few candidates.
+        already learned from other tasks, the first batch holds a single first guess, the best one.
+        The other rows then come from explorer, sampler and synthesizer, as in later batches. A
+        sampler may return few rows. Random rows replace only unusable rows, and rows that are
+        missing because the explorer found too few candidates.
 
         Args:
             limit: the largest number of rows that the budget allows, or None for no limit.

@@ -23,11 +23,11 @@ Buffer = Any
 
 
 def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
-    """Whether a kernel can read or write a tensor that has gaps in memory, at one parameter.
+    """Whether a kernel can read or write a parameter whose tensor has gaps in memory.
 
-    The function must not read the parameter in a shape that such strides do not allow. Its vectors
-    must not reach over a gap, and the function must not pass the parameter's address to another
-    function.
+    The result is True if the function accesses the parameter only in shapes that are possible with
+    these strides. Also, no vector of the function may reach over a gap, and the function must not
+    pass the parameter's address to another function.
 
     Args:
         function: A function whose parameters are buffers without gaps.
@@ -186,11 +186,12 @@ class _Accesses:
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
         """How many indices along an axis a run of the function computes, over all its loops.
 
-        With a table, the function would look up each of these indices. The numbers of all buffers
-        are added up. Equal index expressions in a loop's body count once.
+        If the axis gets a table, the function looks up each of these indices in the table. The
+        result is the sum over all buffers. Equal index expressions in a loop's body count once.
 
         Args:
-            axes: The number of the axis in each buffer, because a view may have other axes.
+            axes: The position of the axis among each buffer's axes, counted from 0. Buffers differ
+                in it, because a view may have other axes.
         """
         different = {
             (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times

@@ -1,9 +1,10 @@
 """The seconds of each operator of a network in each dtype, timed alone and inside networks.
 
 A kernel that runs alone finds its weights in the caches. In a network, the weights of other
-operators have evicted these weights. So the number of bytes that a dtype reads counts as well. A
-filter that Winograd's algorithm has transformed has four times the bytes of the filter, and an
-8-bit filter a quarter. Dtypes are ranked by the times inside networks.
+operators have evicted these weights. So the number of bytes of the weights counts as well. Compared
+with a convolution's filter in float32, an 8-bit filter has a quarter of the bytes. A filter that
+was transformed for Winograd's algorithm has four times the bytes. Dtypes are ranked by the times
+inside networks.
 """
 
 from __future__ import annotations

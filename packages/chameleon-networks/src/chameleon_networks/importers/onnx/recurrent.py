@@ -95,7 +95,10 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """Apply one of the node's activations to gates, which are first limited to its ``clip``.
+        """Apply one of the node's activations to gates.
+
+        If the node has the attribute ``clip``, the gates are first limited to the range from
+        ``-clip`` to ``clip``.
 
         Args:
             place: The number of the activation in the node's list.

@@ -1,7 +1,8 @@
 """Reads databases of TVM's MetaSchedule (``JSONDatabase``) as JSON, without running any code.
 
-A database has two files with one JSON value per line. A workload has its hash and its module, a
-graph of nodes from ``tvm.ir.save_json``, which gives the names of its blocks. A record is
+A database has two files with one JSON value per line. In the first file, a line is a workload: its
+hash and its TensorIR module, as ``tvm.ir.save_json`` writes it. The names of the TensorIR blocks
+are read from the module. In the second file, a line is a record:
 ``[workload, [[instructions, decisions], seconds, target, argument types]]``
 (``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
 """

@@ -85,8 +85,9 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
     Args:
         processor: The processor as the operating system reports it.
         guess: LLVM's own guess of the name, which is chosen if no other name fits better. Some
-            vector features are never reported by Linux. If another name implies such a feature, it
-            counts as a difference, because the processor may lack it.
+            vector features are never reported by Linux. If any other name implies such a feature,
+            the feature counts as a difference, because the processor may lack it. If the guess
+            implies such a feature, the feature does not count.
         triple: LLVM's triple.
 
     Returns:

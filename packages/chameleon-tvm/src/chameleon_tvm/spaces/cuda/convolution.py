@@ -131,7 +131,8 @@ class ConvolutionTemplate(NestTemplate):
 class DepthwiseTemplate(ConvolutionTemplate):
     """Template of depthwise convolutions with one filter per channel.
 
-    Each block of threads stages all of the filter's positions in shared memory at once.
+    Each block of threads copies the inputs and weights of all positions of the filter to shared
+    memory at once. So the loops over the filter's positions have no knobs.
     """
 
     kind = DepthwiseConv2dSpec

@@ -303,8 +303,8 @@ def loops_of(function: Any) -> Any:
 def with_bytes(statement: Any) -> Any:
     """Replace bool by bytes in arrays that a statement allocates, to avoid a fault of TVM.
 
-    ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays, but leaves stores
-    of the values read from these arrays as bool.
+    ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays. But if a statement
+    stores a value that it reads from such an array, the stored value keeps the dtype bool.
 
     Args:
         statement: Any statement of TensorIR.

@@ -37,9 +37,9 @@ would consist mostly of incomplete vectors."""
 def plan_parts(extents: Sequence[int]) -> int:
     """The number of equal parts into which the elements of a tensor are split for threads.
 
-    The result is the largest divisor up to ``MOST_PARTS``, if TVM sees that each of its parts is
-    contiguous. Otherwise it is the number with contiguous parts whose ratio to ``MOST_PARTS`` is
-    closest to 1.
+    The result is the largest divisor up to ``MOST_PARTS``, if TVM sees that each part is then
+    contiguous. Otherwise, only numbers for which each part is contiguous come into question. The
+    result is the one of these numbers that is closest to ``MOST_PARTS``, by their ratio.
 
     Args:
         extents: Extents of the tensor's axes.

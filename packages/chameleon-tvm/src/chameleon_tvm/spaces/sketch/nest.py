@@ -2,8 +2,8 @@
 
 A sketch's trace splits the loops of its anchor block by sampled factors, reorders them, and may
 fuse them. This module replays the trace with symbols, and finds the factor of a knob that each loop
-runs over. From these, tiles, footprints, threads and legal compute locations follow for many
-configurations at once.
+runs over. From the factors, it computes the tiles, footprints, threads and legal compute locations
+of many configurations at once.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ _MIDDLE = 3
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
-    """How much code the cases of an inlined padding take, and whether they need no conditions.
+    """How often an inlined padding copies the innermost loops, and whether no condition is left.
 
     If padding is inlined, a kernel checks whether each index lies in the padding. The compiler can
-    drop these conditions if it writes separate code for the borders.
+    drop these conditions if it writes separate copies of the innermost loops for the borders.
 
     Args:
         nest: The nest whose inputs are read through windows (one index depends on a spatial and a

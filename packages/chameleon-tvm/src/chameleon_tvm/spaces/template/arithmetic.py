@@ -77,7 +77,7 @@ class Arithmetic:
         """Convert logical weights to the dtype in which they are stored, before they are packed.
 
         Raises:
-            ChameleonError: The instruction does not multiply some of the weights exactly.
+            ChameleonError: An integer weight is too large for the instruction to multiply exactly.
         """
         if self.quantized:
             self.dot.check_weights(logical)
@@ -143,14 +143,17 @@ class Arithmetic:
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
         """The bias in the dtype of the sums, with a correction for the data's zero point.
 
-        The correction is needed if the copied data still contain the zero point. If the sums are
-        float32, a bias of more than 24 bits is rounded. This is no additional error, because a
-        float32 sum that contains the bias would be rounded too.
+        If the data are copied as 8-bit integers, the copy still contains the zero point. The bias
+        then subtracts the zero point's part of the sums. A copy in a wider dtype needs no
+        correction, because the zero point is subtracted while the data are copied.
+
+        If the sums are float32, a bias of more than 24 bits is rounded. This is no additional
+        error, because a float32 sum that contains the bias would be rounded too.
 
         Args:
             bias: Bias of int32, shape (O,).
             weights: Weights of int8, shape (O, ...).
-            numbers: The array of the operator's ``Quantization``.
+            numbers: The fields of the operator's ``Quantization``, shape (5,).
         """
         if self._centred:
             return bias.astype(self.dot.sums)

@@ -118,11 +118,12 @@ def staged_rows(geometry: Geometry, rows: int) -> int:
 
 
 def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
-    """Rows and columns of output that a band (a parallel piece of work) has.
+    """Rows and columns of output in a band, the part of an image that one parallel task computes.
 
     Args:
         geometry: The sizes of the convolution.
-        band: Number of rows, or number of vectors if all pixels are one row.
+        band: Size of the band in rows. If all pixels of an image form one row, as in a 1x1
+            convolution, the size is in vectors.
     """
     g = geometry
     if _single_row(g):

@@ -84,13 +84,14 @@ class TileBlock:
 class Runs:
     """The inputs that one output reads, divided into pieces for one tile product each.
 
-    A run consists of equal pieces. So no element beyond the run is read, which might be infinite or
-    NaN.
+    A run is a series of neighbouring elements in memory. Its pieces all have the same size, so that
+    the last one does not reach beyond the run. An element beyond the run might be infinite or NaN,
+    and would spoil the output even if its weight is zero.
 
     Attributes:
         rows: Rows of the filter.
-        count: Runs of neighbouring elements in each row: one if the taps of a row are neighbours,
-            else one for each tap.
+        count: Runs in each row of the filter: one if the taps of the row are neighbours, else one
+            for each tap.
         pieces: Pieces of a run.
         depth: Elements of a piece.
     """
@@ -311,9 +312,10 @@ class TileTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """A relative cost to order first guesses, of shape (n,); lower is better.
 
-        The cost is the estimated number of cycles of a core, divided by the number of full tile
-        products that the convolution needs. Products, loads, and weights that arrive from L3
-        overlap. The setup of a block is added.
+        The cost is the estimated number of cycles of a core, divided by the least number of tile
+        products that the convolution needs. A CPU multiplies tiles, loads tiles and reads weights
+        from L3 at the same time. So only the longest of these three times counts. The time to start
+        and finish a block is added, and so is the time to copy the input.
         """
         e, product = self.estimate(values), self.product
         tiles = values["product_strips"] * values["product_rows"]
