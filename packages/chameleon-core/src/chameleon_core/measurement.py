@@ -21,7 +21,8 @@ class Spending:
     again.
 
     Attributes:
-        search: seconds in explorer, sampler and synthesizer, with predictions of the cost model.
+        search: seconds in explorer, sampler and synthesizer, including the cost model's
+            predictions.
         model: seconds in fitting the cost model and in ``observe`` of the other stages.
         measure: seconds of waiting for the runner.
         build: seconds of building, summed over measurements. With several workers, the sum may

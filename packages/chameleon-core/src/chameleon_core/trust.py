@@ -18,12 +18,13 @@ from chameleon_core.task import Task
 
 
 def sources_in(options: Any) -> Iterator[str]:
-    """The names of code in checked options, such as ``nets.py:build``.
+    """The names of the user's code in options, such as ``nets.py:build``.
 
-    They are the values of fields whose metadata has ``source``.
+    The user must trust this code before Chameleon runs it. The names are the values of fields whose
+    metadata has ``source``.
 
     Args:
-        options: an instance of an attrs class, or a mapping, list or value in one.
+        options: the options as an instance of an attrs class, or a mapping, list or value in it.
     """
     if attrs.has(type(options)):
         for field in attrs.fields(type(options)):

@@ -82,11 +82,12 @@ class Ensemble(TreeModel):
     def evaluate(self, features: Features, guess: Scores) -> Scores:
         """The value of measuring each configuration, by the acquisition function, shape (n,).
 
-        The unit is relative throughput.
+        The unit is relative throughput: the task's lowest time divided by a configuration's time.
 
         Args:
             features: The features of n configurations, shape (n, features).
-            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
+            guess: The relative throughput that other tasks and the prior model predict, shape (n,).
+                It is 0 if there is neither.
         """
         mean, std = _moments(self._opinions(features, guess))
         return self._acquisition(mean, std, self._best, self._kappa)

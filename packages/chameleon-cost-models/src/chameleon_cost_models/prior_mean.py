@@ -50,8 +50,9 @@ class PriorMean:
     def raw(self, configs: Configs) -> Scores:
         """The trained model's prediction for each configuration, shape (n,).
 
-        If the class was made with ``logarithm=True``, a prediction is the logarithm of relative
-        throughput, else relative throughput. All predictions are 0 if there is no trained model.
+        A prediction is the relative throughput: the task's lowest time divided by the
+        configuration's time. If the class was made with ``logarithm=True``, it is the logarithm of
+        relative throughput. All predictions are 0 if there is no trained model.
 
         Args:
             configs: Configurations, shape (n, knobs).

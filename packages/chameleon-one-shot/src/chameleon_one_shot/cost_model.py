@@ -112,10 +112,12 @@ class OneShotModel(CostModel):
             self._layer = self._fitted(observations)
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration: predicted throughput up to a factor, shape (n,).
+        """The score of each configuration, proportional to its predicted throughput, shape (n,).
 
-        With ``finetune``, the score is an upper confidence bound. Otherwise it is a lower bound.
-        The option ``caution`` sets how far the lower bound is from the mean.
+        With ``finetune``, measurements correct the model. The score is then an upper confidence
+        bound, which favours configurations that the model is uncertain about. Otherwise the score
+        is a lower bound, which avoids such configurations. The option ``caution`` sets how far the
+        lower bound is from the mean.
         """
         if self._fallback is not None:
             return self._fallback.predict(configs)

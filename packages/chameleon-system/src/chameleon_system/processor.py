@@ -1,7 +1,8 @@
 """Facts about the processor from the operating system: its vendor, model and instructions.
 
-A virtual machine may report any model number, but the flags list what CPUID and the system allow.
-If code uses an instruction whose flag is missing, the system ends the process.
+Only the flags say which instructions code may use, because a virtual machine may report any model
+number. The flags list what CPUID and the system allow. If code uses an instruction whose flag is
+missing, the system ends the process.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ def usable_threads(root: Path = ROOT) -> int:
     1. Count the cores of the process's affinity.
     2. Find each mount of ``cgroup2``, and of ``cgroup`` with the option ``cpu``, in
        ``/proc/self/mountinfo``, and the process's path in that hierarchy in ``/proc/self/cgroup``.
-       Below the mount's root that path is a folder; if it lies elsewhere or has ``..`` in it, the
-       mount point is the folder.
-    3. Read quota and period of that folder and of each above it up to the mount point: ``cpu.max``,
-       or ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``.
+       If this path is below the root of the mount, take its folder below the mount point. If the
+       path is elsewhere or contains ``..``, take the mount point itself.
+    3. Read quota and period in the folder from step 2 and in each folder above, up to the mount
+       point: ``cpu.max``, or ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``.
     4. Two positive integers of at most 15 digits allow ``quota / period`` threads, rounded down but
        at least one; anything else allows any number.
     5. The smallest number counts.

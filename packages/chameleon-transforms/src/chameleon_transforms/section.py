@@ -34,8 +34,9 @@ class Transformation(Section):
         widths: Numbers by which the channels between convolutions may be divided.
         scores: Scores that judge a network without training, stages of the kind ``network_scores``.
             The first decides; the others are only reported.
-        tolerance: How far the first score of a network may be below the required score, as a share
-            of the original network's score. The search accepts no network with a lower score.
+        tolerance: By how much the lowest accepted first score is reduced, as a share of the
+            original network's score. With 0, the lowest accepted score is that of the original
+            network. For some scores, it is also reduced in proportion to the multiply-adds.
         data: Data with which scores are computed: ``synthetic``, ``digits``, or a function that
             returns a DataLoader.
         batch: Number of samples of the minibatch.

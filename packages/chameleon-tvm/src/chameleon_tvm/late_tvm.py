@@ -1,8 +1,8 @@
-"""TVM under the names of ``quick_tvm``, but imported only when a program first uses a name.
+"""The same parts of TVM as ``quick_tvm``, but TVM is only imported when a program uses a part.
 
-Processes that check a vendor's kernel make operators and compute their references without TVM. This
-module saves them the import. Commands that only show a pipeline make design spaces of templates
-without TVM, too.
+Some processes import modules that can use TVM, but do not use it. These processes then need not
+wait for the import. Examples are processes that check a vendor's kernel, and commands that only
+show a pipeline.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class StorageType:
             halves of float32 numbers, because TVM's own bfloat16 computes in float32.
         low: The smallest integer of the type; 0 for floating-point types.
         high: The largest integer of the type; 0 for floating-point types.
-        operands: Dtypes of instructions' operands that can hold all numbers of this type. 16-bit
-            integers can also hold 8-bit integers less a zero point.
+        operands: Dtypes of instructions' operands that can hold all numbers of this type. Types of
+            8-bit integers also list int16, which can hold such an integer less its zero point.
         tolerance: Largest accepted error of an output of this type: largest |difference| over
             largest |expected|.
         rounding: Largest relative error of rounding a float32 number to this type; 0 for integers.
@@ -265,7 +265,7 @@ def tolerance_of(dtype: str) -> float:
 
 
 def display_name(dtype: str) -> str:
-    """The name of a dtype for display, in which variants have the name of their main type.
+    """The name of a dtype for display: ``int8`` for its variant ``int7``, else the same name.
 
     Args:
         dtype: Name of a compute type, or any other string, which is returned unchanged.

@@ -332,7 +332,8 @@ def trajectory_of(
     Args:
         operator: The task's result.
         measurements: The task's measurements from the run's store, in order of arrival.
-        notes: The task's times, from ``read_notes``.
+        notes: When the task's measurements and rounds happened, as ``read_notes`` read it; None if
+            this was not recorded.
         best_known: The lowest cost of any configuration of the task, or None if unknown.
     """
     notes = notes or _Notes()

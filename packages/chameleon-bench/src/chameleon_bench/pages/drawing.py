@@ -496,8 +496,8 @@ def errors(trace: Trace, across: Places, y: Axis) -> str:
 def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, bool]]:
     """Draw the points of a trace as SVG elements.
 
-    Round and square points are drawn as the ends of very short lines. All such points of one colour
-    are one SVG path. Each point of another shape is an element of its own.
+    Round and square points are drawn as the ends of very short lines, so that all such points of
+    one colour are one SVG path. Each point of another shape is an element of its own.
 
     Args:
         marker: The marker of the trace. Its colour may be values on a scale.

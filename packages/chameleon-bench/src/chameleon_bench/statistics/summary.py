@@ -172,9 +172,9 @@ def _groups_of_operator(
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
     """The ends of each task's curves: a number of measurements, and seconds.
 
-    The curves end at the most measurements of any search, and at the seconds after which three
-    quarters of the searches have ended. If they went on to the slowest search, the other searches'
-    curves would be too narrow.
+    Curves over measurements end at the most measurements of any search. Curves over seconds end
+    when three quarters of the searches have ended. If they went on until the slowest search ends,
+    the curves of the other searches would be too narrow.
 
     Args:
         groups: The results of each pipeline on each task.

@@ -249,7 +249,10 @@ class Measurements(Sequence[Trial]):
         return np.array(values, np.float64)
 
     def front(self, quantities: Sequence[str]) -> list[Trial]:
-        """The Pareto front: configurations that no other configuration beats in all quantities.
+        """The Pareto front: the configurations that no other configuration dominates.
+
+        A configuration dominates another one if it is at least as good in every quantity, and
+        better in at least one.
 
         Lower is better for every quantity. Failures are left out, and so are configurations that
         lack a quantity.

@@ -181,8 +181,8 @@ class Allowance:
 class Allowances:
     """The budgets of a run's tasks.
 
-    Alternatives (``Task.alternative_of``) have a separate budget. So they take no measurements from
-    the tasks of the original network, and a network that uses no alternative loses no speed.
+    Alternatives (``Task.alternative_of``) have a separate budget. So the tasks of the original
+    network get as many measurements as in a run without alternatives, and become just as fast.
 
     Args:
         runs: the searches of all tasks.

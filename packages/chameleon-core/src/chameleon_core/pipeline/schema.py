@@ -120,9 +120,10 @@ class Budget:
             than 1 %, because timing varies by less. None means that no task ends for this reason.
         latency: the run ends once the sum of the tasks' best times, each times the task's weight,
             is at most this many seconds. None means no such target.
-        same_failure: a task, or the run, ends after this many measurements if all of them failed
-            alike. ``auto`` is two batches, but at least 16. None means that no task ends for this
-            reason. The option has no effect on searches in recorded tables.
+        same_failure: a task ends after this many measurements of the task if all of them failed
+            alike. All tasks end after this many measurements of the run if all of these failed
+            alike. ``auto`` is two batches, but at least 16. None means that no task ends for these
+            reasons. The option has no effect on searches in recorded tables.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all tasks
             together.
     """

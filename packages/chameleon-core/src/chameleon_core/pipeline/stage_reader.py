@@ -27,8 +27,8 @@ from chameleon_core.words import did_you_mean, with_article
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     """Read options from their JSON values, with the same checks as for a pipeline file.
 
-    Worker processes call this function when they start. So plugins are loaded only if an option
-    names a plugin.
+    Worker processes call this function when they start. So that they start fast, plugins are loaded
+    only if an option names a plugin.
 
     Args:
         values: the options, as ``to_json`` wrote them.

@@ -26,8 +26,8 @@ look-up."""
 class MixedRadix:
     """Gives each configuration of a space a number, in the lexicographic order of knob indices.
 
-    Numbers are packed into int64 words. One word is enough for almost every design space. Larger
-    spaces use Python integers.
+    A number consists of int64 words, of which almost every design space needs only one. For larger
+    spaces, ``words`` returns several words, and ``encode`` returns Python integers.
 
     Args:
         cardinalities: the number of values of each knob, at least 1.

@@ -54,9 +54,10 @@ class Disturbance:
 
     @property
     def trust(self) -> float | None:
-        """Share of pairs of fast configurations with the same order in a second timing.
+        """Share of pairs of fast configurations that two timings put in the same order.
 
-        The value is None if no pair was timed twice.
+        With 1, the second timing always confirmed which configuration is faster. The value is None
+        if no pair was timed twice.
         """
         return self.kept / self.pairs if self.pairs else None
 

@@ -1,4 +1,7 @@
-"""Checks a network before tuning, in a child process, which alone ends if a compiler crashes."""
+"""Checks a network before tuning, in a child process.
+
+If a compiler crashes, only this child process ends, and the run can go on.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,9 @@ def tried(
 
     Args:
         network: The imported network.
-        layouts: The layouts to try, in order. If the compiler crashes, the first of them counts as
-            failed, and the layouts after it are tried in a new process.
+        layouts: The layouts to try, in order. If the compiler crashes, it does not say with which
+            layout. The first layout then counts as failed, and the other layouts are tried in a new
+            process.
         target: The resolved target.
         threads: Number of threads that the framework computes with.
 

@@ -101,8 +101,9 @@ def summed(
     Args:
         bucketed: The network.
         results: The result of each bucket, by bucket name.
-        called: For each bucket, the name of each of its tasks in the run, by the task's name in the
-            bucket. The names differ if buckets have different tasks with the same name.
+        called: The names that tasks have in the run. The outer keys are names of buckets, the inner
+            keys are the tasks' names within the bucket. A task's two names differ if buckets have
+            different tasks with the same name.
     """
     every = list(results.values())
     left_out = {

@@ -109,7 +109,10 @@ def seconds_in_network(
 def fastest(
     variants: Sequence[NetworkVariant], seconds: Sequence[Seconds]
 ) -> dict[str, tuple[int, ...]]:
-    """The configurations that are faster than the winners inside the network, by ``Task.key``.
+    """Find the fastest configuration of each task inside the network, if it is not the winner.
+
+    The result has the configuration by ``Task.key``. A task is left out if no alternative is
+    clearly faster inside the network than the winner of the search.
 
     Args:
         variants: The timed networks. The first one has the winners, the others have alternatives.

@@ -123,7 +123,8 @@ def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
 
     Args:
         folder: The folder of the network, or of one of its buckets.
-        network: The imported network. Its own precision is the result if no dtypes were chosen.
+        network: The imported network. If the manifest names no dtypes, the result is int8 if this
+            network is quantized, else float32.
     """
     said = read_manifest(folder).get("precision")
     if said is not None:

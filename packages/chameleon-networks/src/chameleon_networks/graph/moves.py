@@ -53,11 +53,12 @@ def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
 def through_reshape(
     shape: Sequence[int], axes: Sequence[int], reshaped: Sequence[int]
 ) -> PermutedReshape:
-    """Replace a permutation and a reshape by a reshape and a permutation, as far as possible.
+    """Move a permutation behind the reshape that follows it, as far as possible.
 
-    Axes that the reshape merges must be neighbours before it, which may need a permutation first.
-    Apart from that, the axes keep the order that they have in the original tensor. For example, a
-    channel shuffle of images in NCHW that are stored in NHWC becomes a shuffle in NHWC.
+    The result is a permutation, a reshape and another permutation. The first permutation is only
+    for axes that the reshape merges, because these must be neighbours. Apart from that, the axes
+    keep the order that they have in the original tensor. For example, a channel shuffle of images
+    in NCHW that are stored in NHWC becomes a shuffle in NHWC.
 
     Args:
         shape: The shape of the tensor.

@@ -55,12 +55,13 @@ def with_encoded_moves(module: Any) -> Any:
 
     Examples of such operators are transpositions and maximum poolings. If such an operator reads a
     quantized constant, its result is computed at compile time. An ``ENCODE`` after a ``DECODE`` of
-    equal parameters is removed. Encoded int8 becomes uint8, which kernels read.
+    equal parameters is removed. Encoded int8 becomes uint8, because kernels read 8-bit data only in
+    uint8.
 
     If the encoded numbers are bfloat16 or float16, an operator works on them only if every reader
     of the operator's result encodes the result. Otherwise the operator works on decoded numbers.
-    One reason is that one fused function can decode and move them. Another reason is that attention
-    is only recognized in decoded numbers.
+    TVM can then fuse the decoding and the operator into one function. Also, attention is only
+    recognized if the operators before it work on decoded numbers.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.

@@ -2,11 +2,13 @@
 
 With a stride s, the outputs s j + r of each remainder r are a convolution of stride 1 with some of
 the taps. This is the polyphase decomposition (Shi et al., "Is the deconvolution layer the same as a
-convolutional layer?", arXiv:1609.07009). Each remainder gets its own convolution, so that no
-product with a zero is computed. The kernel of each convolution writes its outputs directly to their
-places in the result, so that nothing is copied. If outputs that follow each other in a row read the
-same inputs, they become channels of one convolution. If there are few channels, all outputs of a
-stride become channels of one convolution, and a separate pass puts the outputs in order.
+convolutional layer?", arXiv:1609.07009). Usually, each remainder gets its own convolution, so that
+no product with a zero is computed. The kernel of each convolution writes its outputs directly to
+their places in the result, so that nothing is copied.
+
+There are two exceptions. If neighbouring outputs of a row read the same inputs, they become
+channels of one convolution. If there are few channels, the outputs of all remainders become
+channels of one convolution, and a separate pass puts the outputs in order.
 """
 
 from __future__ import annotations
@@ -248,7 +250,7 @@ class PhaseShuffle:
 
     Args:
         conv: The transposed convolution.
-        plans: The plan for each axis.
+        plans: For each axis, which ordinary convolution computes the outputs of which remainders.
 
     Attributes:
         phases: For each ordinary convolution, the remainders that it computes along each axis.

@@ -76,7 +76,8 @@ def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
     """Find the partial assignments that no other one with the same state dominates.
 
-    An assignment dominates another if neither its error nor its seconds are larger.
+    An assignment dominates another if neither its error nor its seconds are larger. If several
+    assignments are equal, one is kept.
 
     Args:
         states: For each partial assignment, a number. Equal numbers mean that the remaining

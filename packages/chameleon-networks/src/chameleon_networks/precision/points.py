@@ -155,11 +155,14 @@ class Front:
         return best
 
     def eased(self, point: Point, bound: float) -> Point:
-        """Return operators of a point to float32, one at a time, until a bound holds.
+        """Put operators of a point back to float32, one at a time, until the error is small enough.
+
+        The next operator is the one that adds the most error for each second that its dtype saves.
 
         Args:
             point: The point to start from. At least one of its operators goes back.
-            bound: The largest error, simulated with all dtypes together.
+            bound: The largest accepted error of the network's outputs, from a simulation of all
+                operators in their dtypes.
         """
         types: tuple[int, ...] | None = self._row(point.types)
         while types is not None and (types := self._choice.eased(types)) is not None:

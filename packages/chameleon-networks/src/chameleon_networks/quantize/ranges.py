@@ -60,7 +60,8 @@ class Affine:
     def between(cls, low: float, high: float) -> Affine:
         """The mapping to 8-bit numbers whose range contains two numbers and zero.
 
-        At its ends, the range may be short by half a step.
+        The zero point is rounded to an integer. So one of the two numbers may lie outside of the
+        range by up to half a step.
 
         Args:
             low: The lower end of the range.
@@ -125,7 +126,8 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
 
     Values count as spread evenly over their bin. Let ``u = x / scale + zero_point``, and ``n`` its
     rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 /
-    3``: each step contributes a twelfth, clipped values a cube.
+    3``. Its first term adds the integral over a step of rounding, one twelfth, for each step. Its
+    second term is for the incomplete step, or for values beyond the clipped range.
 
     Args:
         histogram: The distribution of the tensor's values.

@@ -4,9 +4,10 @@ A fused operator reads its data in its own dtype. Products of two tensors and at
 operands in this dtype. The output has the dtype too if and only if all readers of the output read
 it in this dtype. In that case the operator reads its residual in the dtype as well.
 
-Max-pooling, concatenation and other operators that only move or select numbers give the same result
-before and after rounding. So the inputs and outputs of such an operator share one form, and it
-computes in the smaller dtype.
+Max-pooling, concatenation and other operators that only move or select numbers return the same
+result whether their inputs or their outputs are rounded. So the inputs and outputs of such an
+operator share one form. If this form has another dtype than float32, the operator works on the
+rounded numbers.
 """
 
 from __future__ import annotations

@@ -157,8 +157,9 @@ class Conditioning:
     def tolerance(self) -> float:
         """The largest accepted error of a network, given its framework's own rounding errors.
 
-        It is at least ``TOLERANCE``, and equals ``TOLERANCE`` if the framework's error is not
-        finite.
+        It is a multiple of the framework's error, but at least ``TOLERANCE`` and at most
+        ``ILL_CONDITIONED``. An error that is not finite says nothing about rounding, so the result
+        is then ``TOLERANCE``.
         """
         apart = _ROUNDINGS_APART * self.own_error
         return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
@@ -184,7 +185,10 @@ class Conditioning:
 
 @attrs.define(eq=False)
 class Expected:
-    """A framework's answers, and how far a network's outputs may be from them.
+    """A framework's answers, to compare a network's outputs with them.
+
+    The largest accepted error, ``tolerance``, grows if the framework's own rounding errors are
+    large. The function ``exact`` serves to measure these.
 
     Args:
         samples: The inputs of several inferences.
@@ -193,7 +197,7 @@ class Expected:
             much the network amplifies rounding. These are the answers in float64. For a quantized
             network, they are the answers for samples changed by about a rounding error (nudged
             samples). The function returns None if nothing can compute the answers. It is called
-            only if needed.
+            only if the outputs are off by so little that rounding may be the cause.
         rounded: Whether the network rounds to quantized numbers, so that ``exact`` returns answers
             for nudged samples.
     """

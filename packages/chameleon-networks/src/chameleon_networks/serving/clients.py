@@ -118,8 +118,8 @@ while os.getppid() == int(sys.argv[1]):
 def busy(neighbours: int) -> Iterator[None]:
     """Run busy processes in the background, each of which keeps one core busy.
 
-    The processes belong to the session of this process, since Linux may share cores among sessions
-    instead of among threads.
+    The processes belong to the session of this process. In a session of their own, they might count
+    as one, because Linux may divide the time of cores among sessions instead of among threads.
 
     Args:
         neighbours: Number of busy processes.

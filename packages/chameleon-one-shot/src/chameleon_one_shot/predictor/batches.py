@@ -59,9 +59,9 @@ class Batch:
 def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of candidates with which all targets are drawn about equally often, shape (n,).
 
-    Without weights, most candidates of a space are slow, and most candidates of a search are near
-    the best (Ryu et al. 2022, section 4.3). A rare target gets at most ten times the weight of a
-    target of average density.
+    Most random candidates of a space are slow, and most candidates of a search are near the best
+    (Ryu et al. 2022, section 4.3). Without weights, a network would hardly learn from all others. A
+    rare target gets at most ten times the weight of a target of average density.
 
     Args:
         targets: The targets of n candidates, shape (n,).

@@ -31,6 +31,8 @@ _BLOCK = 4096
 class Predictor:
     """Networks that predict the logarithm of relative throughput of configurations.
 
+    Relative throughput is the lowest time of a task divided by the configuration's time.
+
     Attributes:
         networks: The networks, in evaluation mode, whose mean is the prediction.
         architecture: The sizes of the networks.
@@ -116,6 +118,8 @@ class TaskPredictor:
 
     def moments(self, configs: Configs) -> tuple[Numbers, Numbers]:
         """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
+
+        Relative throughput is the lowest time of the task divided by the configuration's time.
 
         Args:
             configs: Configurations, shape (n, knobs).

@@ -212,6 +212,8 @@ class TaskTrees:
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
         """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
 
+        Relative throughput is the lowest time of the task divided by the configuration's time.
+
         Args:
             configs: Configurations, shape (n, knobs).
         """
@@ -240,7 +242,9 @@ def places(example: Example) -> Scores:
 
 
 def task_weights(examples: Sequence[Example]) -> Scores:
-    """Weights of all candidates, with which a task counts as the square root of its size.
+    """Weights of all candidates, so that a task with many candidates does not count too much.
+
+    The sum of a task's weights is proportional to the square root of its number of candidates.
 
     Args:
         examples: The examples, in the order of the candidates.

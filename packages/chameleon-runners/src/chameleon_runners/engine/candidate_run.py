@@ -108,7 +108,8 @@ class CandidateRun:
     def pool(self) -> None:
         """Merge the repeats of turns into ``repeats``, as if they had been taken at once.
 
-        This is for a candidate that has no other candidate to be compared with in turns.
+        This is for a candidate that takes no more turns with the other candidates. Its repeats are
+        then not compared with theirs turn by turn.
         """
         self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
         self.forget_turns()

@@ -89,8 +89,8 @@ class FleetCandidateRun(CandidateRun):
     def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
         """Record a success on a device, and return the measurement or what to do next.
 
-        A third device tries the candidate, if possible, if the outputs were wrong on another
-        device. A program with a race may be right by luck.
+        If the outputs were wrong on another device before, a third device tries the candidate, if
+        possible. The success may be luck, because the program may have a race condition.
 
         Args:
             device: The device's name.

@@ -127,12 +127,15 @@ def awaited(kind: FailureKind) -> bool:
 
 
 def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
-    """Whether the candidate must be at fault, because these failures cannot all be devices' faults.
+    """Whether the candidate must be at fault, because so many devices are unlikely to be.
+
+    Each device's history gives the probability that a failure is the device's own fault. The result
+    is True if the product of these probabilities is at most 0.1 %.
 
     Args:
         reports: At least one report; all show the same failure.
         elsewhere: Whether another device could try the candidate. If so, several failures on one
-            device count once.
+            device count once. If not, a single failure is enough if the device rarely fails.
     """
     rates = [report.reliability.fault_rate for report in reports]
     if not elsewhere:

@@ -317,8 +317,8 @@ class LocalJobRun:
         job: The job.
         context: The workers, options and time limits to use.
         numbers: An iterator of numbers for kernels, each unique in the runner.
-        alone: Whether the job uses a single worker, which keeps its kernels. If False, the job uses
-            all workers.
+        alone: Whether a single worker builds and times all candidates of the job, and does no other
+            work meanwhile. If False, the job uses all workers.
 
     Attributes:
         job: The job.

@@ -99,7 +99,8 @@ class ChildProcess:
     def alive(self) -> bool:
         """Whether the child still runs.
 
-        The system does not use the process id of an ended child again before ``kill`` is called.
+        The child is not reaped before ``kill`` is called. So the system does not use the process id
+        of an ended child again, and the result cannot be about another process.
         """
         if self._process.returncode is not None:
             return False

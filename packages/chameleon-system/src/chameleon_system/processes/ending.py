@@ -25,7 +25,8 @@ def kill_tree(pid: int, token: str) -> None:
 
     Args:
         pid: the process id of the child. The child may have ended, but must not be reaped yet.
-        token: the child's token in the environment.
+        token: the value of the environment variable ``TOKEN`` in the child. Descendants inherit it,
+            so those that are missing in the list of child processes are found by it.
     """
     # The child is stopped first, so that it starts no process while its descendants are listed.
     with contextlib.suppress(OSError):

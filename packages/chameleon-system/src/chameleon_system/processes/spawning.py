@@ -1,4 +1,7 @@
-"""Starts children from a thread that lasts as long as this process."""
+"""Starts all child processes from a single thread, which lasts as long as this process.
+
+The kernel kills a child with a death signal when the thread that started the child ends.
+"""
 
 from __future__ import annotations
 

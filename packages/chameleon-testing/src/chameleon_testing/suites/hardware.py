@@ -91,7 +91,11 @@ class RunnerSuite(TaskSuite):
         assert same, f"{self.where}: {problem}"
 
     def test_conditions(self) -> None:
-        """The runner describes itself in JSON, and its lanes and batch size are valid numbers."""
+        """The runner describes itself in JSON, and two of its properties are valid numbers.
+
+        These are the batch size and the number of devices that time candidates during a search
+        (``lanes``).
+        """
         with self.make() as runner:
             checks.after_json(runner.describe(), f"{self.where}: describe()")
             checks.after_json(runner.conditions(), f"{self.where}: conditions()")

@@ -1,8 +1,9 @@
 """Finds groups of channels that several layers share, also through skip connections.
 
 A bottleneck without a stage that restores the channels is legal only if all layers that write or
-read these channels change together. For example, both inputs of an addition, a normalization of the
-channels and every layer that reads them must change.
+read these channels change together. For example, two convolutions write the inputs of an addition.
+If one convolution loses channels, the other one must lose the same channels. A normalization after
+the addition and every layer that reads the sum must then change as well.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ class TileProduct(Instruction):
         """Compute what the instruction computes, with loops over arrays.
 
         Args:
-            sums: The sums before the instruction, shape (rows, columns); a tile may have fewer
-                rows.
+            sums: The sums before the instruction, shape (rows, columns). The number of rows may be
+                smaller than the attribute ``rows``, for a tile that is not full.
             data: The left side, shape (rows, depth).
             weights: The right side as it is stored, shape (depth / pack, columns, pack).
 

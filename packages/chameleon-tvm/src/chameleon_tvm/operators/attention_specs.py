@@ -156,7 +156,10 @@ class AttentionSpec(TypedSpec):
 
     @property
     def packed_shape(self) -> tuple[int, int, int, int]:
-        """Logical shape (batch, heads + 2 key heads, tokens, features) of the packed array."""
+        """Logical shape of the single array that holds queries, keys and values (``packed``).
+
+        The shape is (batch, heads + 2 key heads, tokens, features).
+        """
         batch, heads, tokens, features = self.query
         return (batch, heads + 2 * self.key[1], tokens, features)
 

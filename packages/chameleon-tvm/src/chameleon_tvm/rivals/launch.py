@@ -45,9 +45,9 @@ def tune_with_metaschedule(
             process started, imports included; 0 for no limit.
         trials: The tuner stops after this number of measurements; 0 for no limit. At least one of
             the two limits is needed.
-        as_shipped: Whether to use MetaSchedule as TVM ships it. Otherwise its builders import TVM's
-            tensor intrinsics faster. The main thread of its runner is bound to the first core, so
-            that it does not disturb the kernel's other threads.
+        as_shipped: Whether to use MetaSchedule as TVM ships it. If False, its builders import TVM's
+            tensor intrinsics faster, and the main thread of its runner is bound to the first core.
+            So this thread does not disturb the kernel's other threads.
         seed: Seed of the tuner's search.
 
     Returns:

@@ -97,7 +97,10 @@ class Trial(ABC):
         return using(function, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
-        """The sums that the instruction must compute, and all added numbers, in float64."""
+        """The sums that the instruction must compute, and the terms of each sum, in float64.
+
+        The terms show how far the instruction's result may be off by rounding.
+        """
         meant = operands
         if self.instruction.flushes:
             meant = {holds: flushed(array, self._element(holds)) for holds, array in meant.items()}
@@ -219,7 +222,10 @@ class TileTrial(Trial):
 
 
 def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Trial]:
-    """The tests of an instruction on a CPU: one for each vector size, or for two numbers of rows.
+    """The tests of an instruction on a CPU; none if the CPU does not have the instruction.
+
+    A dot product has one test for each vector size of the CPU. A tile product has two tests, one
+    with all rows of a tile and one with a row less.
 
     Args:
         instruction: An instruction of a CPU.

@@ -111,8 +111,9 @@ class TimeSlot:
     def among(cls, number: int, of: int, *, before: float, now: float) -> TimeSlot:
         """The slot of a comparison that is about to begin.
 
-        All comparisons together may take the share ``SHARE`` of the run. The comparisons that
-        remain get equal parts of the time that is left.
+        All comparisons together may take the share ``SHARE`` of the run's wall-clock time, which
+        includes the comparisons. The comparisons that remain get equal parts of the time that is
+        left for comparisons.
 
         Args:
             number: number of the comparison's task, from 1.
@@ -216,7 +217,9 @@ def uncompared(
     Args:
         measurements: measurements of the task.
         space: the provider of the task's design space, with its options.
-        shared: whether other processes must choose the same configuration (``best_of``).
+        shared: whether other processes have the same records and must choose the same
+            configuration. If True, the lowest knob indices decide among equally fast
+            configurations (``best_of``).
     """
     best = best_of(measurements, shared=shared)
     if best is None:

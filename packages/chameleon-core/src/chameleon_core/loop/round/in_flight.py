@@ -232,7 +232,9 @@ class CheckedStream:
         return None
 
     def rest(self) -> None:
-        """Let the runner finish its work after all measurements have arrived.
+        """Wait until the runner is idle, after all measurements have arrived.
+
+        A runner may still be busy then.
 
         Raises:
             PluginError: the runner raises, or returns a measurement that was not requested.

@@ -150,11 +150,13 @@ class TaskRecords:
     def leftovers(self, expected: Collection[Config], *, ended: str | None) -> list[Measurement]:
         """Return the stored measurements that a resumed search did not propose again, and log them.
 
+        These measurements are valid, so the search learns from them too.
+
         Args:
             expected: the configurations that the search proposes at this moment. They are not
                 leftovers.
-            ended: the reason why the task ended. None if the search goes on, with other proposals
-                than before.
+            ended: the reason why the task ended, for the log. None if the search goes on, with
+                other proposals than before.
         """
         left = [m for config, m in self._pending.items() if config not in expected]
         if not left:

@@ -47,20 +47,22 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
 
 
 def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
-    """The axis of a parameter along which a kernel can look up indices in a table, or None.
+    """Find the axis of a parameter along which a kernel can read through a table, or None.
 
-    With such a table, the kernel reads shuffled channels in place.
+    For each index along the axis, the table has the place of the channel that the kernel reads
+    instead. So the kernel reads shuffled channels in place.
 
-    The result is None if vectors run along the axis, or if the parameter's shape joins the axis
-    with another axis. It is None if the function passes the parameter's address on. It is also None
-    if the loops of the function are not final, because its schedule may vectorize any axis.
+    The result is the axis of the parameter that corresponds to ``axis``. It is None if vectors run
+    along this axis, or if the parameter's shape joins ``axis`` with another axis. It is None if the
+    function passes the parameter's address on. It is also None if the loops of the function are not
+    final, because its schedule may vectorize any axis.
 
     Args:
         function: A function whose parameters are buffers.
         position: The number of a parameter that is only read.
         shape: The shape of the tensor that is passed to the parameter, or the shape of a part of
             this tensor along ``axis``. The parameter may have another shape, as after a reshape.
-        axis: An axis of ``shape``.
+        axis: The axis of ``shape`` with the channels to look up.
     """
     if PLAIN not in (function.attrs or {}):
         return None

@@ -154,7 +154,7 @@ class PrecisionDecisions:
     def simulation(self, target: str, threads: int) -> Simulation:
         """Start a process that computes the network's outputs with any choice of dtypes.
 
-        If the ranges of tensors are known, the process uses them.
+        If calibration has already found the tensors' ranges for int8, the process gets them.
 
         Args:
             target: The resolved target.

@@ -65,8 +65,9 @@ class BuiltNetwork:
             seconds: Seconds of all calls of each task in one inference, by the task's name.
 
         Returns:
-            The seconds by index. Operators that share a task get the mean. Operators without a
-            tuned kernel are left out.
+            The seconds by the index of the fused operator. If several operators share a task, each
+            gets the task's seconds divided by their number. Operators without a tuned kernel are
+            left out.
         """
         counts = Counter(self.tasks.values())
         means = {task: total / counts[task] for task, total in seconds.items() if task in counts}

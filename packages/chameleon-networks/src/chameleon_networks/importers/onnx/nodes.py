@@ -36,7 +36,7 @@ def known_array(value: Value) -> NDArray[Any]:
 
 
 class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
-    """A node of an ONNX graph cannot be converted. The message is the reason without its name."""
+    """A node of an ONNX graph cannot be converted. The message does not name the node."""
 
 
 class ValueNeeded(Exception):  # noqa: N818 - as above

@@ -66,10 +66,10 @@ class KernelLoader:
 
 
 def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:
-    """How to empty caches on a kind of device.
+    """The way to empty the caches of a kind of device between timed runs.
 
-    A CPU's runtime flushes the cache lines of all arguments except the first, the activations.
-    Other devices copy as many bytes as are to be evicted.
+    On a CPU, TVM's function ``CPU_FLUSH`` evicts all arguments except the first, the activations.
+    Other devices copy as many bytes as the timing asks to evict.
 
     Args:
         kind: TVM's name of the kind of device.

@@ -90,6 +90,8 @@ def used_features(target: Target) -> frozenset[str]:
 def hidden_features(target: Target) -> frozenset[str]:
     """Vector features that code for a target may use, although Linux never reports them.
 
+    A processor whose features Linux reports may lack them, so ``name_of`` avoids such targets.
+
     Args:
         target: TVM's target object of a CPU.
     """

@@ -26,7 +26,7 @@ BLOCK, VIRTUAL, THREAD, INNER = range(4)
 
 @attrs.frozen(kw_only=True)
 class Axis:
-    """A loop of an operator whose tiles on a GPU a knob decides.
+    """A loop of an operator, which a knob divides into tiles on a GPU unless ``whole`` is set.
 
     Attributes:
         name: Name of the axis, as in ``tile_<name>``.
@@ -123,11 +123,14 @@ class Nest:
         return prod(axis.extent for axis in self.outputs)
 
     def parts(self, values: Values, *parts: int) -> dict[str, Numbers]:
-        """Product of some parts of each output axis's tile, by axis name; arrays of shape (n,).
+        """Multiply some of the four factors into which a knob splits each output axis.
 
         Args:
             values: Knob values of n configurations.
-            parts: Positions in the tile: blocks, virtual threads, threads and the inner part.
+            parts: The factors to multiply, out of ``BLOCK``, ``VIRTUAL``, ``THREAD`` and ``INNER``.
+
+        Returns:
+            The products by axis name, each of shape (n,).
         """
         return {
             axis.name: np.prod(values[axis.knob][:, list(parts)], axis=1) for axis in self.outputs

@@ -19,9 +19,9 @@ class Blocks:
     Attributes:
         anchor: Name of the block that computes the sums.
         loops: Names of the anchor's loops in the function's order. A loop that is neither an output
-            axis nor a reduction axis of the nest counts copies of the nest (see ``groups``).
-        groups: Number of channel groups that the loop ``f`` contains. Each group is a copy of the
-            nest.
+            axis nor a reduction axis of the nest repeats the nest, such as the loop over images.
+        groups: Number of groups of channels. If it is above 1, the loop ``f`` over output channels
+            is split in two. The outer part runs over groups and repeats the nest for each group.
         inlined: Names of blocks that are computed where their values are read, such as padding.
         epilogue: Name of the block that turns sums into outputs; None if the sums are the outputs.
     """

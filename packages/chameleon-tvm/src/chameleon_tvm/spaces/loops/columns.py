@@ -1,4 +1,4 @@
-"""Computes sums that are neighbours in memory at the same time, in lanes of vectors."""
+"""Computes several sums at once, one per lane of vectors, if they are neighbours in memory."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ MOST_COLUMNS = 8
 
 
 def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
-    """Compute sums that are neighbours in memory in vectors, if they fit registers.
+    """Compute several sums at once, one per lane of vectors, if they are neighbours in memory.
 
-    A statement that sets the initial values and the loop that adds are then combined. Other
-    statements are yielded unchanged, in order.
+    The sums must fit in registers. The statement that sets their initial values and the loop that
+    adds to them are combined. Other statements are yielded unchanged, in order.
 
     Args:
         statements: Statements that run one after another.

@@ -120,12 +120,13 @@ def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
         return in_turn([lane_loop(dtype, count, partial(body, one)) for one in reductions])
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
-        """The statements that add one vector of terms to the partial results.
+        """The statements that add one vector of terms to the partial results of each reduction.
 
         Args:
             count: Number of terms in the vector.
             start: Index of the first term.
-            known: Number of terms at the front of the vector that were added already.
+            known: Number of terms at the front of the vector that the vector before contains too.
+                They are not added again.
         """
 
         def body(one: _Reduction, lane: Any) -> Any:

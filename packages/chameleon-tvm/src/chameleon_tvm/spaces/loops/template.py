@@ -1,4 +1,8 @@
-"""The design space for functions of loops: schedules with rows, threads, tiles and columns."""
+"""The design space of a network's functions that are plain loops, such as a softmax.
+
+Its knobs say whether one pass over rows replaces several passes, and whether all threads share the
+work. They also set the tiles of transpositions, and the number of vectors that a loop sums at once.
+"""
 
 from __future__ import annotations
 

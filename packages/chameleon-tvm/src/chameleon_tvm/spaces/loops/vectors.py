@@ -163,7 +163,7 @@ def decided(node: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Guarded:
-    """The body of a loop over one part of an axis, of which the last part may be shorter.
+    """The body of a loop over one of several parts of an axis. The last part may be shorter.
 
     Attributes:
         body: The loop's body without its condition.

@@ -58,9 +58,11 @@ class Border:
     Attributes:
         tile: Name of the tile's loop.
         reduction: Name of the reduction loop.
-        outer: Names of the outer loops that decide which version holds.
-        conjuncts: The conditions that splitting the loops at this border replaces.
-        versions: At most three versions. The last has no condition.
+        outer: Names of the outer loops that decide which of ``versions`` holds.
+        conjuncts: The conditions on padding that are not needed if the loops are split at this
+            border.
+        versions: The parts of the tile that can lie inside the input, at most three. The last
+            version has no condition, and holds if no other version does.
     """
 
     tile: str

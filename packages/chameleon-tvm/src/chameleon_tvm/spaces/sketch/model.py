@@ -45,7 +45,10 @@ class NestModel:
     stages: tuple[int, ...] | None = None
 
     def at(self, values: Values) -> NestModel:
-        """The model for some configurations, with the position of the copied outputs of each.
+        """The model for some configurations, each with the loop in which it copies its outputs.
+
+        This matters if several sketches share the model (``stages``), because they copy the outputs
+        in different loops.
 
         Args:
             values: Knob values of the configurations, by knob name. The knob ``SKETCH`` tells the

@@ -39,14 +39,14 @@ class Axis:
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """A buffer that the block of a sketch that computes the sums (its anchor) reads or writes.
+    """A buffer that the anchor block of a sketch, which computes the sums, reads or writes.
 
     Attributes:
         name: Name of the buffer.
         shape: Shape of the buffer.
         itemsize: Bytes of an element.
-        strides: For every dimension, how far its index moves if an axis moves by one, by the axis's
-            name.
+        strides: A mapping for each dimension. The keys are names of axes. A value says how far the
+            dimension's index moves if the axis moves by one.
         written: Whether the buffer is the output.
     """
 

@@ -1,4 +1,7 @@
-"""Replays traces of MetaSchedule with knobs in place of numbers, to find each loop's knob."""
+"""Replays traces of MetaSchedule with knobs in place of the numbers that the traces sampled.
+
+After the replay, each loop has the knobs that determine its number of iterations.
+"""
 
 from __future__ import annotations
 

@@ -117,9 +117,11 @@ def joined(direct: DesignSpace, winograd: DesignSpace, *, usually_wins: bool = T
 
     Args:
         direct: The space of the direct convolution.
-        winograd: The space of another algorithm, whose first knob is ``algorithm`` already.
-        usually_wins: Whether the first of the first guesses uses the other algorithm, even if its
-            estimate is worse.
+        winograd: The space of another algorithm, such as Winograd's, whose first knob is
+            ``algorithm`` already.
+        usually_wins: Whether the best first guess uses the other algorithm, even if this guess has
+            a higher estimated cost than that of the direct convolution. If False, the lower
+            estimated cost decides.
     """
     others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
     algorithm = Choice(name=KNOB, options=(DIRECT, *others))

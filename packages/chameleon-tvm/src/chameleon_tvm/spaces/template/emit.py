@@ -1,8 +1,8 @@
 """Short functions that write loop nests in TensorIR directly.
 
-The templates write their loops themselves instead of scheduling a definition. So bounds that skip
-padded taps, register tiles as straight-line code, and overlapping tiles at the border are single
-expressions. TVM has no schedule primitives for these.
+The templates write their loops themselves instead of scheduling a definition. TVM has no schedule
+primitives for three things that these functions express directly. They are register tiles as
+straight-line code, overlapping tiles at the border, and loop bounds that skip taps in the padding.
 """
 
 from __future__ import annotations

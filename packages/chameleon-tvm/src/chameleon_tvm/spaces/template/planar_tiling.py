@@ -85,10 +85,12 @@ def _single_row(geometry: Geometry) -> bool:
 
 
 def planar_geometry(geometry: Geometry) -> Geometry | None:
-    """The sizes in the form in which planar loops compute a convolution, or None.
+    """Convert the sizes of a convolution for planar loops, whose vectors hold pixels of a row.
 
-    Planar loops support only channels first. Images with more axes than height and width are
-    supported only for 1x1 convolutions. Vectors are at most as long as a row.
+    In the result, all pixels of a 1x1 convolution are one row, and vectors are at most as long as a
+    row. The result is None if planar loops do not support the convolution. They support only NCHW
+    with at least two pixels per row. Images with more axes than height and width are supported only
+    for 1x1 convolutions.
     """
     g = geometry
     if {g.layout, g.out_layout} != {"NCHW"}:

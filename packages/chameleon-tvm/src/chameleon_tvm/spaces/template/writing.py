@@ -104,10 +104,11 @@ class Output:
         sums: Dtype of the sums.
 
     Attributes:
-        out: The function's parameter. Planes of outer axes lie below each other.
+        out: The function's parameter. Planes (height x width) of outer axes, such as depth, lie
+            below each other, as if they were rows of one tall image.
         block: Output channels of a tile.
-        channels: Output channels of a group, at least ``block``. Channels beyond the group's are
-            not written.
+        channels: Output channels of a group, or ``block`` if a group has fewer. A tile computes all
+            its channels, but writes only those of the group.
         epilogue: The steps for bias, residual and activation.
     """
 

@@ -1,4 +1,7 @@
-"""Factorizations of small matrices, one step at a time. Larger matrices are refused.
+"""Factorizations of small matrices, as a series of simple operators.
+
+A matrix with more than ``LARGEST`` rows or columns is refused, because each row or column takes
+about ten operators.
 
 The algorithms are those of Golub and Van Loan, Matrix Computations. Sections are 3.4.1 (LU with
 partial pivoting), 4.2.2 (Cholesky), 5.2.1 (Householder's reflections) and 8.6.3 (one-sided Jacobi).
