@@ -87,7 +87,8 @@ class XGBoostModel(TreeModel):
 
         Args:
             features: The features of n configurations, shape (n, features).
-            guess: The expectation from other tasks and the prior, shape (n,); 0 without both.
+            guess: The relative throughput that other tasks and the prior model predict, shape (n,).
+                It is 0 if there is neither.
         """
         # Without a DMatrix a call costs a quarter of a millisecond, which a walk of 500 steps
         # pays 500 times.

@@ -36,7 +36,8 @@ class Transformation(Section):
             The first decides; the others are only reported.
         tolerance: By how much the lowest accepted first score is reduced, as a share of the
             original network's score. With 0, the lowest accepted score is that of the original
-            network. For some scores, it is also reduced in proportion to the multiply-adds.
+            network. For some scores, the lowest accepted score is also reduced in proportion to the
+            multiply-adds.
         data: Data with which scores are computed: ``synthetic``, ``digits``, or a function that
             returns a DataLoader.
         batch: Number of samples of the minibatch.

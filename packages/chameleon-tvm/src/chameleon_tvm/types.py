@@ -265,7 +265,7 @@ def tolerance_of(dtype: str) -> float:
 
 
 def display_name(dtype: str) -> str:
-    """The name of a dtype for display: ``int8`` for its variant ``int7``, else the same name.
+    """The name of a dtype for display: ``int8`` for its variant ``int7``, else ``dtype`` itself.
 
     Args:
         dtype: Name of a compute type, or any other string, which is returned unchanged.

@@ -166,7 +166,7 @@ LEAST = 8
 
 
 def knob_shares(measured: Measured) -> dict[str, float]:
-    """How much of the variance of the logarithm of time each knob explains by itself.
+    """How much of the variance of the logarithm of time each knob alone explains.
 
     This is a one-way analysis of variance per knob, over the measurements that have a time. It
     estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935): one minus

@@ -41,7 +41,7 @@ def first_uncompilable(
     """Find the first operator that fails to compile, to name the operator in an error.
 
     Each operator is compiled separately, because the compiler's own message names no operator. The
-    result is None if every operator compiles so.
+    result is None if each operator compiles on its own.
 
     Args:
         module: The network as it was imported.

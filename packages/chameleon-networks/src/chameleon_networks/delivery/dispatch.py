@@ -42,8 +42,8 @@ class BucketShapes:
 
         Args:
             bucket: The bucket.
-            signature: The ``inputs`` and ``outputs`` of the bucket's network: its manifest if it is
-                compiled, or else what ``signature_of`` returned.
+            signature: A mapping with the ``inputs`` and ``outputs`` of the bucket's network. It is
+                the manifest of the compiled network, or the result of ``signature_of`` before that.
         """
         inputs, outputs = signature["inputs"], signature["outputs"]
         return cls(

@@ -92,7 +92,7 @@ class Reference:
     def wait(self) -> None:
         """Wait until the framework has computed its outputs, and then run the inference again.
 
-        The second run is timed (``seconds``), and checks that the outputs are the same.
+        The second run is timed (``seconds``). Its outputs must be the same as those of the first.
 
         Raises:
             ConfigError: The framework cannot run the network, its outputs are not finite, or the

@@ -30,7 +30,8 @@ class View:
 
     Attributes:
         source: The expression of the other tensor.
-        axes: For each axis of the tensor, the extents and strides in the memory of ``source``.
+        axes: For each axis of the tensor, the (extent, stride) pairs of its parts in the memory of
+            ``source``, outermost first.
         offset: The offset of the first element in the memory of ``source``, in elements.
         factor: The number that a reader must multiply each element of ``source`` by.
     """

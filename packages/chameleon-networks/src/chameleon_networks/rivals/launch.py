@@ -32,8 +32,8 @@ def tune_network_with_metaschedule(
         target: The resolved target.
         threads: Number of threads that kernels run with, and of threads that may build kernels.
         wall_seconds: Limit in seconds since the start of the process, imports included. Tuning
-            stops after the first batch that ends later. It does not stop before each task has built
-            its first batch. Compilation follows.
+            stops after the first batch that ends after this limit, but not before each task has
+            built its first batch. Compilation follows.
         batch_size: Number of trials of one task per batch; 64 is MetaSchedule's default.
         layout: The layout of the whole graph, ``NCHW`` or ``NHWC``.
         as_shipped: Whether to run TVM unchanged. If False, its processes import faster, and its

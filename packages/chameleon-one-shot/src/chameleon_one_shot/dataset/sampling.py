@@ -3,8 +3,8 @@
 Prior-guided sampling draws the arguments of an operator one after another. Each argument follows
 its distribution in networks, given the arguments that were drawn before (One-Shot Tuner, Ryu et
 al., CC 2022, section 4.2). If only operators with exactly these arguments counted, a draw would
-always repeat an existing operator. So operators with other arguments count too, but the less, the
-more their arguments differ. Sizes may also lie between two sizes that networks have.
+always repeat an existing operator. So operators with other arguments count too, but with a weight
+that falls as their arguments differ more. Sizes may also lie between two sizes that networks have.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of candidates with which all targets are drawn about equally often, shape (n,).
 
     Most random candidates of a space are slow, and most candidates of a search are near the best
-    (Ryu et al. 2022, section 4.3). Without weights, a network would hardly learn from all others. A
+    (Ryu et al. 2022, section 4.3). Without weights, a network would hardly learn from the rest. A
     rare target gets at most ten times the weight of a target of average density.
 
     Args:

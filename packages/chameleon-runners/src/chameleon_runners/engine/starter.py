@@ -26,8 +26,8 @@ class Starter:
     Attributes:
         threads: The number of threads that a kernel runs with.
         blas_threads: The number of threads of OpenBLAS, NumPy's library for matrix products. It may
-            be above 1 only if the workers compute no references. After a reference, these threads
-            spin for a while, on cores where a kernel may be timed next.
+            be above 1 only if the workers compute no references. After computing a reference, these
+            threads spin for a while, on cores where a kernel may be timed next.
         cores: The usable cores.
         memory_bytes: The memory limit of each worker in bytes.
         start_timeout: The longest start of a worker in seconds.

@@ -82,10 +82,11 @@ class PaceMonitor:
         target: str,
         reference: Reference,
     ) -> bool:
-        """Use a measured candidate as the one that all devices measure, if a new one is needed.
+        """Use a measured candidate to compare the devices' speed, if a new candidate is needed.
 
-        If the runner compares devices, a new one is needed in two cases. Either there is none for
-        the target, or the devices have made many measurements since it was chosen.
+        All devices then measure this candidate. If the runner compares devices, a new candidate is
+        needed in two cases. Either there is none for the target, or the devices have made many
+        measurements since the last one was chosen.
 
         Args:
             candidate: The candidate.

@@ -74,11 +74,11 @@ class _Groups:
 
 
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
-    """Find the channels that may become fewer, in groups that must change together.
+    """Find the groups of channels from which a search may remove channels.
 
-    Layers that write or read the channels of a group must all keep the same number of channels.
-    Channels of the network's inputs and outputs stay as they are. Channels also stay if they are
-    read by a node whose effect on channels is unknown, such as a concatenation or a reshape.
+    All layers that write or read the channels of a group must lose the same channels. Channels of
+    the network's inputs and outputs stay as they are. Channels also stay if they are read by a node
+    whose effect on channels is unknown, such as a concatenation or a reshape.
     """
     groups = _Groups()
     for node in network.module.graph.nodes:

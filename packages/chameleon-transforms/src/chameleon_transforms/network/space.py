@@ -31,9 +31,9 @@ class Candidate:
     """One transformed network of the space.
 
     Attributes:
-        labels: By layer name, the label of its transforms, such as ``group(4)``.
-        programs: By layer name, the program that replaces the layer.
-        channels: By name of a channel group, the number of channels that are left.
+        labels: The label of each layer's transforms, such as ``group(4)``, by layer name.
+        programs: The program that replaces each layer, by layer name.
+        channels: The number of channels that are left in each channel group, by the group's name.
     """
 
     labels: Mapping[str, str]

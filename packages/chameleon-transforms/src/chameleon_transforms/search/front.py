@@ -27,9 +27,9 @@ class Point:
         parameters: Number of weights of all layers.
         multiply_adds: Number of multiply-adds of all layers, for one sample.
         accepted: Whether the first score of the pipeline is as high as the search requires.
-        transforms: By layer name, the label of the transforms, for transformed layers.
-        channels: By name of a channel group, the number of channels, for groups with fewer than in
-            the original.
+        transforms: The label of the transforms of each transformed layer, by layer name.
+        channels: The number of channels of each group that has fewer channels than in the original
+            network, by the group's name.
     """
 
     config: tuple[int, ...]

@@ -200,8 +200,8 @@ class Programs:
         at_once: the number of configurations whose programs the compiler determines at a time.
 
     Attributes:
-        asked: a mapping with a configuration that the compiler really compiles as the key, and the
-            different configuration that was proposed as the value. Equal pairs are left out.
+        asked: a mapping from each configuration that the compiler really compiles to the
+            configuration that was proposed in its place. Only differing pairs are in it.
     """
 
     def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:

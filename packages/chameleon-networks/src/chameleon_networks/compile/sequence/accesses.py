@@ -192,8 +192,8 @@ class _Accesses:
         result is the sum over all buffers. Equal index expressions in a loop's body count once.
 
         Args:
-            axes: The position of the axis among each buffer's axes, counted from 0. Buffers differ
-                in it, because a view may have other axes.
+            axes: The position of the axis among each buffer's axes, counted from 0. The position
+                may differ between buffers, because a view may have other axes.
         """
         different = {
             (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times

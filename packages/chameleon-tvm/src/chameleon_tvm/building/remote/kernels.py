@@ -27,7 +27,7 @@ class KernelLoader:
         library: Function that loads a library from a file.
         guard: A function that returns a context. All calls of the device run in such a context,
             which translates their errors.
-        flush: How to empty caches between runs.
+        flush: The way in which the device's caches are emptied between timed runs.
         cooldown: Pause between repeats, in seconds.
     """
 

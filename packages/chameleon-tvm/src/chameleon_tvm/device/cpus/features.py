@@ -90,7 +90,7 @@ def used_features(target: Target) -> frozenset[str]:
 def hidden_features(target: Target) -> frozenset[str]:
     """Vector features that code for a target may use, although Linux never reports them.
 
-    A processor whose features Linux reports may lack them, so ``name_of`` avoids such targets.
+    A processor may lack these features, so ``name_of`` prefers CPU names without them.
 
     Args:
         target: TVM's target object of a CPU.

@@ -26,7 +26,7 @@ BLOCK, VIRTUAL, THREAD, INNER = range(4)
 
 @attrs.frozen(kw_only=True)
 class Axis:
-    """A loop of an operator, which a knob divides into tiles on a GPU unless ``whole`` is set.
+    """A loop of an operator. A knob divides the loop into tiles on a GPU, unless it is ``whole``.
 
     Attributes:
         name: Name of the axis, as in ``tile_<name>``.

@@ -38,8 +38,8 @@ def plan_parts(extents: Sequence[int]) -> int:
     """The number of equal parts into which the elements of a tensor are split for threads.
 
     The result is the largest divisor up to ``MOST_PARTS``, if TVM sees that each part is then
-    contiguous. Otherwise, only numbers for which each part is contiguous come into question. The
-    result is the one of these numbers that is closest to ``MOST_PARTS``, by their ratio.
+    contiguous. Otherwise, the result is one of the numbers for which each part is contiguous: the
+    one whose ratio to ``MOST_PARTS`` is closest to 1.
 
     Args:
         extents: Extents of the tensor's axes.

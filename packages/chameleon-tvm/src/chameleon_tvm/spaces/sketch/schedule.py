@@ -21,7 +21,8 @@ class Scheduled:
 
     Attributes:
         function: The scheduled function. Its constant inputs have their rewritten layouts.
-        layouts: By name of the input buffer, how it is packed (see ``packing.pack``).
+        layouts: The order in which each constant input is packed (see ``packing.pack``), by the
+            name of its buffer.
     """
 
     function: tvm.tirx.PrimFunc
