@@ -411,7 +411,7 @@ class BatchesInFlight:
         return result, seconds
 
     def _do(self, work: Callable[[], T]) -> T:
-        """Run a step of a search, one at a time, so that a clock never decides their order."""
+        """Run one step of a search at a time, so that timing does not decide the steps' order."""
         if self._thread is None:
             return work()
         # The runner stays in this thread: the main thread handles signals, and some processes end

@@ -21,7 +21,7 @@ class Scheduled:
 
     Attributes:
         function: The scheduled function. Its constant inputs have their rewritten layouts.
-        layouts: The order in which each constant input is packed (see ``packing.pack``), by the
+        layouts: The index map by which each constant input is packed (see ``packing.pack``), by the
             name of its buffer.
     """
 
