@@ -133,9 +133,10 @@ class OneShotModel(CostModel):
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """Select candidates for a batch with the fallback model, if that is used.
+        """Select candidates for a batch with the fallback model, if the fallback model is in use.
 
-        Otherwise the result is None, which means the candidates with the best scores.
+        If it is not in use, the result is None, which stands for the candidates with the best
+        scores.
 
         Args:
             configs: The explorer's candidates, best score first, shape (n, knobs).

@@ -86,7 +86,7 @@ class Step:
         return clipped
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """Decode integers to real numbers."""
+        """Decode integers to float32 numbers, by this step's scale and zero point."""
         scale, zero_point = self._along(numbers)
         return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
 

@@ -224,7 +224,7 @@ class TaskTrees:
         return (scale.mean + scale.deviation * mean, scale.deviation * trees.temperature * error)
 
     def representation(self, configs: Configs) -> Scores:
-        """Standardised numbers of knobs, loops and buffers, shape (n, numbers)."""
+        """Standardised numbers that describe knobs, loops and buffers, shape (n, numbers)."""
         parts = self._tokens.parts[len(self._tokens.fixed) :]
         own = FlatFeatures(names=tuple(name for part in parts for name in part.columns))
         rows = own.rows(self._tokens, configs)

@@ -36,7 +36,10 @@ class FrontendSuite(StageSuite):
         return {**super().subjects(pipeline), "target": target_of(pipeline)}
 
     def test_tasks(self) -> None:
-        """Tasks are JSON, have unique names and positive work, and are the same the next time."""
+        """Tasks are JSON, have unique names and at least one operation, and are reproducible.
+
+        A second frontend with the same options returns the same tasks.
+        """
         with trial(self.where):
             frontend = self.make()
             tasks, again = (each.tasks(self.target) for each in (frontend, self.make()))

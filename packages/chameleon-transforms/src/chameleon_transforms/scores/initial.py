@@ -67,11 +67,11 @@ class SynapticFlow(NetworkScore):
 
 
 class ActivationOverlap(NetworkScore):
-    """The log-determinant of the matrix of how many activations two samples have in common.
+    """Compares the activation patterns of samples (Mellor et al., ICML 2021).
 
-    Overlap of activation patterns is a score of Mellor et al. (ICML 2021). A pattern says which of
-    a layer's outputs are positive. Counts are divided by the number of activations, so that
-    networks of different widths are comparable.
+    A pattern says which of a layer's outputs are positive. A matrix has an element for each pair of
+    samples: the share of outputs with the same sign in both samples. The score is the logarithm of
+    the matrix's determinant. It is high if the network distinguishes the samples well.
     """
 
     def score(self, network: Judged) -> float:

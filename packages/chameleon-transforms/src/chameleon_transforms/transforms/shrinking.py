@@ -67,9 +67,9 @@ class Bottleneck(_TwoStages):
 
 
 class InputBottleneck(_TwoStages):
-    """The transform ``input-bottleneck(B)``: first divide the input channels by B.
+    """The transform ``input-bottleneck(B)``: divide the number of input channels by B.
 
-    A 1x1 stage does this before the convolution.
+    A 1x1 stage before the convolution computes the smaller number of channels.
     """
 
     name = "input-bottleneck"

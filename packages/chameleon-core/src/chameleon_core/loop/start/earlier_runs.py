@@ -139,7 +139,7 @@ def distance(own: Any, other: Any) -> float:
 
 
 def same_types(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether all arguments that are dtypes are the same."""
+    """Whether two tasks have the same dtypes in their arguments."""
     names = {name for name in {*own, *other} if name.endswith(_TYPE)}
     return all(own.get(name) == other.get(name) for name in names)
 

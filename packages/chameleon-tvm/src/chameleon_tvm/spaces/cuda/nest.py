@@ -183,7 +183,7 @@ class Nest:
         return total
 
     def blocks(self, values: Values) -> Numbers:
-        """Number of blocks of all copies; shape (n,)."""
+        """Number of blocks of threads in a launch, for all copies of the nest; shape (n,)."""
         return self.copies * _product(self.parts(values, BLOCK))
 
     def steps(self, values: Values) -> Numbers:

@@ -196,7 +196,8 @@ def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
         size: Size of a part.
 
     Returns:
-        For whole parts and for the rest: the start, the size and the number of parts.
+        One tuple for the whole parts, and one for the shorter last part; either is left out if
+        there is no such part. A tuple has the start, the size and the number of parts.
     """
     whole, rest = divmod(extent, size)
     runs = [(0, size, whole)] if whole else []

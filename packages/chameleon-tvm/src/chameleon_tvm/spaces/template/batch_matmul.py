@@ -219,7 +219,10 @@ class PackingBatchMatmul(DirectConvolution):
 
 
 class BatchMatmulTemplate(Template):
-    """Template of matrix products of two variable sides; timings include packing."""
+    """Template of products of two matrices that the network computes, so neither is constant.
+
+    The time of a kernel includes the time to pack the right-hand matrix.
+    """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm

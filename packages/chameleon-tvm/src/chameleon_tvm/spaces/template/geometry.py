@@ -126,7 +126,7 @@ class Geometry:
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """Whether a tap falls outside the input: vertically, horizontally."""
+        """Whether any tap lies outside the input, vertically and horizontally."""
         vertical, horizontal = (
             before > 0 or staged - before > size
             for before, staged, size in zip(self.pads, self.staged_size, self.size, strict=True)

@@ -240,11 +240,10 @@ class _Position:
 
 @attrs.frozen(kw_only=True, eq=False)
 class PlanarProducts:
-    """The algorithm for convolutions of channels-first images, applied to one convolution.
+    """Computes one convolution of channels-first images, with vectors of neighbouring pixels.
 
     Attributes:
-        geometry: The sizes in the form in which planar loops compute the convolution: a 1x1
-            convolution has one row with all pixels.
+        geometry: The sizes of the convolution. If it is a 1x1 convolution, all pixels form one row.
         spec: The operator's arguments.
         info: The description of the CPU.
     """
