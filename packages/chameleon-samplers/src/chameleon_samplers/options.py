@@ -22,9 +22,9 @@ class GreedyOptions:
 class KMeansKneeOptions:
     """Options of the sampler ``kmeans-knee`` (Ahn et al. 2020).
 
-    The defaults differ from Algorithm 1 of that paper. Followed to the letter, it never tries more
-    than two numbers of clusters. ``literal`` returns the options of the paper, and ``release``
-    those of its released code.
+    The defaults differ from Algorithm 1 of that paper, because the algorithm to the letter never
+    tries more than two numbers of clusters. ``literal`` returns the options of the paper, and
+    ``release`` those of its released code.
     """
 
     threshold: float = option(

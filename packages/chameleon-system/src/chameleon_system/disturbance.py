@@ -68,7 +68,7 @@ def involuntary_switches() -> int:
 
 
 def own_seconds(pid: int | None) -> float | None:
-    """CPU time in seconds that this process and another one have used together.
+    """The CPU time in seconds that this process has used, plus that of another process.
 
     The result is None if the other process has ended.
 

@@ -96,10 +96,10 @@ def seconds(trajectory: Trajectory) -> dict[str, float]:
 
 
 def steps(trajectory: Trajectory) -> dict[str, float]:
-    """The numbers of search steps that the explorer took, in total and until it converged.
+    """Count the search steps that the explorer took, and its steps until it converged.
 
-    Both numbers are sums over all rounds. A third number is the median over all rounds of a round's
-    steps to convergence.
+    In the result, ``total`` and ``converged`` are sums of these numbers over all rounds.
+    ``converged_per_round`` is the median of a round's steps until convergence.
 
     A round has converged at the step after which the score of the best candidate no longer rises.
     Figures 2 and 7(a) of Ahn et al. (2020) count in this way. Rounds without a trained cost model

@@ -124,7 +124,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def without(self, keys: frozenset[str]) -> Kernels:
-        """The same kernels, without those of some tasks."""
+        """A copy without the kernels of tasks whose ``Task.key`` is in ``keys``."""
         winners = {key: winner for key, winner in self.winners.items() if key not in keys}
         return attrs.evolve(self, winners=winners)
 

@@ -139,7 +139,7 @@ class DeliverySteps:
 
     @cached_property
     def answers(self) -> KeptAnswers:
-        """The reference's outputs for the sample inputs, which the network's are compared with.
+        """The reference's outputs for the sample inputs, to compare the network's outputs with.
 
         They are read from the cache if an earlier run kept them. Otherwise this waits until the
         reference has computed them.

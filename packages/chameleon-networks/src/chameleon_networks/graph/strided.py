@@ -146,9 +146,10 @@ to views of the former, or None."""
 
 
 def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
-    """The tensor that a value is rearranged from, with a function for its views, or None.
+    """Find the tensor that an expression rearranges, or None if it does not rearrange a tensor.
 
-    The function turns a view of this tensor into the view of the value.
+    The result is the tensor, and a function that turns a view of the tensor into a view of the
+    expression.
 
     Args:
         value: The expression, such as a permutation or a slice.

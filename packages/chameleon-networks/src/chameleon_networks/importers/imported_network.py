@@ -132,7 +132,7 @@ class ImportedNetwork(ABC):
         return self.graph.is_rounded
 
     def keep(self) -> None:
-        """Keep what took long to read for later processes."""
+        """Store the imported graph in the cache, so that later processes need not import it."""
         if self.kept is not None:
             self.kept.keep_graph(self.graph)
 

@@ -146,7 +146,8 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
 def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
     """The knobs without the choices that leave vector registers partly empty in every sketch.
 
-    A constraint excludes the same choices, but nine of ten random configurations would violate it.
+    A constraint could exclude the same choices, but nine of ten random configurations would then be
+    illegal.
 
     Args:
         knobs: The knobs of the design space.

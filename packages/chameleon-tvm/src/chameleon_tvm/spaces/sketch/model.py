@@ -309,9 +309,9 @@ class NestModel:
 
 
 def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
-    """One model for all sketches, or None if they differ too much.
+    """One model for all sketches, or None if their models differ too much.
 
-    They may differ only in the position at which they copy their outputs.
+    The models may differ only in the position at which they copy their outputs.
     """
     bare = [
         None
