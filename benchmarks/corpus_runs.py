@@ -19,6 +19,7 @@ from chameleon_cli.env import describe
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.run_folder import read_store
+from chameleon_system.files import write_whole
 from corpus_plan import Case, Plan
 from corpus_process import Ended, in_time, last_words
 from corpus_provenance import origin
@@ -219,10 +220,7 @@ def _written(bench: Bench, case: Case, outcome: Mapping[str, Any]) -> Mapping[st
         "written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **outcome,
     }
-    file = bench.outcome_file(case)
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    part.replace(file)
+    write_whole(bench.outcome_file(case), json.dumps(whole, indent=1) + "\n")
     return whole
 
 

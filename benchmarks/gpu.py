@@ -42,6 +42,7 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, Runner, StageRef
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
+from chameleon_system.files import write_whole
 from gpu_figures import figures
 
 SUITE = Path(__file__).parent / "suites" / "gpu.yaml"
@@ -208,9 +209,7 @@ def compare(suite: Suite, layer: str, ended: Mapping[Cell, CellResult], kind: st
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value), encoding="utf-8")
-    part.replace(path)
+    write_whole(path, json.dumps(value))
     return value
 
 

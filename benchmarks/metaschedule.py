@@ -29,7 +29,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -41,6 +40,7 @@ from chameleon_core.task import Task
 from chameleon_runs import command_json, run_document
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
+from corpus_provenance import commit_of
 
 SPACES = ("sketch", "template")
 UNLIMITED = 1_000_000
@@ -48,14 +48,6 @@ ROUNDS = 5
 """Processes in which each final kernel is timed."""
 FINISH = 10.0
 """Seconds that a run goes on after its budget: the last batch, and timing the best again."""
-
-
-def commit() -> str:
-    """The commit this file is of, with a `+` where tracked files differ from it."""
-    here = Path(__file__).parent
-    words = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-    found = subprocess.run(words, check=False, cwd=here, capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
 
 
 def earlier(file: Path) -> list[dict[str, Any]]:
@@ -128,7 +120,7 @@ def compare(task: Task, options: argparse.Namespace, startup: float) -> dict[str
     theirs, *seconds = map(statistics.median, times)
     row: dict[str, Any] = {
         "name": task.name,
-        "commit": commit(),
+        "commit": commit_of(Path(__file__).parent),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": options.seed,
         "threads": options.threads,

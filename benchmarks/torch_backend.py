@@ -14,7 +14,6 @@ import argparse
 import importlib
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from corpus_plan import chosen, read_plan
+from corpus_process import in_time, last_words
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-3
@@ -52,19 +52,13 @@ def main() -> int:
         if case.form != "torch":
             continue
         command = [sys.executable, __file__, "--child", case.network, "--mode", options.mode]
+        ended = in_time(command, variables, DEADLINE_SECONDS)
         try:
-            child = subprocess.run(
-                command,
-                check=False,
-                env=variables,
-                capture_output=True,
-                text=True,
-                timeout=DEADLINE_SECONDS,
-            )
-            facts: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            facts: dict[str, Any] = json.loads(ended.out.splitlines()[-1])
+        except (ValueError, IndexError):
             failed += 1
-            print(f"| {case.name} | failed: {type(error).__name__} |", flush=True)
+            why = "it took too long" if ended.code is None else last_words(ended.err)
+            print(f"| {case.name} | failed: {why} |", flush=True)
             continue
         failed += not facts["error"] <= TOLERANCE
         ratios.append(facts["ratio"])

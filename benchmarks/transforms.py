@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from chameleon_core.pipeline.load import from_dict
+from chameleon_system.processor import processor_name
 from chameleon_transforms.session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS
 from transform_retrain import retrained
@@ -28,12 +29,6 @@ from transform_whole import Whole, whole
 HERE = Path(__file__).resolve().parent
 NETWORKS = ("resnet18_cifar", "resnet18_large")
 SCORES = ("fisher", "synflow", "naswot", "parameters", "multiply-adds")
-
-
-def processor() -> str:
-    """The CPU's name."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((one.partition(":")[2].strip() for one in lines if "model name" in one), "?")
 
 
 def session(
@@ -159,7 +154,7 @@ def main(given: Sequence[str] | None = None) -> None:
     options = parser.parse_args(given)
     if options.threads:
         torch.set_num_threads(options.threads)
-    print(f"{processor()}, torch {torch.__version__} with {torch.get_num_threads()} threads")
+    print(f"{processor_name()}, torch {torch.__version__} with {torch.get_num_threads()} threads")
     commands[options.what](options)
 
 
