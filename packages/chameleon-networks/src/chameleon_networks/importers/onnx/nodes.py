@@ -131,16 +131,6 @@ class Node:
         given = self.attributes.get("axes")
         return list(given or ([] if self[1] is None else self.integers(1)))
 
-    def refuse(self, *names: str) -> None:
-        """Raise an error if an attribute that is not supported has a value other than zero.
-
-        Args:
-            names: Names of the attributes.
-        """
-        for name in names:
-            if self.attributes.get(name):
-                raise Unsupported(f"it has the attribute {name}")
-
 
 VALUES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
