@@ -7,7 +7,7 @@ from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.graph.transposed import axis_plan
+from chameleon_networks.graph.transposed import TransposedAxis, axis_plan
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.convolution import from_layout, to_layout
 from chameleon_tvm.operators.layouts import SPATIAL
@@ -161,26 +161,24 @@ def test_the_rewritten_network_computes_what_torch_does(case, layout):
 
 
 @given(
-    st.fixed_dictionaries(
-        {
-            "size": st.integers(1, 9),
-            "kernel": st.integers(1, 9),
-            "stride": st.integers(1, 4),
-            "pads": st.tuples(st.integers(0, 5), st.integers(0, 5)),
-            "output_padding": st.integers(0, 3),
-            "together": st.booleans(),
-        }
-    )
+    st.builds(
+        TransposedAxis,
+        size=st.integers(1, 9),
+        kernel=st.integers(1, 9),
+        stride=st.integers(1, 4),
+        pads=st.tuples(st.integers(0, 5), st.integers(0, 5)),
+        output_padding=st.integers(0, 3),
+    ),
+    st.booleans(),
 )
-def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(case):
-    plan = axis_plan(**case)
-    kernel, stride = case["kernel"], case["stride"]
+def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(axis, together):
+    plan = axis_plan(axis, together=together)
     assume(plan.out > 0)
-    assert plan.stride == stride
-    assert 0 <= plan.positions * stride - plan.out < stride
+    assert plan.stride == axis.stride
+    assert 0 <= plan.positions * plan.stride - plan.out < plan.stride
     taps = [tap for phase in plan.phases for output in phase.taps for tap in output]
-    assert len(taps) == len(set(taps)) <= kernel
-    assert case["together"] or len(plan.phases) == stride
+    assert len(taps) == len(set(taps)) <= axis.kernel
+    assert together or len(plan.phases) == plan.stride
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph import relaxed
+from chameleon_networks.graph.constants import array_of, per_channel
 from chameleon_networks.graph.matching_convolutions import convolution_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import (
-    bindings_of,
-    emitted,
-    operator_name,
-    relax,
-    rewritten,
-    tvm,
-)
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _SEVERAL = 2
@@ -66,13 +60,13 @@ def with_folded_scales(module: Any) -> Any:
     chains = _chains(function)
     if not chains:
         return module
-    return rewritten(module, _AffineFolder(module, chains))
+    return relaxed.rewritten(module, _AffineFolder(module, chains))
 
 
 def _chains(function: Any) -> dict[Any, AffineChain]:
     """The longest sequences of scales and shifts, by the variable at their end."""
     users: dict[Any, int] = defaultdict(int)
-    bindings = bindings_of(function)
+    bindings = relaxed.bindings_of(function)
     for binding in bindings:
         for variable in relax.analysis.free_vars(binding.value):
             users[variable] += sum(a.same_as(variable) for a in _arguments(binding.value)) or 1
@@ -103,7 +97,11 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
     return {
         last: chain
         for last, chain in chains.items()
-        if (_takes_scale(values.get(chain.base)) and users[chain.base] == 1 and _scales(chain))
+        if (
+            _channel_axis(values.get(chain.base)) is not None
+            and users[chain.base] == 1
+            and _scales(chain)
+        )
         or chain.steps > _SEVERAL
     }
 
@@ -123,11 +121,6 @@ def _scales(chain: AffineChain) -> bool:
     return chain.steps > 1 or bool((chain.scale != 1.0).any())
 
 
-def _takes_scale(value: Any) -> bool:
-    """Whether an expression is linear in constant weights."""
-    return _channel_axis(value) is not None
-
-
 def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
     """A call that scales or shifts channels by a constant, as a sequence of one, or None."""
     operands = _operands(value)
@@ -141,7 +134,11 @@ def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
     axis = _channel_axis(values.get(base))
     if axis is None:
         axis = _varying_axis(constant, len(shape))
-    channels = _per_channel(constant, shape, axis)
+    channels = None
+    if constant.size == 1:
+        channels = constant.reshape(1)
+    elif axis is not None:
+        channels = per_channel(constant, rank=len(shape), axis=axis, channels=shape[axis])
     if channels is None:
         return None
     ones, zero = np.ones(1), np.zeros(1)
@@ -187,17 +184,6 @@ def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
     return axes[0] if len(axes) == 1 else None
 
 
-def _per_channel(
-    constant: NDArray[np.float64], shape: tuple[int, ...], axis: int | None
-) -> NDArray[np.float64] | None:
-    """A constant as one number for each channel, or one for all. None if it is something else."""
-    if constant.size == 1:
-        return constant.reshape(1)
-    padded = (1,) * (len(shape) - constant.ndim) + constant.shape
-    wanted = tuple(extent if position == axis else 1 for position, extent in enumerate(shape))
-    return constant.reshape(-1) if padded == wanted else None
-
-
 @relax.expr_functor.mutator
 class _AffineFolder(relax.PyExprMutator):
     """Rewrites the end of each sequence, so that nothing reads the operators before it."""
@@ -205,7 +191,9 @@ class _AffineFolder(relax.PyExprMutator):
     def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
         self._chains = chains
-        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
+        self._values = {
+            binding.var: binding.value for binding in relaxed.bindings_of(module["main"])
+        }
 
     def visit_var_binding_(self, binding: Any) -> None:
         chain = self._chains.get(binding.var)
@@ -223,20 +211,19 @@ class _AffineFolder(relax.PyExprMutator):
         call = value
         if (chain.shift != 0.0).any():
             call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
-        self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
+        self.set_var_remap(binding.var, relaxed.emitted(self.builder_, call, binding.var))
 
     def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
         """The convolution or matrix product before a sequence, with scaled weights, or None."""
-        if not _takes_scale(producer):
+        if _channel_axis(producer) is None:
             return None
         conv = convolution_of(producer)
         if conv is not None:
             scaled = conv.scaled(np.broadcast_to(chain.scale, conv.output_channels)).args[1]
         else:
             scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
-        arguments = [self.visit_expr(producer.args[0]), scaled]
         return self.builder_.emit(
-            relax.Call(producer.op, arguments, producer.attrs, producer.ty_args)
+            relaxed.called(producer, [self.visit_expr(producer.args[0]), scaled])
         )
 
 

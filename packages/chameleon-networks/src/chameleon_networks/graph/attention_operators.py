@@ -10,44 +10,18 @@ import attrs
 from chameleon_tvm.operators.attention_specs import KEY_LAYOUTS, TOKENS_INSIDE, ordered
 from chameleon_tvm.operators.specs import AttentionSpec
 
-from chameleon_networks.graph.attention_scores import (
-    RANK,
-    SoftmaxInput,
-    SoftmaxInputFinder,
-    four_axes,
-    masking_of,
-    readers_of,
-)
+from chameleon_networks.graph import attention_scores
+from chameleon_networks.graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
+from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import operator_name
 from chameleon_networks.graph.strided import View, step_of, view_of_all, views_of
 from chameleon_networks.graph.strides import dense_strides
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class AttentionMatch:
-    """An attention that was found in a graph, and that one kernel can compute.
-
-    Attributes:
-        spec: The operator that the kernel computes, without a name.
-        inputs: The expressions that the kernel reads, in the operator's order.
-        members: The variables that the kernel replaces, in the graph's order.
-        readers: For each input but the mask, the variables of the bindings that read the input for
-            this attention, for example to transpose it. If the attention gets another dtype, these
-            bindings get the input in that dtype. The field is None if another operator also reads
-            the result of such a binding. Because that operator needs float32, the attention then
-            cannot have another dtype.
-    """
-
-    spec: AttentionSpec
-    inputs: tuple[Any, ...]
-    members: tuple[Any, ...]
-    readers: tuple[tuple[Any, ...], ...] | None = None
-
-
 def attentions_of(
     bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
-) -> list[AttentionMatch]:
+) -> list[FusedOperator]:
     """Find every attention of a network, in order.
 
     Args:
@@ -60,14 +34,13 @@ def attentions_of(
     return [match for binding in bindings if (match := finder.match(binding)) is not None]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(eq=False)
 class _Stored:
-    """Queries, keys or values as a kernel may read them."""
+    """Queries, keys or values as a kernel may read them, from an array in a layout."""
 
-    source: Any
+    view: View
     layout: str
     heads: int
-    factor: float
 
 
 class _Finder:
@@ -79,7 +52,7 @@ class _Finder:
         self._order = {binding.var: position for position, binding in enumerate(bindings)}
         self._scores = SoftmaxInputFinder(values)
 
-    def match(self, binding: Any) -> AttentionMatch | None:
+    def match(self, binding: Any) -> FusedOperator | None:
         """The attention whose last matrix product is a binding, or None for other bindings.
 
         Args:
@@ -94,7 +67,7 @@ class _Finder:
             return None  # one side of the product is broadcast, or scores are
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
         members = {*scores.members, binding.var, *after}
-        masking = masking_of(scores.masks, shape)
+        masking = attention_scores.masking_of(scores.masks, shape)
         parts = self._parts(scores, call, shape)
         if masking is None or parts is None or not self._only_read_by(members, output):
             return None
@@ -104,11 +77,11 @@ class _Finder:
             "causal": masking.causal,
             "mask": masking.shape,
         }
-        return AttentionMatch(
+        return FusedOperator(
             spec=attrs.evolve(spec, **changes),
             inputs=(*inputs, *masking.inputs),
             members=tuple(sorted(members, key=self._order.__getitem__)),
-            readers=readers_of(
+            readers=attention_scores.readers_of(
                 inputs, members, (scores.product, binding.var), self._values, self._users
             ),
         )
@@ -118,8 +91,8 @@ class _Finder:
 
         The graph may merge batch and heads.
         """
-        batch, heads, queries, keys = four_axes(scores.shape)
-        if len(scores.shape) < RANK:
+        batch, heads, queries, keys = attention_scores.four_axes(scores.shape)
+        if len(scores.shape) < attention_scores.RANK:
             left = self._values[scores.product].args[0]
             for view in views_of(left, self._values):
                 parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
@@ -218,9 +191,8 @@ def _packed(
                     )
                 )
                 if fits:
-                    stored = _Stored(source=None, layout="BSHD", heads=shared, factor=1.0)
-                    spec = _spec((query, key, value), (stored, stored, stored), scores, packed=True)
-                    return spec, (query.source,)
+                    parts = [_Stored(view, "BSHD", shared) for view in (query, key, value)]
+                    return _spec(parts, scores, packed=True), (query.source,)
     return None
 
 
@@ -228,24 +200,21 @@ def _apart(
     views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
     """The operator if query, key and value are separate arrays. Otherwise None."""
-    queries = list(_stored(views[0], TOKENS_INSIDE, shared=False))
-    for key_view, key in _stored(views[1], KEY_LAYOUTS):
-        for value_view, value in _stored(views[2], TOKENS_INSIDE):
-            if not queries or key.heads != value.heads:
-                continue
-            query_view, query = queries[0]
-            parts = (query, key, value)
-            spec = _spec((query_view, key_view, value_view), parts, scores, packed=False)
-            return spec, tuple(part.source for part in parts)
+    query = next(_stored(views[0], TOKENS_INSIDE, shared=False), None)
+    if query is None:
+        return None
+    for key in _stored(views[1], KEY_LAYOUTS):
+        for value in _stored(views[2], TOKENS_INSIDE):
+            if key.heads == value.heads:
+                parts = (query, key, value)
+                spec = _spec(parts, scores, packed=False)
+                return spec, tuple(part.view.source for part in parts)
     return None
 
 
-def _spec(
-    views: Sequence[View], parts: Sequence[_Stored], scores: SoftmaxInput, *, packed: bool
-) -> AttentionSpec:
-    query, key, value = views
+def _spec(parts: Sequence[_Stored], scores: SoftmaxInput, *, packed: bool) -> AttentionSpec:
+    query, key, value = (part.view for part in parts)
     shared = parts[1].heads
-    layouts = [part.layout for part in parts]
     sizes: dict[str, Any] = {
         "query": query.shape,
         "key": (key.shape[0], shared, *key.shape[2:]),
@@ -254,16 +223,16 @@ def _spec(
     return AttentionSpec(
         **sizes,
         scale=scores.factor * query.factor * key.factor,
-        query_layout=layouts[0],
-        key_layout=layouts[1],
-        value_layout=layouts[2],
+        query_layout=parts[0].layout,
+        key_layout=parts[1].layout,
+        value_layout=parts[2].layout,
         packed=packed,
     )
 
 
 def _stored(
     views: Sequence[View], layouts: Sequence[str], *, shared: bool = True
-) -> Iterator[tuple[View, _Stored]]:
+) -> Iterator[_Stored]:
     """Views that are whole arrays in one of the layouts."""
     for view in views:
         heads = _heads(view)
@@ -275,10 +244,7 @@ def _stored(
         for layout in layouts:
             strides = dense_strides(ordered(shape, layout))
             if _strided(view, [strides[layout.index(axis)] for axis in "BHSD"]):
-                yield (
-                    view,
-                    _Stored(source=view.source, layout=layout, heads=heads, factor=view.factor),
-                )
+                yield _Stored(view, layout, heads)
                 break
 
 

@@ -241,36 +241,6 @@ class Masking:
     computed: Any = None
     computed_shape: tuple[int, ...] = ()
 
-    @classmethod
-    def of(cls, mask: Mask, scores: tuple[int, ...]) -> Masking | None:
-        """Give a mask the axes (batch, heads, queries, keys); None if its shape does not fit.
-
-        Args:
-            mask: The mask.
-            scores: The shape of the attention's scores, with these four axes.
-        """
-        shape = _mask_shape(mask, scores)
-        if shape is None:
-            return None
-        if isinstance(mask.value, np.ndarray):
-            return cls(constant=mask.value.reshape(shape))
-        value = mask.value if mask.shape == shape else relax.op.reshape(mask.value, list(shape))
-        return cls(computed=value, computed_shape=shape)
-
-    def __add__(self, other: Masking) -> Masking:
-        constants = [value for value in (self.constant, other.constant) if value is not None]
-        computed = [masking for masking in (self, other) if masking.computed is not None]
-        value = computed[0].computed if computed else None
-        shape = computed[0].computed_shape if computed else ()
-        for masking in computed[1:]:
-            value = relax.op.add(value, masking.computed)
-            shape = tuple(np.broadcast_shapes(shape, masking.computed_shape))
-        return Masking(
-            constant=functools.reduce(np.add, constants) if constants else None,
-            computed=value,
-            computed_shape=shape,
-        )
-
     @property
     def causal(self) -> bool:
         """Whether the mask only hides later keys from each query."""
@@ -310,13 +280,22 @@ def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None
         masks: The masks, which may be none.
         scores: The shape of the scores: (batch, heads, queries, keys).
     """
-    total = Masking()
+    constants, computed, shapes = [], [], []
     for mask in masks:
-        masking = Masking.of(mask, scores)
-        if masking is None:
+        shape = _mask_shape(mask, scores)
+        if shape is None:
             return None
-        total = total + masking
-    return total
+        if isinstance(mask.value, np.ndarray):
+            constants.append(mask.value.reshape(shape))
+            continue
+        whole = mask.shape == shape
+        computed.append(mask.value if whole else relax.op.reshape(mask.value, list(shape)))
+        shapes.append(shape)
+    return Masking(
+        constant=functools.reduce(np.add, constants) if constants else None,
+        computed=functools.reduce(relax.op.add, computed) if computed else None,
+        computed_shape=tuple(np.broadcast_shapes(*shapes)),
+    )
 
 
 def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -60,15 +60,7 @@ class _Finder:
         for binding in self._bindings:
             value = binding.value
             if binding.var in attentions:
-                match = attentions[binding.var]
-                attention = self._typed.typed(
-                    FusedOperator(
-                        spec=match.spec,
-                        inputs=match.inputs,
-                        members=match.members,
-                        readers=match.readers,
-                    )
-                )
+                attention = self._typed.typed(attentions[binding.var])
                 self._fused.update(attention.members)
                 yield attention
             if binding.var in self._fused:
@@ -149,30 +141,32 @@ class _Finder:
 
 
 def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator | None:
-    """A fused operator with one more operator at its end. None if that operator does not fit."""
+    """A fused operator with a sum at its end: with a bias or a residual. None if it does not fit.
+
+    Args:
+        chain: The fused operator.
+        call: The operator that reads the result, perhaps after reshapes.
+        passed: The variables of these reshapes and of the operator.
+    """
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
-    longer = attrs.evolve(chain, members=(*chain.members, *passed))
     if str(call.op.name) != "relax.add" or spec.residual:
         return None
     # A sum with something larger repeats what the kernel computes; that is no epilogue.
-    same_size = math.prod(shape_of(call)) == math.prod(shape_of(chain.last))
-    return _with_sum(longer, spec, call) if same_size else None
-
-
-def _with_sum(chain: FusedOperator, spec: FusedSpec, call: Any) -> FusedOperator | None:
-    """A fused operator with a bias or a residual added, or None."""
-    other = next(a for a in call.args if not any(a.same_as(member) for member in chain.members))
+    if math.prod(shape_of(call)) != math.prod(shape_of(chain.last)):
+        return None
+    longer = attrs.evolve(chain, members=(*chain.members, *passed))
+    other = next(a for a in call.args if not any(a.same_as(member) for member in longer.members))
     if isinstance(other, tvm.ir.GenericConst):
         bias = None if spec.bias else _bias(array_of(other), spec, call)
         if bias is None:
             return None
         constants = attrs.evolve(chain.constants, bias=bias)
-        return attrs.evolve(chain, spec=attrs.evolve(spec, bias=True), constants=constants)
+        return attrs.evolve(longer, spec=attrs.evolve(spec, bias=True), constants=constants)
     if not isinstance(other, relax.Var) or shape_of(other) != shape_of(call):
         return None
     inputs = (*chain.inputs, other)
-    return attrs.evolve(chain, spec=attrs.evolve(spec, residual=True), inputs=inputs)
+    return attrs.evolve(longer, spec=attrs.evolve(spec, residual=True), inputs=inputs)
 
 
 def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:

@@ -74,21 +74,17 @@ def integers(argument: Any) -> list[int]:
     return [int(getattr(number, "value", number)) for number in values]
 
 
-def _leaky_relu(call: Any, value: Array) -> Array:
-    return np.where(value < 0, float(call.attrs.alpha) * value, value)
-
-
-def _reshaped(call: Any, value: Array) -> Array:
-    return value.reshape(extents_of(call.ty))
+def slices_of(call: Any) -> list[tuple[int, ...]]:
+    """The axis, begin, end and step of each slice of a ``strided_slice``."""
+    axes, *others = map(integers, call.args[1:])
+    if len(call.args) == 4:  # noqa: PLR2004 - without steps
+        others.append([1] * len(axes))
+    return list(zip(axes, *others, strict=True))
 
 
 def _permuted(call: Any, value: Array) -> Array:
     axes = call.attrs.axes
     return value.transpose(None if axes is None else [int(axis) for axis in axes])
-
-
-def _arange(call: Any, *bounds: Array) -> Array:
-    return np.arange(*(bound.item() for bound in bounds), dtype=str(call.ty.dtype))
 
 
 def _full(call: Any, known: Known) -> Array | None:
@@ -104,11 +100,8 @@ def _concat(call: Any, known: Known) -> Array | None:
 
 
 def _strided_slice(call: Any, value: Array) -> Array | None:
-    places = call.args[1:]
-    axes, begins, ends = (integers(argument) for argument in places[:3])
-    steps = integers(places[3]) if len(places) > 3 else [1] * len(axes)  # noqa: PLR2004
     parts = [slice(None)] * value.ndim
-    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
+    for axis, begin, end, step in slices_of(call):
         if step < 1:
             return None  # where such a slice ends is written differently in NumPy
         parts[axis] = slice(begin, end, step)
@@ -132,10 +125,6 @@ def _take(call: Any, data: Array, places: Array) -> Array | None:
     axis = int(call.attrs.axis)
     inside = -data.shape[axis] <= places.min(initial=0) <= places.max(initial=0) < data.shape[axis]
     return data.take(places, axis=axis) if inside else None
-
-
-def _gather_elements(call: Any, data: Array, places: Array) -> Array:
-    return np.take_along_axis(data, places, axis=int(call.attrs.axis))
 
 
 def _index_tensor(call: Any, known: Known) -> Array | None:
@@ -188,22 +177,29 @@ _EVALUATED: dict[str, Evaluate] = {
     **dict.fromkeys(
         _ELEMENTWISE, _of(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values))
     ),
-    "relax.nn.leakyrelu": _of(1, _leaky_relu),
+    "relax.nn.leakyrelu": _of(
+        1, lambda call, value: np.where(value < 0, float(call.attrs.alpha) * value, value)
+    ),
     **dict.fromkeys(
         (f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten")),
-        _of(1, _reshaped),
+        _of(1, lambda call, value: value.reshape(extents_of(call.ty))),
     ),
     "relax.permute_dims": _of(1, _permuted),
     "relax.broadcast_to": _of(1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))),
     "relax.astype": _of(1, lambda call, value: value.astype(str(call.ty.dtype))),
     "relax.tile": _of(1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])),
-    "relax.arange": _of(None, _arange),
+    "relax.arange": _of(
+        None, lambda call, *ends: np.arange(*(end.item() for end in ends), dtype=str(call.ty.dtype))
+    ),
     **dict.fromkeys(("relax.full", "relax.full_like"), _full),
     "relax.concat": _concat,
     "relax.strided_slice": _of(1, _strided_slice),
     "relax.slice_scatter": _of(None, _slice_scatter),
     "relax.take": _of(2, _take),
-    "relax.gather_elements": _of(None, _gather_elements),
+    "relax.gather_elements": _of(
+        None,
+        lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis)),
+    ),
     "relax.index_tensor": _index_tensor,
     "relax.cumsum": _of(1, _cumsum),
     **dict.fromkeys(

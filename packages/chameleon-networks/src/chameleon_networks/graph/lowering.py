@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from chameleon_tvm.operators.layouts import SPATIAL
 from chameleon_tvm.types import INT8
 
+from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of, constant_of
-from chameleon_networks.graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 _MOST_FACTORS = 4
 """The largest integer power that is written as products."""
@@ -23,7 +25,7 @@ def lowered(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form, as it was imported.
     """
-    return rewritten(module, _Lowering(module))
+    return relaxed.rewritten(module, _Lowering(module))
 
 
 @relax.expr_functor.mutator
@@ -72,7 +74,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return relax.Call(call.op, numbers, call.attrs, call.ty_args)
+    return relaxed.called(call, numbers)
 
 
 def _number(call: Any, _emit: Any) -> Any:
@@ -115,7 +117,9 @@ def _scattered(call: Any, emit: Any) -> Any:
     axis = int(call.attrs.axis) % len(indices.ty.shape)
 
     def scattered(data: Any, later: int) -> Any:
-        shapes = enumerate(zip(extents_of(data.ty), extents_of(indices.ty), strict=True))
+        shapes = enumerate(
+            zip(relaxed.extents_of(data.ty), relaxed.extents_of(indices.ty), strict=True)
+        )
         for other, (size, written) in shapes:
             if other >= later and other != axis and written < size:
                 head, tail = (
@@ -163,10 +167,7 @@ def _power(call: Any, emit: Any) -> Any:
     power = float(array_of(exponent).reshape(()))
     if power not in range(1, _MOST_FACTORS + 1) or list(call.ty.shape) != list(base.ty.shape):
         return None
-    product = base
-    for _ in range(int(power) - 1):
-        product = emit(relax.op.multiply(product, base))
-    return product
+    return reduce(lambda product, factor: emit(product * factor), [base] * int(power))
 
 
 def _place_of_extreme(call: Any, emit: Any) -> Any:
@@ -183,19 +184,14 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
     x, kind = call.args[0], str(call.ty.dtype)
     zero, one, log2 = (relax.const(number, kind) for number in (0.0, 1.0, math.log(2.0)))
     size = emit(relax.op.abs(x))
-    powers = [
-        emit(relax.op.exp(relax.op.subtract(part, log2)))
-        for part in (size, relax.op.subtract(zero, size))
-    ]
+    high, low = (emit(relax.op.exp(part - log2)) for part in (size, zero - size))
     if operator_name(call) == "relax.cosh":
-        return relax.op.add(*powers)
-    square, series = emit(relax.op.multiply(x, x)), one
+        return high + low
+    square, series = emit(x * x), one
     for factor in (110, 72, 42, 20, 6):
-        part = relax.op.divide(square, relax.const(float(factor), kind))
-        series = emit(relax.op.add(one, relax.op.multiply(part, series)))
-    far = emit(relax.op.subtract(*powers))
-    signed = relax.op.where(relax.op.less(x, zero), relax.op.subtract(zero, far), far)
-    return relax.op.where(relax.op.less(size, one), relax.op.multiply(x, series), signed)
+        series = emit(one + square / relax.const(float(factor), kind) * series)
+    far = emit(high - low)
+    return relax.op.where(size < one, x * series, relax.op.where(x < zero, zero - far, far))
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -219,5 +215,3 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }
 """Functions, by operator. Each returns the expression that replaces a call, or None."""
-
-__all__ = ["lowered"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of, constant_of
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import operator_name, relax, tvm
+from chameleon_networks.graph.relaxed import called, operator_name, tvm
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Names of convolutions in a graph, with the number of spatial axes of each."""
@@ -103,8 +103,7 @@ class ConvolutionCall:
         weights = self.weights * factors.reshape(*factors.shape, *axes)
         weights = weights.astype(self.weights.dtype)
         moved = np.moveaxis(weights, 1, -1) if is_channels_last(self.layout) else weights
-        constant, call = constant_of(moved), self.call
-        return relax.Call(call.op, [call.args[0], constant], call.attrs, call.ty_args)
+        return called(self.call, [self.call.args[0], constant_of(moved)])
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:

@@ -10,16 +10,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.relaxed import (
-    extents_of,
-    known_extents,
-    operator_name,
-    relax,
-    rewritten,
-    tvm,
-    users_of,
-)
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 Axes = tuple[int, ...]
 
@@ -152,7 +145,7 @@ def without_moves(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return rewritten(module, _Mover(module))
+    return relaxed.rewritten(module, _Mover(module))
 
 
 @relax.expr_functor.mutator
@@ -164,7 +157,7 @@ class _Mover(relax.PyExprMutator):
         self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
         self._reshaped: dict[Any, Any] = {}
         self._split: dict[Any, tuple[int, ...]] = {}
-        self._users = users_of(module["main"])
+        self._users = relaxed.users_of(module["main"])
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
@@ -265,9 +258,8 @@ class _Mover(relax.PyExprMutator):
         None if the inputs' permutations differ.
         """
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
-        known = [self._permuted.get(field) for field in fields]
-        moves = [move for move in known if move is not None]
-        if not moves or len(moves) != len(known) or len({axes for _, axes in moves}) != 1:
+        moves = [self._permuted[field] for field in fields if field in self._permuted]
+        if len(moves) != len(fields) or len({axes for _, axes in moves}) != 1:
             return None
         origins, axes = [origin for origin, _ in moves], moves[0][1]
         axis = axes[int(call.attrs.axis) % len(axes)]
@@ -292,11 +284,8 @@ class _Mover(relax.PyExprMutator):
         origin, axes = known
         reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
         dropped, order = through_reduction(axes, reduced)
-        keep = bool(call.attrs.keepdims)
-        reduction = getattr(relax.op, str(call.op.name).removeprefix("relax."))(
-            origin, axis=list(dropped), keepdims=keep
-        )
-        return self._permute(self.builder_.emit(reduction), axes if keep else order)
+        reduction = self.builder_.emit(relaxed.called(call, [origin], axis=list(dropped)))
+        return self._permute(reduction, axes if call.attrs.keepdims else order)
 
     def _resized(self, call: Any) -> Any | None:
         """A resize of unpermuted images, in the layout that they have."""
@@ -314,17 +303,7 @@ class _Mover(relax.PyExprMutator):
         before = "".join(layout[axes.index(position)] for position in range(len(layout)))
         if before not in {"NCHW", "NHWC"}:
             return None
-        names = ("method", "coordinate_transformation_mode", "rounding_method")
-        resized = relax.op.image.resize2d(
-            origin,
-            call.args[1],
-            roi=[float(number) for number in call.attrs.roi],
-            layout=before,
-            cubic_alpha=float(call.attrs.cubic_alpha),
-            cubic_exclude=int(call.attrs.cubic_exclude),
-            extrapolation_value=float(call.attrs.extrapolation_value),
-            **{name: str(getattr(call.attrs, name)) for name in names},
-        )
+        resized = relaxed.called(call, [origin, call.args[1]], layout=before)
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
@@ -358,8 +337,7 @@ class _Mover(relax.PyExprMutator):
             inverse = [axes.index(axis) for axis in range(len(axes))]
             moved = np.ascontiguousarray(whole.transpose(inverse))
             arguments[position] = relax.const(moved, str(array.dtype))
-        result = self.builder_.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
-        return self._permute(result, axes)
+        return self._permute(self.builder_.emit(relaxed.called(call, arguments)), axes)
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:
@@ -371,7 +349,7 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     Raises:
         ConfigError: An extent is not known.
     """
-    return extents_of(getattr(expression, "ty", expression))
+    return relaxed.extents_of(getattr(expression, "ty", expression))
 
 
 def axes_of(call: Any) -> tuple[int, ...]:
@@ -382,4 +360,4 @@ def axes_of(call: Any) -> tuple[int, ...]:
 
 
 def _is_tensor(expression: Any) -> bool:
-    return known_extents(getattr(expression, "ty", None)) is not None
+    return relaxed.known_extents(getattr(expression, "ty", None)) is not None

@@ -15,16 +15,10 @@ import numpy as np
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.types import INT8, STORAGE, UINT8
 
+from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of, evaluate
 from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.relaxed import (
-    bindings_of,
-    emitted,
-    operator_name,
-    relax,
-    rewritten,
-    tvm,
-)
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 from chameleon_networks.graph.steps import DECODE, ENCODE, Step, Steps, is_call
 from chameleon_networks.graph.strides import axis_in
 
@@ -40,7 +34,7 @@ _MOVES = frozenset(
     )
 )
 _CONCAT, _SPLIT = "relax.concat", "relax.split"
-_BOUNDS = frozenset({"relax.maximum", "relax.minimum"})
+_BOUNDS = ("relax.maximum", "relax.minimum")
 
 
 def is_carrying(value: Any) -> bool:
@@ -66,7 +60,7 @@ def with_encoded_moves(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return rewritten(module, _Mover(module))
+    return relaxed.rewritten(module, _Mover(module))
 
 
 @attrs.define(eq=False)
@@ -99,7 +93,9 @@ class _Mover(relax.PyExprMutator):
         self._known = _Known()
         self._steps = Steps(module)
         self._encoded_again = self._encoded_in(module["main"])
-        self._rewrites: dict[str, Callable[[Any], Any | None]] = {
+        self._rewrites: dict[str, Callable[[Any, Any], Any | None]] = {
+            **dict.fromkeys((*_MOVES, *_POOLS), self._moved),
+            _CONCAT: self._concatenated,
             **dict.fromkeys(_BOUNDS, self._limited),
             "relax.nn.relu": self._positive,
             "relax.clip": self._clip,
@@ -110,7 +106,7 @@ class _Mover(relax.PyExprMutator):
         """The variables that are only read, perhaps after moves, to be encoded as floats."""
         variables: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
-        for binding in reversed(bindings_of(function)):
+        for binding in reversed(relaxed.bindings_of(function)):
             step = self._steps.of(binding.value, ENCODE)
             moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
             encoded = moving and binding.var in variables if step is None else step.floating
@@ -128,7 +124,7 @@ class _Mover(relax.PyExprMutator):
         inner = isinstance(binding.var, relax.DataflowVar)
         result = self._rewritten(value, binding.var, inner=inner)
         if result is None:
-            result = emitted(self.builder_, value, binding.var)
+            result = relaxed.emitted(self.builder_, value, binding.var)
         elif not inner:
             result = self.builder_.emit_output(result)
         self.set_var_remap(binding.var, result)
@@ -143,13 +139,8 @@ class _Mover(relax.PyExprMutator):
                 return computed(step, value) if inner else None
             # With other scales no order is kept.
             return computed(step) if (step.scale > 0).all() else None
-        name = operator_name(value)
-        if name in _MOVES or name in _POOLS:
-            return self._moved(value, variable)
-        if name == _CONCAT:
-            return self._concatenated(value, variable)
-        rewrite = self._rewrites.get(name)
-        return None if rewrite is None else rewrite(value)
+        rewrite = self._rewrites.get(operator_name(value))
+        return None if rewrite is None else rewrite(value, variable)
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -202,18 +193,15 @@ class _Mover(relax.PyExprMutator):
         """A variable of int8 plus 128, in uint8."""
         known = self._known.unsigned.get(source)
         if known is None:
-            emit = self.builder_.emit
-            wide = emit(relax.op.astype(source, "int32"))
-            shifted = emit(relax.op.add(wide, relax.const(_SHIFT, "int32")))
-            known = self._known.unsigned[source] = emit(relax.op.astype(shifted, UINT8))
+            wide = relax.op.astype(source, "int32") + relax.const(_SHIFT, "int32")
+            known = self.builder_.emit(relax.op.astype(wide, UINT8))
+            self._known.unsigned[source] = known
         return known
 
     def _signed(self, unsigned: Any) -> Any:
         """Numbers of int8, from the variable that holds them plus 128 in uint8."""
-        emit = self.builder_.emit
-        wide = emit(relax.op.astype(unsigned, "int32"))
-        shifted = emit(relax.op.subtract(wide, relax.const(_SHIFT, "int32")))
-        signed = emit(relax.op.astype(shifted, INT8))
+        wide = relax.op.astype(unsigned, "int32") - relax.const(_SHIFT, "int32")
+        signed = self.builder_.emit(relax.op.astype(wide, INT8))
         self._known.unsigned[signed] = unsigned
         return signed
 
@@ -223,8 +211,7 @@ class _Mover(relax.PyExprMutator):
         source, *others = call.args
         signed = self._known.unsigned.get(source)
         if signed is not None:
-            moved = relax.Call(call.op, [signed, *others], call.attrs, call.ty_args)
-            return self._signed(self.builder_.emit(moved))
+            return self._signed(self.builder_.emit(relaxed.called(call, [signed, *others])))
         step = self._movable(source, variable)
         axis = None if step is None else _axis_after(call, step)
         if step is None or axis is None:
@@ -232,7 +219,7 @@ class _Mover(relax.PyExprMutator):
         if step.floating and operator_name(call) in _POOLS:
             moved = _pooled(self.builder_, step.source, call)
         else:
-            moved = relax.Call(call.op, [step.source, *others], call.attrs, call.ty_args)
+            moved = relaxed.called(call, [step.source, *others])
         if isinstance(step.source, tvm.ir.GenericConst):
             array = evaluate(self.builder_.normalize(moved), {})
             if array is None:
@@ -253,29 +240,27 @@ class _Mover(relax.PyExprMutator):
 
     def _concatenated(self, call: Any, variable: Any) -> Any | None:
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
-        axis = int(call.attrs.axis)
         unsigned = self._known.unsigned
         if fields and all(field in unsigned for field in fields):
-            joined = relax.op.concat([unsigned[field] for field in fields], axis=axis)
+            joined = relaxed.called(call, [relax.Tuple([unsigned[field] for field in fields])])
             return self._signed(self.builder_.emit(joined))
         steps = [self._movable(field, variable) for field in fields]
         first = steps[0] if steps else None
         if first is None or not all(_alike(first, step) for step in steps):
             return None
         parts = [step.source for step in steps if step is not None]
-        concatenated = self.builder_.emit(relax.op.concat(parts, axis=axis))
+        concatenated = self.builder_.emit(relaxed.called(call, [relax.Tuple(parts)]))
         return self._decoded(attrs.evolve(first, source=concatenated))
 
-    def _limited(self, call: Any) -> Any | None:
+    def _limited(self, call: Any, _: Any) -> Any | None:
         """A bound of encoded numbers, which torch writes for fewer bits than the dtype has."""
         unsigned, bound = self._known.unsigned.get(call.args[0]), call.args[1]
         if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
         shifted = relax.const((array_of(bound).astype(np.int32) + _SHIFT).astype(UINT8))
-        limited = relax.Call(call.op, [unsigned, shifted], call.attrs, call.ty_args)
-        return self._signed(self.builder_.emit(limited))
+        return self._signed(self.builder_.emit(relaxed.called(call, [unsigned, shifted])))
 
-    def _positive(self, call: Any) -> Any | None:
+    def _positive(self, call: Any, _: Any) -> Any | None:
         """A ReLU, computed on encoded numbers."""
         step = self._whole_numbers(call.args[0])
         if step is None or not isinstance(step.source, relax.Var):
@@ -283,7 +268,7 @@ class _Mover(relax.PyExprMutator):
         bounded = self._between(step.source, step.zero_point[0], None)
         return self._decoded(attrs.evolve(step, source=bounded))
 
-    def _clip(self, call: Any) -> Any | None:
+    def _clip(self, call: Any, _: Any) -> Any | None:
         """A clip, whose bounds are noted for a later encoding."""
         step = self._whole_numbers(call.args[0])
         if step is None or not isinstance(step.source, relax.Var):
@@ -293,7 +278,7 @@ class _Mover(relax.PyExprMutator):
         self._known.clipped[clipped] = step, low, high
         return clipped
 
-    def _pad(self, call: Any) -> Any | None:
+    def _pad(self, call: Any, _: Any) -> Any | None:
         """Padding with zeros, noted since it may become part of a convolution."""
         step = self._whole_numbers(call.args[0])
         constant = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import singledispatch
 from typing import Any
 
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, ConvolutionSpec, DenseSpec
@@ -92,7 +91,6 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
     return _PRODUCT, math.prod(rows), sums, columns
 
 
-@singledispatch
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
     """The kind and sizes of each convolution or product that an operator contains, in order.
 
@@ -102,27 +100,15 @@ def signatures_of(spec: Any) -> tuple[Hashable, ...]:
     operators have this signature, the first fused operator gets the module of the first imported
     one, and so on. The result is empty for operators without a convolution or product.
     """
-    del spec
+    match spec:
+        case ConvolutionSpec():
+            return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)
+        case DenseSpec():
+            return (_product(spec.input[:1], spec.input[1], spec.units),)
+        case BatchMatmulSpec():
+            return (_product(spec.a[:2], spec.a[2], spec.columns),)
+        case AttentionSpec():
+            *rows, features = spec.query
+            keys = spec.key[2]
+            return _product(rows, features, keys), _product(rows, keys, spec.value[3])
     return ()
-
-
-@signatures_of.register
-def _(spec: ConvolutionSpec) -> tuple[Hashable, ...]:
-    return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)
-
-
-@signatures_of.register
-def _(spec: DenseSpec) -> tuple[Hashable, ...]:
-    return (_product(spec.input[:1], spec.input[1], spec.units),)
-
-
-@signatures_of.register
-def _(spec: BatchMatmulSpec) -> tuple[Hashable, ...]:
-    return (_product(spec.a[:2], spec.a[2], spec.columns),)
-
-
-@signatures_of.register
-def _(spec: AttentionSpec) -> tuple[Hashable, ...]:
-    *rows, features = spec.query
-    keys = spec.key[2]
-    return _product(rows, features, keys), _product(rows, keys, spec.value[3])

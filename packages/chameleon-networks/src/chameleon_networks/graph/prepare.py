@@ -11,29 +11,15 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.types import INT8, STORAGE, UINT8
 
+from chameleon_networks.graph import relaxed, steps
 from chameleon_networks.graph.affine import with_folded_scales
 from chameleon_networks.graph.constants import array_of, fold_constants
 from chameleon_networks.graph.lowering import lowered
 from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks.graph.moves import shape_of, without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
-from chameleon_networks.graph.relaxed import (
-    bindings_of,
-    emitted,
-    operator_name,
-    relax,
-    rewritten,
-    tvm,
-)
-from chameleon_networks.graph.steps import (
-    DECODE,
-    ENCODE,
-    Step,
-    decoded_constant,
-    is_call,
-    is_quantized,
-    step_of,
-)
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
+from chameleon_networks.graph.steps import DECODE, ENCODE, Step, is_call
 from chameleon_networks.graph.transposed import with_transposed_kernels, without_transposed
 from chameleon_networks.graph.typed_operators import operands_of
 
@@ -63,12 +49,12 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
             something else.
     """
     hider = _Hider(module)
-    hidden = rewritten(module, hider)
+    hidden = relaxed.rewritten(module, hider)
     if not hider.steps:
         return change(module)
     changed = change(hidden)
     shower = _Shower(changed, hider.steps)
-    shown = rewritten(changed, shower)
+    shown = relaxed.rewritten(changed, shower)
     if shower.shown != {*hider.steps}:
         lost = len(hider.steps) - len(shower.shown)
         raise LayoutError(
@@ -90,16 +76,14 @@ class _Hider(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         for name in (ENCODE, DECODE):
-            step = step_of(call, name) if is_call(call, name) else None
+            step = steps.step_of(call, name) if is_call(call, name) else None
             if step is None or not step.whole or not isinstance(step.source, relax.Var):
                 continue
-            mark = relax.const(float(len(self.steps)), "float32")
+            mark, source = relax.const(float(len(self.steps)), "float32"), step.source
             self.steps[mark] = name, step
             if name == ENCODE:
-                return relax.op.astype(
-                    self.builder_.emit(relax.op.add(step.source, mark)), step.dtype
-                )
-            return relax.op.add(self.builder_.emit(relax.op.astype(step.source, "float32")), mark)
+                return relax.op.astype(source + mark, step.dtype)
+            return relax.op.astype(source, "float32") + mark
         return call
 
 
@@ -152,7 +136,7 @@ def with_known_zero_points(module: Any) -> Any:
     Args:
         module: An ``IRModule`` whose ``main`` is a quantized network.
     """
-    return rewritten(module, _Centring(module))
+    return relaxed.rewritten(module, _Centring(module))
 
 
 @relax.expr_functor.mutator
@@ -162,7 +146,7 @@ class _Centring(relax.PyExprMutator):
         if not is_call(call, "relax.matmul"):
             return call
         data, weights = (self._value(argument) for argument in call.args)
-        known = step_of(weights, DECODE)
+        known = steps.step_of(weights, DECODE)
         if known is None or not is_call(data, DECODE) or not _is_computed(data):
             return call
         if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
@@ -177,17 +161,14 @@ class _Centring(relax.PyExprMutator):
         numbers, scale, zero = data.args
         centre = relax.const(_CENTRE, "int32")
         if str(numbers.ty.dtype) == INT8:
-            wide = emit(op.astype(numbers, "int32"))
-            numbers = emit(op.astype(emit(op.add(wide, centre)), UINT8))
-            zero = emit(op.add(emit(op.astype(zero, "int32")), centre))
+            numbers = emit(op.astype(op.astype(numbers, "int32") + centre, UINT8))
+            zero = emit(op.astype(zero, "int32") + centre)
         sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
         centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
-        product = emit(relax.Call(call.op, [centred, call.args[1]], call.attrs, call.ty_args))
-        apart = emit(op.reshape(emit(op.astype(zero, "float32")), []))
-        apart = emit(op.subtract(apart, relax.const(float(_CENTRE))))
-        shift = emit(op.multiply(apart, relax.const(sums.astype(np.float32))))
-        product = emit(op.subtract(product, shift))
-        return op.multiply(product, emit(op.reshape(scale, [])))
+        product = emit(relaxed.called(call, [centred, call.args[1]]))
+        apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_CENTRE))
+        product = emit(product - apart * relax.const(sums.astype(np.float32)))
+        return product * emit(op.reshape(scale, []))
 
 
 def _is_computed(call: Any) -> bool:
@@ -216,10 +197,10 @@ def with_real_constants(module: Any) -> Any:
     Args:
         module: The module that ``with_encoded_moves`` returned.
     """
-    bindings = bindings_of(module["main"])
+    bindings = relaxed.bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     products = {b.value for b in bindings if operands_of(b.value, values) is not None}
-    return rewritten(module, _Folder(module, products))
+    return relaxed.rewritten(module, _Folder(module, products))
 
 
 @relax.expr_functor.mutator
@@ -232,7 +213,7 @@ class _Folder(relax.PyExprMutator):
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        constant = decoded_constant(binding.value)
+        constant = steps.decoded_constant(binding.value)
         if constant is not None and isinstance(binding.var, relax.DataflowVar):
             self._constants[binding.var] = relax.const(np.ascontiguousarray(constant), "float32")
         super().visit_var_binding_(binding)
@@ -242,9 +223,7 @@ class _Folder(relax.PyExprMutator):
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
-        return relax.Call(
-            call.op, [data, super().visit_dataflow_var_(weights)], call.attrs, call.ty_args
-        )
+        return relaxed.called(call, [data, super().visit_dataflow_var_(weights)])
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -264,7 +243,7 @@ def with_folded_pads(module: Any) -> Any:
     Args:
         module: An ``IRModule`` whose ``main`` is a network with channels first.
     """
-    return rewritten(module, _PadFolder(module))
+    return relaxed.rewritten(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -288,7 +267,7 @@ class _PadFolder(relax.PyExprMutator):
         if folded is None:
             super().visit_var_binding_(binding)
         else:
-            self.set_var_remap(binding.var, emitted(self.builder_, folded, binding.var))
+            self.set_var_remap(binding.var, relaxed.emitted(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
         """The convolution of the unpadded tensor with more padding.
@@ -300,23 +279,11 @@ class _PadFolder(relax.PyExprMutator):
         if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
             return None
         before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
-        at = call.attrs
-        own = [int(width) for width in at.padding]
+        own = [int(width) for width in call.attrs.padding]
         own = own if len(own) == 2 * axes else [*own, *own]
         padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
-        operator = getattr(relax.op.nn, name.removeprefix("relax.nn."))
-        return operator(
-            self.visit_expr(source),
-            self.visit_expr(call.args[1]),
-            strides=list(at.strides),
-            padding=padding,
-            dilation=list(at.dilation),
-            groups=int(at.groups),
-            data_layout=str(at.data_layout),
-            kernel_layout=str(at.kernel_layout),
-            out_layout=str(at.out_layout),
-            out_dtype=str(at.out_dtype) if at.out_dtype else None,
-        )
+        arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
+        return relaxed.called(call, arguments, padding=padding)
 
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -348,7 +315,9 @@ def prepared(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
-    small = [with_encoded_moves, passes.CanonicalizeBindings()] if is_quantized(module) else []
+    small = (
+        [with_encoded_moves, passes.CanonicalizeBindings()] if steps.is_quantized(module) else []
+    )
     try:
         folded = _sequence(
             module,
@@ -411,14 +380,14 @@ def _integers(passes: Any) -> list[Any]:
 
 def operators_in(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
-    return {operator_name(binding.value) for binding in bindings_of(module["main"])} - {""}
+    return {operator_name(binding.value) for binding in relaxed.bindings_of(module["main"])} - {""}
 
 
 def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
-    extents = getattr(getattr(parameter, "ty", None), "shape", None)
-    if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
-        known = [getattr(extent, "value", extent) for extent in extents or ()]
+    kind = getattr(parameter, "ty", None)
+    if relaxed.known_extents(kind) is None:
+        known = [getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()]
         shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
         name = str(parameter.name)
         raise ConfigError(
@@ -433,6 +402,3 @@ def _sequence(module: Any, *passes: Any) -> Any:
         for module_pass in passes:
             module = module_pass(module)
     return module
-
-
-__all__ = ["LayoutError", "operators_in", "prepared"]

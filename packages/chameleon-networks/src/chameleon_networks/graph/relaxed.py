@@ -6,19 +6,23 @@ TVM's Relax imports torch if it is installed, which takes seconds. This module p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_system.imports import without
-from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm import quick_tvm
+from chameleon_tvm.quick_tvm import te, tirx
 from numpy.typing import NDArray
 
 from tvm_ffi.serialization import from_json_graph_str  # isort: skip
 from tvm_ffi.structural import structural_map  # isort: skip
 
 with without("torch"):
-    from tvm import relax
+    from tvm import relax as _relax
+
+relax, tvm = _relax, quick_tvm.tvm
+"""TVM, and its graph language, for modules that import them from here."""
 
 _LARGE = 1024
 """Bytes of a constant above which it is kept beside a module's text."""
@@ -78,6 +82,42 @@ def operator_name(value: Any) -> str:
     """The name of the operator that an expression calls. Empty for other expressions."""
     called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
     return str(value.op.name) if called else ""
+
+
+def called(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
+    """A copy of a call with other arguments, and perhaps with other values of some attributes.
+
+    Args:
+        call: The call of an operator.
+        arguments: The arguments of the copy.
+        attributes: The attributes that change.
+    """
+    attrs = call.attrs
+    if attributes:
+        kind = type(attrs).__tvm_ffi_type_info__
+        known = {field.name: getattr(attrs, field.name) for field in kind.fields}
+        attrs = tvm.ir.make_node(kind.type_key, **{**known, **attributes})
+    return relax.Call(call.op, arguments, attrs, call.ty_args)
+
+
+def each_number(
+    builder: Any, function: Callable[[Any], Any], tensor: Any, hint: str, **options: Any
+) -> Any:
+    """Make the call of a function that computes each number of a tensor from the number there.
+
+    Args:
+        builder: A ``BlockBuilder`` that is inside a block.
+        function: The function of one number, an expression of TIR.
+        tensor: The tensor.
+        hint: The name of the function in the module, and of its result.
+        options: Further options of ``call_te``.
+    """
+
+    def whole(source: te.Tensor) -> te.Tensor:
+        name = hint.partition("_")[0]
+        return te.compute(source.shape, lambda *at: function(source(*at)), name=name)
+
+    return builder.call_te(whole, tensor, primfunc_name_hint=hint, **options)
 
 
 def known_extents(kind: Any) -> tuple[int, ...] | None:
@@ -152,18 +192,3 @@ def with_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
         for name, function in module.functions.items()
     }
     return tvm.IRModule(functions, module.attrs)
-
-
-__all__ = [
-    "bindings_of",
-    "emitted",
-    "extents_of",
-    "known_extents",
-    "operator_name",
-    "relax",
-    "rewritten",
-    "tvm",
-    "users_of",
-    "with_constants",
-    "without_constants",
-]

@@ -7,20 +7,20 @@ Encoded bfloat16 numbers are stored as 16-bit integers, which kernels read and w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 from chameleon_tvm.instructions.conversions import rounding, widening
-from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.types import FLOAT32, FLOATING_IN, STORAGE
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, each_number, operator_name, relax, tvm
 
 ENCODE, DECODE = "relax.quantize", "relax.dequantize"
-_FUNCTIONS = {ENCODE: "round", DECODE: "widen"}
+_FUNCTIONS = {ENCODE: ("round", rounding), DECODE: ("widen", widening)}
 _STEP = "chameleon.step"
 """An attribute of functions that are quantization steps: which step it is."""
 
@@ -82,8 +82,7 @@ class Step:
         limits = np.iinfo(self.dtype)
         scale, zero_point = self._along(values)
         numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
-        clipped: NDArray[Any] = np.clip(numbers, limits.min, limits.max).astype(self.dtype)
-        return clipped
+        return np.asarray(np.clip(numbers, limits.min, limits.max), self.dtype)
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
         """Decode integers to float32 numbers, by this step's scale and zero point."""
@@ -120,18 +119,11 @@ class Step:
         return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
 
     def _converted(self, builder: Any, tensor: Any, which: str) -> Any:
-        kind, name = STORAGE[self.dtype], _FUNCTIONS[which]
-        convert = rounding if which == ENCODE else widening
-
-        def converted(source: te.Tensor) -> te.Tensor:
-            return te.compute(source.shape, lambda *at: convert(kind, source(*at)), name=name)
-
-        return builder.call_te(
-            converted,
-            tensor,
-            primfunc_name_hint=f"{name}_{self.dtype}",
-            primfunc_attrs={_STEP: which},
-        )
+        name, convert = _FUNCTIONS[which]
+        function = partial(convert, STORAGE[self.dtype])
+        marks = {_STEP: which}
+        hint = f"{name}_{self.dtype}"
+        return each_number(builder, function, tensor, hint, primfunc_attrs=marks)
 
     @property
     def _axis(self) -> int:

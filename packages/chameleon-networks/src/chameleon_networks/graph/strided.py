@@ -12,14 +12,10 @@ from typing import Any
 
 import attrs
 
-from chameleon_networks.graph.constants import array_of, integers
+from chameleon_networks.graph.constants import array_of, slices_of
 from chameleon_networks.graph.moves import axes_of, shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm
-from chameleon_networks.graph.strides import dense_strides
-
-Axis = tuple[tuple[int, int], ...]
-"""An axis as the (extent, stride in elements) of each of its parts, outermost first. Empty for an
-axis of extent 1."""
+from chameleon_networks.graph.strides import Axis, dense_strides, reshaped_axes
 
 _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -52,26 +48,8 @@ class View:
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
         """The same view in another shape, or None if an axis would have no fixed stride."""
-        parts = list(_merged([part for axis in self.axes for part in axis]))
-        axes = []
-        for extent in shape:
-            axis = []
-            left = extent
-            while left > 1:
-                if not parts:
-                    return None
-                size, stride = parts.pop(0)
-                if size > left:
-                    if size % left:
-                        return None
-                    parts.insert(0, (size // left, stride))
-                    size, stride = left, stride * (size // left)
-                elif left % size:
-                    return None
-                axis.append((size, stride))
-                left //= size
-            axes.append(_merged(axis))
-        return None if parts else attrs.evolve(self, axes=tuple(axes))
+        axes = reshaped_axes(self.axes, shape)
+        return None if axes is None else attrs.evolve(self, axes=axes)
 
     def broadcast(self, shape: Sequence[int]) -> View:
         """The same view, repeated along axes of extent 1 and along new axes in front.
@@ -191,16 +169,11 @@ def _one_of_axis(call: Any) -> Step | None:
 
 
 def _slice(call: Any) -> Step | None:
-    data, *places = call.args
-    axes, begins, ends = (integers(argument) for argument in places[:3])
-    steps = integers(places[3]) if len(places) > 3 else [1] * len(axes)  # noqa: PLR2004
+    data, slices = call.args[0], slices_of(call)
     shape = shape_of(data)
-    if any(step != 1 for step in steps):
+    if any(step != 1 for *_, step in slices):
         return None
-    parts = [
-        (axis, *slice(begin, end).indices(shape[axis])[:2])
-        for axis, begin, end in zip(axes, begins, ends, strict=True)
-    ]
+    parts = [(axis, *slice(begin, end).indices(shape[axis])[:2]) for axis, begin, end, _ in slices]
 
     def derive(view: View) -> View | None:
         result: View | None = view
@@ -224,26 +197,16 @@ def _scaling(call: Any) -> Step | None:
     return tensor, lambda view: attrs.evolve(view, factor=view.factor * scale)
 
 
-def _permutation(call: Any) -> Step:
-    return call.args[0], lambda view: view.permuted(axes_of(call))
-
-
-def _reshape(call: Any) -> Step:
-    return call.args[0], lambda view: view.reshaped(shape_of(call))
-
-
-def _broadcast(call: Any) -> Step:
-    return call.args[0], lambda view: view.broadcast(shape_of(call))
-
-
 _STEPS: dict[str, Callable[[Any], Step | None]] = {
-    "relax.permute_dims": _permutation,
-    "relax.broadcast_to": _broadcast,
+    "relax.permute_dims": lambda call: (call.args[0], lambda view: view.permuted(axes_of(call))),
+    "relax.broadcast_to": lambda call: (call.args[0], lambda view: view.broadcast(shape_of(call))),
     "relax.take": _one_of_axis,
     "relax.strided_slice": _slice,
     "relax.multiply": _scaling,
     "relax.divide": _scaling,
-    **dict.fromkeys(_RESHAPING, _reshape),
+    **dict.fromkeys(
+        _RESHAPING, lambda call: (call.args[0], lambda view: view.reshaped(shape_of(call)))
+    ),
 }
 
 
@@ -253,16 +216,3 @@ def scalar_of(argument: Any) -> float | None:
         return None
     array = array_of(argument)
     return float(array.reshape(())) if array.size == 1 else None
-
-
-def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
-    """The parts of an axis, without parts of extent 1, and with contiguous neighbours merged."""
-    merged: list[tuple[int, int]] = []
-    for extent, stride in parts:
-        if extent == 1:
-            continue
-        if merged and merged[-1][1] == extent * stride:
-            merged[-1] = (merged[-1][0] * extent, stride)
-        else:
-            merged.append((extent, stride))
-    return tuple(merged)

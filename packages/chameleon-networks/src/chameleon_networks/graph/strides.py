@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 
 Shape = tuple[int, ...]
+Axis = tuple[tuple[int, int], ...]
+"""An axis as the (extent, stride in elements) of each of its parts, outermost first. Empty for an
+axis of extent 1."""
 
 
 def dense_strides(shape: Sequence[int]) -> Shape:
@@ -51,27 +54,54 @@ def reshaped_strides(
     """
     if 0 in shape:
         return dense_strides(reshaped)
-    old = [(e, s) for e, s in zip(shape, strides, strict=True) if e != 1]
+    axes = reshaped_axes([(part,) for part in zip(shape, strides, strict=True)], reshaped)
+    if axes is None or any(len(axis) > 1 for axis in axes):
+        return None
     result: list[int] = []
-    start = 0
+    inner = 1
+    for extent, axis in zip(reversed(reshaped), reversed(axes), strict=True):
+        result.append(axis[0][1] if axis else inner)
+        inner = extent * result[-1]
+    return tuple(reversed(result))
+
+
+def reshaped_axes(axes: Sequence[Axis], reshaped: Sequence[int]) -> tuple[Axis, ...] | None:
+    """The axes of a tensor after a reshape in place. None if the reshape must move data.
+
+    Args:
+        axes: The axes of the tensor.
+        reshaped: The extents after the reshape, with the same number of elements.
+    """
+    parts = list(_merged([part for axis in axes for part in axis]))
+    result = []
     for extent in reshaped:
-        if extent == 1:
-            result.append(0)
-            continue
-        # What is left of the merged old axes is kept in place of them as one axis.
-        while start + 1 < len(old) and old[start][0] % extent:
-            (outer, far), (inner, near) = old[start : start + 2]
-            if far != inner * near:
+        axis = []
+        left = extent
+        while left > 1:
+            if not parts:
                 return None
-            old[start : start + 2] = [(outer * inner, near)]
-        left, remainder = divmod(old[start][0], extent)
-        if remainder:
-            return None
-        result.append(left * old[start][1])
-        old[start] = (left, old[start][1])
-        start += left == 1
-    for axis in range(len(result) - 1, -1, -1):
-        if reshaped[axis] == 1:
-            inside = axis + 1 < len(result)
-            result[axis] = reshaped[axis + 1] * result[axis + 1] if inside else 1
-    return tuple(result)
+            size, stride = parts.pop(0)
+            if size > left:
+                if size % left:
+                    return None
+                parts.insert(0, (size // left, stride))
+                size, stride = left, stride * (size // left)
+            elif left % size:
+                return None
+            axis.append((size, stride))
+            left //= size
+        result.append(_merged(axis))
+    return None if parts else tuple(result)
+
+
+def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
+    """The parts of an axis, without parts of extent 1, and with contiguous neighbours merged."""
+    merged: list[tuple[int, int]] = []
+    for extent, stride in parts:
+        if extent == 1:
+            continue
+        if merged and merged[-1][1] == extent * stride:
+            merged[-1] = (merged[-1][0] * extent, stride)
+        else:
+            merged.append((extent, stride))
+    return tuple(merged)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -23,6 +23,7 @@ import numpy as np
 from chameleon_tvm.operators.layouts import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
+from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of, constant_of, per_channel
 from chameleon_networks.graph.matching_convolutions import (
     TRANSPOSED_RANKS,
@@ -30,7 +31,7 @@ from chameleon_networks.graph.matching_convolutions import (
     convolution_of,
 )
 from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
-from chameleon_networks.graph.relaxed import operator_name, relax, rewritten, tvm, users_of
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 
 def without_transposed(module: Any) -> Any:
@@ -42,7 +43,7 @@ def without_transposed(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return rewritten(module, _Rewriter(module))
+    return relaxed.rewritten(module, _Rewriter(module))
 
 
 def with_transposed_kernels(module: Any) -> Any:
@@ -53,7 +54,7 @@ def with_transposed_kernels(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form, in NCHW.
     """
-    return rewritten(module, _Legalizer(module))
+    return relaxed.rewritten(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -64,8 +65,7 @@ class _Legalizer(relax.PyExprMutator):
         if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
             return super().visit_call_(call)
         arguments = [self.visit_expr(argument) for argument in call.args]
-        call = relax.Call(call.op, arguments, call.attrs, call.ty_args)
-        call = self.builder_.normalize(call)
+        call = self.builder_.normalize(relaxed.called(call, arguments))
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
@@ -125,56 +125,65 @@ class AxisPlan:
         return sum(len(phase.taps) for phase in self.phases)
 
 
-def axis_plan(
-    *,
-    size: int,
-    kernel: int,
-    stride: int,
-    pads: tuple[int, int],
-    output_padding: int,
-    dilation: int = 1,
-    together: bool = False,
-) -> AxisPlan:
-    """Plan a transposed convolution along one axis, with a convolution for each group of outputs.
+@attrs.frozen(kw_only=True)
+class TransposedAxis:
+    """The sizes of a transposed convolution along one axis.
 
-    Args:
+    Attributes:
         size: Number of inputs.
         kernel: Number of taps.
         stride: Distance of neighbouring inputs in the output.
         pads: Number of outputs that are left out at the front and at the back.
         output_padding: Number of outputs that are added at the back.
         dilation: Distance between taps.
+    """
+
+    size: int
+    kernel: int
+    stride: int
+    pads: tuple[int, int]
+    output_padding: int
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Number of outputs from the first to the last tap."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def out(self) -> int:
+        """Number of outputs."""
+        return (self.size - 1) * self.stride - sum(self.pads) + self.reach + self.output_padding
+
+
+def axis_plan(axis: TransposedAxis, *, together: bool = False) -> AxisPlan:
+    """Plan a transposed convolution along one axis, with a convolution for each group of outputs.
+
+    Args:
+        axis: The sizes of the convolution along the axis.
         together: Whether neighbouring outputs that read the same inputs share one ``Phases``.
     """
-    front, back = pads
-    out = (size - 1) * stride - front - back + (kernel - 1) * dilation + 1 + output_padding
-    positions = -(-out // stride)
+    stride, dilation = axis.stride, axis.dilation
+    positions = -(-axis.out // stride)
     phases: list[Phases] = []
     for remainder in range(stride):
         # A later tap belongs to an earlier input.
-        at = remainder + front
-        taps = tuple(tap for tap in reversed(range(kernel)) if (at - tap * dilation) % stride == 0)
+        at = remainder + axis.pads[0]
+        later = reversed(range(axis.kernel))
+        taps = tuple(tap for tap in later if (at - tap * dilation) % stride == 0)
         first = (at - taps[0] * dilation) // stride if taps else 0
         phase = Phases(taps=(taps,), offset=first, dilation=dilation // math.gcd(stride, dilation))
-        if phase.offset >= size or phase.last + positions <= 0:
+        if phase.offset >= axis.size or phase.last + positions <= 0:
             phase = Phases(taps=((),), offset=0)  # all that it reads is padding
         before = phases[-1] if phases and together else None
         if before is not None and (before.offset, before.last) == (phase.offset, phase.last):
             phases[-1] = attrs.evolve(before, taps=(*before.taps, *phase.taps))
         else:
             phases.append(phase)
-    return AxisPlan(phases=tuple(phases), positions=positions, out=out)
+    return AxisPlan(phases=tuple(phases), positions=positions, out=axis.out)
 
 
-def shared_plan(
-    *,
-    size: int,
-    kernel: int,
-    stride: int,
-    pads: tuple[int, int],
-    output_padding: int,
-    dilation: int = 1,
-) -> AxisPlan:
+def shared_plan(axis: TransposedAxis) -> AxisPlan:
     """Plan a transposed convolution along an axis, with one convolution for all outputs.
 
     The convolution has a copy of the output channels for each of ``stride`` neighbouring outputs.
@@ -182,25 +191,19 @@ def shared_plan(
     weight of zero for the input.
 
     Args:
-        size: Number of inputs.
-        kernel: Number of taps.
-        stride: Distance of neighbouring inputs in the output.
-        pads: Number of outputs that are left out at the front and at the back.
-        output_padding: Number of outputs that are added at the back.
-        dilation: Distance between taps.
+        axis: The sizes of the convolution along the axis.
     """
-    front, back = pads
-    reach = (kernel - 1) * dilation + 1
-    out = (size - 1) * stride - front - back + reach + output_padding
-    first, end = front // stride, -(-(front + out) // stride)
-    window = range(-(-reach // stride) - 1, -1, -1)
-    places = {tap * dilation: tap for tap in range(kernel)}
+    stride, front = axis.stride, axis.pads[0]
+    first, end = front // stride, -(-(front + axis.out) // stride)
+    window = range(-(-axis.reach // stride) - 1, -1, -1)
+    places = {tap * axis.dilation: tap for tap in range(axis.kernel)}
     taps = tuple(
         tuple(places.get(stride * step + remainder) for step in window)
         for remainder in range(stride)
     )
     phases = Phases(taps=taps, offset=first - len(window) + 1)
-    return AxisPlan(phases=(phases,), positions=end - first, out=out, crop=front - first * stride)
+    crop = front - first * stride
+    return AxisPlan(phases=(phases,), positions=end - first, out=axis.out, crop=crop)
 
 
 def _products(plans: Sequence[AxisPlan], channels: int) -> int:
@@ -358,7 +361,7 @@ class _Rewriter(relax.PyExprMutator):
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._users = users_of(module["main"])
+        self._users = relaxed.users_of(module["main"])
         self._parts: dict[Any, tuple[list[Any], PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -380,28 +383,26 @@ class _Rewriter(relax.PyExprMutator):
 
     def _convolved(self, conv: ConvolutionCall) -> tuple[list[Any], PhaseShuffle]:
         """The ordinary convolutions that replace a transposed convolution."""
-        strides, dilations = conv.numbers("strides"), conv.numbers("dilation")
-        pads, added = conv.numbers("padding"), conv.numbers("output_padding")
+        names = ("strides", "dilation", "padding", "output_padding")
+        strides, dilations, pads, added = map(conv.numbers, names)
         rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
-
-        def planned(make: Callable[..., AxisPlan], axis: int, **more: bool) -> AxisPlan:
-            return make(
+        axes = [
+            TransposedAxis(
                 size=conv.input[2 + axis],
                 kernel=int(conv.weights.shape[2 + axis]),
                 stride=strides[axis],
                 pads=(pads[axis], pads[rank + axis]),
                 output_padding=added[axis],
                 dilation=dilations[axis],
-                **more,
             )
-
-        single = groups == 1 or not last
-        plans = [
-            planned(axis_plan, axis, together=single and axis == rank - 1) for axis in range(rank)
+            for axis in range(rank)
         ]
+        *others, inner = axes
+        single = groups == 1 or not last
+        plans = [*map(axis_plan, others), axis_plan(inner, together=single)]
         if last and groups == 1:
-            shared = [planned(shared_plan, axis) for axis in range(rank)]
+            shared = list(map(shared_plan, axes))
             channels = conv.output_channels
             read = all(
                 plan.phases[0].offset < size and plan.phases[0].last + plan.positions > 0
@@ -472,5 +473,5 @@ class _Rewriter(relax.PyExprMutator):
                     return None
                 else:
                     arguments.append(argument)
-            results.append(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+            results.append(relaxed.called(call, arguments))
         return [self.builder_.emit(result) for result in results], shuffle

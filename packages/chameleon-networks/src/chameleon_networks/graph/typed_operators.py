@@ -15,19 +15,12 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_tvm import types
 from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.quantized_products import QuantizedProduct
 from chameleon_tvm.operators.spec import slope_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
-from chameleon_tvm.types import (
-    COMPUTE,
-    FLOAT32,
-    INT8,
-    LARGEST_PRODUCT,
-    LARGEST_SUM,
-    UINT8,
-    ComputeType,
-)
+from chameleon_tvm.types import COMPUTE, INT8, ComputeType
 from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import array_of
@@ -79,7 +72,7 @@ class Operands:
         """
         terms = self.weights[0].size
         rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
-        if not (np.abs(rounded) <= LARGEST_SUM - terms * LARGEST_PRODUCT).all():
+        if not (np.abs(rounded) <= types.LARGEST_SUM - terms * types.LARGEST_PRODUCT).all():
             return None
         return rounded.astype(np.int32)
 
@@ -164,7 +157,7 @@ def is_data(step: Step, dtype: str) -> bool:
 
 def _symmetric(weights: Step) -> NDArray[Any] | None:
     """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
-    if weights.dtype not in {INT8, UINT8}:
+    if weights.dtype not in {INT8, types.UINT8}:
         return None
     numbers = array_of(weights.source)
     shape = [1] * numbers.ndim
@@ -191,7 +184,7 @@ class _End:
 
     def dtype(self, kind: ComputeType) -> str:
         """The output dtype of an operator with a compute dtype."""
-        return FLOAT32 if self.output is None else kind.data.name
+        return types.FLOAT32 if self.output is None else kind.data.name
 
 
 class TypedOperators:

@@ -20,49 +20,18 @@ from chameleon_core.network_result import OperatorCoverage
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
 
+from chameleon_networks.frameworks import running
 from chameleon_networks.frameworks.precision import in_float32, in_float64, rounded
-from chameleon_networks.frameworks.running import (
-    ONNXRUNTIME,
-    ONNXRUNTIME_FLOAT32,
-    OPENVINO,
-    TORCH,
-    TORCH_COMPILE,
-    TORCH_FLOAT32,
-    TORCH_FLOAT64,
-    Network,
-    NetworkForms,
-    installed,
-    left_out,
-    onnx_bytes,
-    onnx_session,
-    openvino_network,
-    torch_network,
-)
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.importers.onnx.models import (
-    onnx_digests,
-    onnx_graph,
-    onnx_inputs,
-    onnx_is_quantized,
-    onnx_meaning,
-    onnx_with_outputs,
-)
+from chameleon_networks.importers.onnx import models
 from chameleon_networks.importers.options import (
     BuiltinOptions,
     NetworkOptions,
     OnnxOptions,
     TorchOptions,
 )
-from chameleon_networks.importers.torch.programs import (
-    ExampleProgram,
-    NumberRange,
-    ProgramInputs,
-    builtin_program,
-    exported,
-    keep_program,
-    loaded,
-    recalled_program,
-)
+from chameleon_networks.importers.torch import programs
+from chameleon_networks.importers.torch.programs import ExampleProgram, NumberRange, ProgramInputs
 from chameleon_networks.source_location import ImportedGraph
 
 log = structlog.get_logger()
@@ -70,7 +39,7 @@ log = structlog.get_logger()
 _INPUTS = "inputs"
 """Name of the fact that holds ``ProgramInputs``."""
 
-_OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+_OF_TORCH = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
 """The frameworks that can run a torch network."""
 
 
@@ -108,11 +77,9 @@ class ProgramNetwork(ImportedNetwork):
     @cached_property
     def _inputs(self) -> ProgramInputs:
         known = None if self.kept is None else self.kept.fact(_INPUTS)
-        return (
-            ProgramInputs.of(self.program)
-            if known is None
-            else cattrs.structure(known[0], ProgramInputs)
-        )
+        if known is None:
+            return ProgramInputs.of(self.program)
+        return cattrs.structure(known[0], ProgramInputs)
 
     @property
     def half(self) -> str | None:
@@ -129,13 +96,13 @@ class ProgramNetwork(ImportedNetwork):
         if self.half is None:
             return self.program
         program = self._recalled("float_program")
-        if program is None:
-            log.info("half_precision_is_compiled_in_float32", network=self.half)
-            program = in_float32(self.program)
-        return program
+        if program is not None:
+            return program
+        log.info("half_precision_is_compiled_in_float32", network=self.half)
+        return in_float32(self.program)
 
     def _recalled(self, name: str) -> Any:
-        return recalled_program(self.programs[name]) if name in self.programs else None
+        return programs.recalled_program(self.programs[name]) if name in self.programs else None
 
     @property
     def programs_folder(self) -> str:
@@ -149,11 +116,13 @@ class ProgramNetwork(ImportedNetwork):
         return self.programs
 
     def save_programs(self, folder: str) -> Mapping[str, str]:
-        programs = {"program": self.program, "float_program": self.float_program}
+        held = {"program": self.program, "float_program": self.float_program}
         if self.half is None:
-            del programs["float_program"]
-        files = {name: str(Path(folder, f"{name}.pt2")) for name in programs}
-        return {name: file for name, file in files.items() if keep_program(programs[name], file)}
+            del held["float_program"]
+        files = {name: str(Path(folder, f"{name}.pt2")) for name in held}
+        return {
+            name: file for name, file in files.items() if programs.keep_program(held[name], file)
+        }
 
     def read_ahead(self) -> None:
         _ = self.float_program
@@ -174,42 +143,44 @@ class ProgramNetwork(ImportedNetwork):
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        others = installed(*_OF_TORCH)
-        return others if self.half is None else (TORCH_FLOAT32, *others)
+        others = running.installed(*_OF_TORCH)
+        return others if self.half is None else (running.TORCH_FLOAT32, *others)
 
     @property
     def exact(self) -> str | None:
         # Steps of quantization are of float32.
-        return None if self.quantized else TORCH_FLOAT64
+        return None if self.quantized else running.TORCH_FLOAT64
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return left_out(*_OF_TORCH)
+        return running.left_out(*_OF_TORCH)
 
     @property
-    def forms(self) -> NetworkForms:
-        return NetworkForms(
-            program=lambda: self.float_program, onnx=lambda: onnx_bytes(self.float_program)
+    def forms(self) -> running.NetworkForms:
+        return running.NetworkForms(
+            program=lambda: self.float_program, onnx=lambda: running.onnx_bytes(self.float_program)
         )
 
     def precision_of(self, name: str) -> str:
-        return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
+        return self.half or FLOAT32 if name in (running.TORCH, running.TORCH_COMPILE) else FLOAT32
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
         values: Arrays = _lowering().values_in(self.float_program, names, inputs)
         return values
 
-    def framework(self, name: str, threads: int) -> Network:
-        if name == ONNXRUNTIME:
-            return onnx_session(onnx_bytes(self.float_program), threads=threads)
-        if name == OPENVINO:
-            return openvino_network(self.float_program, threads=threads)
+    def framework(self, name: str, threads: int) -> running.Network:
+        if name == running.ONNXRUNTIME:
+            return running.onnx_session(running.onnx_bytes(self.float_program), threads=threads)
+        if name == running.OPENVINO:
+            return running.openvino_network(self.float_program, threads=threads)
         program = self.program
-        if name == TORCH_FLOAT32:
+        if name == running.TORCH_FLOAT32:
             program = self.float_program
-        elif name == TORCH_FLOAT64:
+        elif name == running.TORCH_FLOAT64:
             program = in_float64(self.float_program)
-        return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
+        return running.torch_network(
+            program, compiled=name == running.TORCH_COMPILE, threads=threads
+        )
 
 
 def _lowering() -> Any:
@@ -228,7 +199,9 @@ class BuiltinNetwork(ProgramNetwork):
         return [self.options.network, self.options.batch, self.options.dtype]
 
     def read_example(self) -> ExampleProgram:
-        return builtin_program(self.options.network, self.options.batch, self.options.dtype)
+        return programs.builtin_program(
+            self.options.network, self.options.batch, self.options.dtype
+        )
 
 
 class TorchNetwork(ProgramNetwork):
@@ -247,7 +220,7 @@ class TorchNetwork(ProgramNetwork):
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (loaded if source.endswith(".pt2") else exported)(source)
+        return (programs.loaded if source.endswith(".pt2") else programs.exported)(source)
 
 
 class OnnxNetwork(ImportedNetwork):
@@ -257,15 +230,15 @@ class OnnxNetwork(ImportedNetwork):
 
     @cached_property
     def origin(self) -> Any:
-        return onnx_digests(self.options.source)
+        return models.onnx_digests(self.options.source)
 
     def read_graph(self) -> ImportedGraph:
-        return onnx_graph(self.options.source, self.shapes)
+        return models.onnx_graph(self.options.source, self.shapes)
 
     def coverage(self) -> Sequence[OperatorCoverage]:
         batches = {
             name: (1, *map(int, shape[1:]))
-            for name, shape in onnx_inputs(self.options.source).items()
+            for name, shape in models.onnx_inputs(self.options.source).items()
             if [isinstance(extent, str) for extent in shape] == [True] + [False] * (len(shape) - 1)
             and name not in self.shapes
         }
@@ -276,7 +249,7 @@ class OnnxNetwork(ImportedNetwork):
         return OnnxNetwork(attrs.evolve(self.options, shapes=shapes)).coverage()
 
     def input_names(self) -> list[str]:
-        return list(onnx_inputs(self.options.source))
+        return list(models.onnx_inputs(self.options.source))
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         shapes = ([int(e) for e in p.ty.shape] for p in self.imported["main"].params)
@@ -290,32 +263,42 @@ class OnnxNetwork(ImportedNetwork):
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        names = (ONNXRUNTIME, *installed(OPENVINO))
+        names = (running.ONNXRUNTIME, *running.installed(running.OPENVINO))
         # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
-        return (ONNXRUNTIME_FLOAT32, *names) if onnx_is_quantized(self.options.source) else names
+        return (
+            (running.ONNXRUNTIME_FLOAT32, *names)
+            if models.onnx_is_quantized(self.options.source)
+            else names
+        )
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return left_out(OPENVINO)
+        return running.left_out(running.OPENVINO)
 
     @property
-    def forms(self) -> NetworkForms:
-        return NetworkForms(program=None, onnx=lambda: self.options.source, shapes=self.shapes)
+    def forms(self) -> running.NetworkForms:
+        return running.NetworkForms(
+            program=None, onnx=lambda: self.options.source, shapes=self.shapes
+        )
 
     def precision_of(self, name: str) -> str:
-        quantized = ONNXRUNTIME_FLOAT32 in self.frameworks
-        return INT8 if quantized and name != ONNXRUNTIME_FLOAT32 else FLOAT32
+        quantized = running.ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantized and name != running.ONNXRUNTIME_FLOAT32 else FLOAT32
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        content = onnx_with_outputs(self.options.source, names)
-        return onnx_session(content, threads=1, fused=False)(inputs)
+        content = models.onnx_with_outputs(self.options.source, names)
+        return running.onnx_session(content, threads=1, fused=False)(inputs)
 
-    def framework(self, name: str, threads: int) -> Network:
-        if name == OPENVINO:
-            return openvino_network(self.options.source, threads=threads, shapes=self.shapes)
-        if name == ONNXRUNTIME_FLOAT32:
-            return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
-        return onnx_session(self.options.source, threads=threads)
+    def framework(self, name: str, threads: int) -> running.Network:
+        if name == running.OPENVINO:
+            return running.openvino_network(
+                self.options.source, threads=threads, shapes=self.shapes
+            )
+        if name == running.ONNXRUNTIME_FLOAT32:
+            return running.onnx_session(
+                models.onnx_meaning(self.options.source), threads=threads, fused=False
+            )
+        return running.onnx_session(self.options.source, threads=threads)
 
 
 _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {

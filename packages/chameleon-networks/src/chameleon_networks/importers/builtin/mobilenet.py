@@ -8,33 +8,22 @@ from torch import Tensor, nn
 
 
 class Unit(nn.Sequential):
-    """A convolution with batch normalization and, if ``activated``, ReLU6."""
+    """A convolution with batch normalization and, if ``activated``, ReLU6.
+
+    Args:
+        inputs: Number of input channels.
+        outputs: Number of output channels.
+        kernel: The height and the width of the filters.
+        activated: Whether ReLU6 follows.
+        options: Further options of the convolution, such as its ``stride``.
+    """
 
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        kernel: int,
-        *,
-        stride: int = 1,
-        groups: int = 1,
-        activated: bool = True,
+        self, inputs: int, outputs: int, kernel: int, *, activated: bool = True, **options: int
     ) -> None:
-        parts: list[nn.Module] = [
-            nn.Conv2d(
-                inputs,
-                outputs,
-                kernel,
-                stride=stride,
-                padding=kernel // 2,
-                groups=groups,
-                bias=False,
-            ),
-            nn.BatchNorm2d(outputs),
-        ]
-        if activated:
-            parts.append(nn.ReLU6())
-        super().__init__(*parts)
+        conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False, **options)
+        activation = [nn.ReLU6()] if activated else []
+        super().__init__(conv, nn.BatchNorm2d(outputs), *activation)
 
 
 class InvertedResidual(nn.Module):
@@ -96,15 +85,8 @@ class MobileNetV2(nn.Module):
 
 def mobilenet_v2() -> nn.Module:
     """MobileNet-V2 of width 1.0 (Sandler et al. 2018, table 2) for images of 224 x 224."""
-    stages = (
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    )
+    first = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2))
+    stages = (*first, (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
     return MobileNetV2(32, stages, last=1280, classes=1000)
 
 

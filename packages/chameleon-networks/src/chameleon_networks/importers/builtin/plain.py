@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn
 
@@ -37,37 +37,37 @@ class Plain(nn.Module):
         return scores
 
 
+def _convolutions(layers: Iterable[tuple[int, int, int, int]]) -> list[nn.Module]:
+    """Convolutions with ReLU, then pooling of stride 2 if the last number is not 0.
+
+    Args:
+        layers: The output channels, kernel, stride and pooling window of each. The padding is
+            half the kernel, but at most 2.
+    """
+    parts: list[nn.Module] = []
+    channels = 3
+    for width, kernel, stride, window in layers:
+        padding = min(kernel // 2, 2)
+        parts += [nn.Conv2d(channels, width, kernel, stride, padding), nn.ReLU()]
+        parts += [nn.MaxPool2d(window, stride=2)] if window else []
+        channels = width
+    return parts
+
+
 def _alexnet(widths: Sequence[int], hidden: int, grid: int, classes: int) -> nn.Module:
     """AlexNet with ``widths`` output channels of the convolutions and a ``grid`` x ``grid`` map."""
-    first, second, third, fourth, fifth = widths
-    features = [
-        nn.Conv2d(3, first, 11, stride=4, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(3, stride=2),
-        nn.Conv2d(first, second, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(3, stride=2),
-        nn.Conv2d(second, third, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(third, fourth, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(fourth, fifth, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(3, stride=2),
-    ]
-    return Plain(features, fifth * grid * grid, hidden, classes)
+    layers = zip(widths, (11, 5, 3, 3, 3), (4, 1, 1, 1, 1), (3, 3, 0, 0, 3), strict=True)
+    return Plain(_convolutions(layers), widths[-1] * grid * grid, hidden, classes)
 
 
 def _vgg(blocks: Sequence[tuple[int, int]], hidden: int, grid: int, classes: int) -> nn.Module:
     """VGG with ``blocks`` (output channels, number of convolutions), each followed by pooling."""
-    features: list[nn.Module] = []
-    channels = 3
-    for width, convolutions in blocks:
-        for _ in range(convolutions):
-            features += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
-            channels = width
-        features.append(nn.MaxPool2d(2))
-    return Plain(features, channels * grid * grid, hidden, classes)
+    layers = [
+        (width, 3, 1, 2 if last else 0)
+        for width, count in blocks
+        for last in [*[False] * (count - 1), True]
+    ]
+    return Plain(_convolutions(layers), blocks[-1][0] * grid * grid, hidden, classes)
 
 
 def alexnet() -> nn.Module:

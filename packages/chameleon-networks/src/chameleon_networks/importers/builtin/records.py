@@ -13,23 +13,22 @@ class NetworkRecord:
         factory: ``"module:function"`` of the function that makes the torch module.
         inputs: The shape of one sample. It is (channels, height, width) for images, and (sequence
             length,) for tokens.
-        kind: ``image`` for floating-point images, or ``tokens`` for token ids.
         vocabulary: Number of token ids; 0 for images.
     """
 
     factory: str
     inputs: tuple[int, ...]
-    kind: str = "image"
     vocabulary: int = 0
+
+    @property
+    def kind(self) -> str:
+        """``image`` for floating-point images, or ``tokens`` for token ids."""
+        return "tokens" if self.vocabulary else "image"
 
 
 def _network(factory: str, *inputs: int, vocabulary: int = 0) -> NetworkRecord:
-    return NetworkRecord(
-        factory=f"chameleon_networks.importers.builtin.{factory}",
-        inputs=inputs,
-        kind="tokens" if vocabulary else "image",
-        vocabulary=vocabulary,
-    )
+    path = f"chameleon_networks.importers.builtin.{factory}"
+    return NetworkRecord(factory=path, inputs=inputs, vocabulary=vocabulary)
 
 
 NETWORKS = {

@@ -8,19 +8,13 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.types import INT8, UINT8
 
 from chameleon_networks.graph.constants import array_of, constant_of
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.nodes import (
-    Node,
-    Unsupported,
-    dtype_of,
-    positive,
-    scalar,
-    shape_of,
-)
+from chameleon_networks.graph.relaxed import each_number, relax
+from chameleon_networks.importers.onnx import nodes
+from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 
 op = relax.op
 
@@ -62,10 +56,10 @@ def _modulo(node: Node) -> Any:
     if node.attributes.get("fmod"):
         return rest
     zero = scalar(0, x)
-    negative = node.emit(op.less(y, zero))
-    other = op.not_equal(op.less(rest, zero), negative)
+    negative = node.emit(y < zero)
+    other = op.not_equal(rest < zero, negative)
     whole = op.where(negative, scalar(-0.0, x), zero)
-    return op.where(op.equal(rest, zero), whole, op.where(other, op.add(rest, y), rest))
+    return op.where(op.equal(rest, zero), whole, op.where(other, rest + y, rest))
 
 
 def _shift(node: Node) -> Any:
@@ -74,35 +68,30 @@ def _shift(node: Node) -> Any:
     right = node.attributes["direction"] == "RIGHT"
     shifted = (op.right_shift if right else op.left_shift)(x, y)
     bits = 8 * np.dtype(dtype_of(x)).itemsize
-    inside = op.less(y, scalar(bits, y))
+    inside = y < scalar(bits, y)
     lost = scalar(0, x)
     if np.dtype(dtype_of(x)).kind == "i":
-        inside = op.logical_and(inside, op.greater_equal(y, scalar(0, y)))
+        inside = op.logical_and(inside, y >= scalar(0, y))
         if right:
             lost = op.right_shift(x, scalar(bits - 1, x))
     return op.where(inside, shifted, lost)
 
 
 def _is_infinite(node: Node) -> Any:
-    x, limit = node[0], math.inf
-    wanted = [
-        op.equal(x, scalar(number, x))
-        for number, name in ((limit, "detect_positive"), (-limit, "detect_negative"))
-        if node.attributes.get(name)
-    ]
+    x, names = node[0], {"detect_positive": math.inf, "detect_negative": -math.inf}
+    wanted = [scalar(number, x) for name, number in names.items() if node.attributes.get(name)]
     if not wanted:
         return relax.const(np.zeros(shape_of(x), np.bool_))
-    return wanted[0] if len(wanted) == 1 else op.logical_or(*wanted)
+    return reduce(op.logical_or, (op.equal(x, number) for number in wanted))
 
 
 def _extreme(node: Node) -> Any:
     """``ReduceMax`` and ``ReduceMin`` along axes, computed in uint8 if the tensor is bool."""
     x, largest = node[0], node.kind == "ReduceMax"
     shape, kind = shape_of(x), np.dtype(dtype_of(x))
-    axes = node.attributes.get("axes") or ([] if node[1] is None else node.integers(1))
-    if not axes and node.attributes.get("noop_with_empty_axes"):
+    if not node.axes and node.attributes.get("noop_with_empty_axes"):
         return x
-    axes = [positive(axis, len(shape)) for axis in axes] or list(range(len(shape)))
+    axes = [nodes.positive(axis, len(shape)) for axis in node.axes or range(len(shape))]
     keep = bool(node.attributes.get("keepdims", 1))
     if 0 not in shape:
         extreme = op.max if largest else op.min
@@ -110,58 +99,49 @@ def _extreme(node: Node) -> Any:
             return extreme(x, axes, keep)
         return op.astype(extreme(op.astype(x, UINT8), axes, keep), "bool")
     # Nothing is larger than all numbers or less than all.
-    left = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
-    left = left if keep else [extent for axis, extent in enumerate(shape) if axis not in axes]
     if kind == np.bool_:
         nothing: Any = not largest
     elif kind.kind == "f":
         nothing = -math.inf if largest else math.inf
     else:
         nothing = np.iinfo(kind).min if largest else np.iinfo(kind).max
-    return constant_of(np.full(left, nothing, kind))
+    extreme_of = np.max if largest else np.min
+    empty = np.empty(shape, kind)
+    return constant_of(extreme_of(empty, tuple(axes), keepdims=keep, initial=nothing))
 
 
-_OF_ONE: Mapping[str, Callable[[Any], Any]] = {
-    "ReduceL1": op.abs,
-    "ReduceL2": op.abs,
-    "ReduceLogSum": op.log,
-    "ReduceSumSquare": op.square,
-}
-"""Reductions that change a single number, with the function that they apply to it."""
-
-
-def _of_one(node: Node) -> Any:
-    """Reductions without axes, which may reduce each number alone (``noop_with_empty_axes``)."""
-    if node.attributes.get("axes") or (node[1] is not None and node.integers(1)):
-        return NotImplemented
-    return (
-        _OF_ONE[node.kind](node[0])
-        if node.attributes.get("noop_with_empty_axes")
-        else (NotImplemented)
-    )
-
-
-_BY_FRACTIONS: Mapping[str, Callable[..., Any]] = {
-    "ReduceMean": op.mean,
+_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+    "ReduceL1": lambda x, *how: op.sum(op.abs(x), *how),
     "ReduceL2": lambda x, *how: op.sqrt(op.sum(op.square(x), *how)),
     "ReduceLogSum": lambda x, *how: op.log(op.sum(x, *how)),
     "ReduceLogSumExp": lambda x, *how: op.log(op.sum(op.exp(x), *how)),
+    "ReduceMean": op.mean,
+    "ReduceSumSquare": lambda x, *how: op.sum(op.square(x), *how),
 }
-"""Reductions that give integers for integers, but compute in fractions."""
+"""Reductions that TVM's importer misreads in some forms."""
+_WHOLE = frozenset({"ReduceL1", "ReduceSumSquare"})
+"""Reductions that compute integers from integers."""
+_NEUTRAL = frozenset({"ReduceLogSumExp", "ReduceMean"})
+"""Reductions that do not change a single number."""
 
 
-def _by_fractions(node: Node) -> Any:
-    """A reduction of ``_BY_FRACTIONS``; one of integers is rounded towards zero."""
-    x, keep = node[0], bool(node.attributes.get("keepdims", 1))
-    if not _is_whole(x):
-        return _of_one(node) if node.kind in _OF_ONE else NotImplemented
-    axes = node.attributes.get("axes") or ([] if node[1] is None else node.integers(1))
-    wide = node.emit(op.astype(x, "float64"))
-    if not axes and node.attributes.get("noop_with_empty_axes"):
-        # Each number alone is a sum over one more axis.
+def _reduction(node: Node) -> Any:
+    """A reduction of ``_REDUCTIONS`` of integers by fractions, or of each number alone.
+
+    Results for integers are rounded towards zero.
+    """
+    x, axes, keep = node[0], node.axes, bool(node.attributes.get("keepdims", 1))
+    alone = not axes and bool(node.attributes.get("noop_with_empty_axes"))
+    by_fractions = _is_whole(x) and node.kind not in _WHOLE
+    if node.kind in _NEUTRAL if alone else not by_fractions:
+        return NotImplemented
+    wide = node.emit(op.astype(x, "float64")) if by_fractions else x
+    if alone:
+        # Each number alone is a reduction over one more axis.
         axes, keep = [len(shape_of(x))], False
         wide = node.emit(op.expand_dims(wide, axes))
-    return op.astype(node.emit(_BY_FRACTIONS[node.kind](wide, axes or None, keep)), dtype_of(x))
+    reduced = node.emit(_REDUCTIONS[node.kind](wide, axes or None, keep))
+    return op.astype(reduced, dtype_of(x)) if by_fractions else reduced
 
 
 def _scaled_product(node: Node) -> Any:
@@ -175,12 +155,12 @@ def _scaled_product(node: Node) -> Any:
 def _extreme_of_all(node: Node) -> Any:
     """``Max`` and ``Min`` of several operands, which TVM's importer would first concatenate."""
     combine = op.maximum if node.kind == "Max" else op.minimum
-    return reduce(lambda one, other: node.emit(combine(one, other)), node.inputs)
+    return reduce(combine, node.inputs)
 
 
 def _cumulative_product(node: Node) -> Any:
     x = node[0]
-    axis = positive(node.integers(1)[0], len(shape_of(x)))
+    axis = nodes.positive(node.integers(1)[0], len(shape_of(x)))
     reverse = bool(node.attributes.get("reverse"))
     if reverse:
         x = node.emit(op.flip(x, axis))
@@ -207,39 +187,32 @@ def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, An
     sizes = op.reshape(op.abs(column), [count, size])
     places = relax.const(np.arange(size)[None], "int64")
     pivot = emit(op.equal(places, op.expand_dims(op.argmax(sizes, 1), 1)))
-    chosen = emit(op.expand_dims(op.astype(pivot, dtype_of(rows)), 2))
-    row = emit(op.sum(op.multiply(chosen, rows), [1], True))
+    chosen = op.expand_dims(op.astype(pivot, dtype_of(rows)), 2)
+    row = emit(op.sum(chosen * rows, [1], True))
     head = emit(op.strided_slice(row, [2], [0], [1]))
-    first = emit(op.strided_slice(pivot, [1], [0], [1]))
+    first = op.strided_slice(pivot, [1], [0], [1])
     sign = op.where(first, scalar(1, rows), scalar(-1, rows))
-    factor = op.multiply(op.reshape(sign, [count]), op.reshape(head, [count]))
-    product = emit(op.multiply(product, factor))
+    product = emit(product * op.reshape(sign, [count]) * op.reshape(head, [count]))
     if size == 1:
         return rows, product
     # The first row takes the pivot's place.
     top = op.strided_slice(rows, [1], [0], [1])
     moved = op.where(op.expand_dims(pivot, 2), top, rows)
     below = emit(op.strided_slice(moved, [1, 2], [1, 0], [size, size]))
-    empty = op.equal(head, scalar(0, rows))
-    divisor = op.where(empty, scalar(1, rows), head)
-    ratio = op.divide(op.strided_slice(below, [2], [0], [1]), divisor)
-    rest = emit(op.subtract(below, op.multiply(ratio, row)))
+    divisor = op.where(op.equal(head, scalar(0, rows)), scalar(1, rows), head)
+    rest = below - op.strided_slice(below, [2], [0], [1]) / divisor * row
     return emit(op.strided_slice(rest, [2], [1], [size])), product
 
 
 def _same_bits(node: Node) -> Any:
     """``BitCast``: the bits of numbers, read as another dtype."""
-    kind = node.named_type(node.attributes["to"])
+    kind = nodes.named_type(node.attributes["to"])
     x = node[0]
     if any(node.kinds) or kind not in KERNEL_TYPES - {"bool"} or dtype_of(x) not in KERNEL_TYPES:
         raise Unsupported(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
     if dtype_of(x) == "bool" or dtype_of(x) == kind:
         return op.astype(x, kind)
-
-    def read(source: te.Tensor) -> te.Tensor:
-        return te.compute(source.shape, lambda *at: tirx.reinterpret(kind, source(*at)))
-
-    return node.builder.call_te(read, x, primfunc_name_hint="bits")
+    return each_number(node.builder, lambda number: tirx.reinterpret(kind, number), x, "bits")
 
 
 def _prelu(node: Node) -> Any:
@@ -249,7 +222,7 @@ def _prelu(node: Node) -> Any:
     per_channel = node.opset < 7 and len(shape_of(slope)) == 1  # noqa: PLR2004 - the version
     if per_channel and shape_of(slope) != [1]:
         slope = op.reshape(slope, [1, -1, *[1] * (rank - 2)])
-    return op.where(op.less(x, scalar(0, x)), op.multiply(x, slope), x)
+    return op.where(x < scalar(0, x), x * slope, x)
 
 
 def _sign(node: Node) -> Any:
@@ -263,30 +236,8 @@ def _celu(node: Node) -> Any:
     """``Celu``; the function in the standard would return a vector for a scalar."""
     x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
     zero = scalar(0, x)
-    below = op.exp(op.divide(op.minimum(x, zero), alpha))
-    return op.where(op.less(x, zero), op.multiply(alpha, op.subtract(below, scalar(1, x))), x)
-
-
-ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
-    "Pow": _power,
-    "Mod": _modulo,
-    "BitShift": _shift,
-    "BitCast": _same_bits,
-    "IsInf": _is_infinite,
-    **dict.fromkeys(_OF_ONE, _of_one),
-    **dict.fromkeys(_BY_FRACTIONS, _by_fractions),
-    "ReduceMax": _extreme,
-    "ReduceMin": _extreme,
-    "Gemm": _scaled_product,
-    "Max": _extreme_of_all,
-    "Min": _extreme_of_all,
-    "CumProd": _cumulative_product,
-    "Det": _determinant,
-    "PRelu": _prelu,
-    "Sign": _sign,
-    "Celu": _celu,
-}
-"""Converters by operator."""
+    below = op.exp(op.minimum(x, zero) / alpha)
+    return op.where(x < zero, alpha * (below - scalar(1, x)), x)
 
 
 def _layer(node: Node) -> Any:
@@ -295,7 +246,7 @@ def _layer(node: Node) -> Any:
     The standard's own function then computes them. It also has several outputs and any axis.
     """
     x, scale = node[0], node[1]
-    axis = positive(int(node.attributes["axis"]), len(shape_of(x)))
+    axis = nodes.positive(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):
         raise Unsupported("it gives more than what it normalises")
     if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
@@ -312,17 +263,16 @@ def _batch(node: Node) -> Any:
     axes = [axis for axis in range(len(shape)) if axis != 1]
     column = [1, -1, *[1] * (len(shape) - 2)]
     mean = node.emit(op.mean(x, axes))
-    centred = node.emit(op.subtract(x, op.reshape(mean, column)))
-    variance = node.emit(op.mean(op.multiply(centred, centred), axes))
+    centred = node.emit(x - op.reshape(mean, column))
+    variance = node.emit(op.mean(centred * centred, axes))
     epsilon = scalar(float(node.attributes["epsilon"]), variance)
-    factor = node.emit(op.divide(scale, op.sqrt(op.add(variance, epsilon))))
-    scaled = op.multiply(centred, op.reshape(factor, column))
+    factor = scale / op.sqrt(variance + epsilon)
     momentum = float(node.attributes["momentum"])
     moved = [
-        op.add(op.multiply(old, scalar(momentum, old)), op.multiply(new, scalar(1 - momentum, new)))
+        old * scalar(momentum, old) + new * scalar(1 - momentum, new)
         for old, new in zip(running, (mean, variance), strict=True)
     ]
-    return [op.add(scaled, op.reshape(bias, column)), *moved]
+    return [centred * op.reshape(factor, column) + op.reshape(bias, column), *moved]
 
 
 def _by_norm(node: Node) -> Any:
@@ -331,17 +281,16 @@ def _by_norm(node: Node) -> Any:
     if int(node.attributes["p"]) == 1:
         norm = op.sum(op.abs(x), [axis], True)
     else:
-        norm = op.sqrt(op.sum(op.multiply(x, x), [axis], True))
+        norm = op.sqrt(op.sum(x * x, [axis], True))
     norm = node.emit(norm)
-    return op.divide(x, op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm))
+    return x / op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm)
 
 
 def _by_mean_and_variance(node: Node) -> Any:
     """The standard's difference of two means may be less than zero, which has no root."""
     x, axes = node[0], list(node.attributes["axes"])
-    centred = node.emit(op.subtract(x, node.emit(op.mean(x, axes, True))))
-    variance = node.emit(op.mean(op.multiply(centred, centred), axes, True))
-    return op.divide(centred, op.add(op.sqrt(variance), scalar(1e-9, x)))
+    centred = node.emit(x - op.mean(x, axes, True))
+    return centred / (op.sqrt(op.mean(centred * centred, axes, True)) + scalar(1e-9, x))
 
 
 def _by_neighbours(node: Node) -> Any:
@@ -352,18 +301,33 @@ def _by_neighbours(node: Node) -> Any:
         return NotImplemented
     before = (size - 1) // 2
     widths = [0, 0, before, size - 1 - before, *[0] * (2 * len(shape) - 4)]
-    padded = node.emit(op.nn.pad(op.multiply(x, x), widths))
+    padded = node.emit(op.nn.pad(x * x, widths))
     parts = [op.strided_slice(padded, [1], [n], [n + shape[1]]) for n in range(size)]
-    total = reduce(lambda one, other: node.emit(op.add(one, other)), parts)
+    total = reduce(op.add, parts)
     alpha, beta, bias = (float(node.attributes[name]) for name in ("alpha", "beta", "bias"))
-    base = op.add(op.multiply(total, scalar(alpha / size, x)), scalar(bias, x))
-    return op.divide(x, op.power(node.emit(base), scalar(beta, x)))
+    return x / op.power(total * scalar(alpha / size, x) + scalar(bias, x), scalar(beta, x))
 
 
 _POOLED_BY_TVM = (3, 4)
 """Axes of a tensor, batch and channels included."""
 
-NORMALIZING: Mapping[str, Callable[[Node], Any]] = {
+ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
+    "Pow": _power,
+    "Mod": _modulo,
+    "BitShift": _shift,
+    "BitCast": _same_bits,
+    "IsInf": _is_infinite,
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    "ReduceMax": _extreme,
+    "ReduceMin": _extreme,
+    "Gemm": _scaled_product,
+    "Max": _extreme_of_all,
+    "Min": _extreme_of_all,
+    "CumProd": _cumulative_product,
+    "Det": _determinant,
+    "PRelu": _prelu,
+    "Sign": _sign,
+    "Celu": _celu,
     "LayerNormalization": _layer,
     "RMSNormalization": _layer,
     "BatchNormalization": _batch,

@@ -14,12 +14,11 @@ import numpy as np
 import onnx
 
 from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.onnx import nodes
 from chameleon_networks.importers.onnx.nodes import (
     Unsupported,
     Value,
     ValueNeeded,
-    is_constant,
-    known_array,
     relax_constant,
     shape_of,
 )
@@ -57,9 +56,9 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 
 def _known(value: Value) -> Any:
-    if not is_constant(value):
+    if not nodes.is_constant(value):
         raise ValueNeeded(value)
-    return known_array(value)
+    return nodes.known_array(value)
 
 
 def _number(value: Value) -> int:
@@ -70,11 +69,10 @@ def _constant(_graphs: Graphs, node: Any, *_: Any) -> list[Value]:
     [(name, value)] = _attributes(node).items()
     if name == "value":
         return [relax_constant(onnx.numpy_helper.to_array(value))]
-    if name in {"value_int", "value_ints"}:
-        return [relax_constant(np.asarray(value, np.int64))]
-    if name in {"value_float", "value_floats"}:
-        return [relax_constant(np.asarray(value, np.float32))]
-    raise Unsupported(f"it has the attribute {name}")
+    kinds = {"value_int": np.int64, "value_float": np.float32}
+    if name.removesuffix("s") not in kinds:
+        raise Unsupported(f"it has the attribute {name}")
+    return [relax_constant(np.asarray(value, kinds[name.removesuffix("s")]))]
 
 
 def _shape(_graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
@@ -84,21 +82,13 @@ def _shape(_graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list
     return [relax_constant(np.asarray(part, np.int64))]
 
 
-def _size(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    return [relax_constant(np.asarray(np.prod(shape_of(inputs[0])), np.int64))]
-
-
-def _identity(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    return [inputs[0]]
-
-
 def _if(
     graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     given = _attributes(node)
     names = ("then_branch", "else_branch")
-    if is_constant(inputs[0]):
-        name = names[0] if bool(known_array(inputs[0]).reshape(())) else names[1]
+    if nodes.is_constant(inputs[0]):
+        name = names[0] if bool(nodes.known_array(inputs[0]).reshape(())) else names[1]
         return graphs.run_graph(given[name], [], scope, opsets)
     branches = [graphs.run_graph(given[name], [], scope, opsets) for name in names]
     return graphs.choose(inputs[0], branches)
@@ -110,26 +100,32 @@ def _loop(
     body = _attributes(node)["body"]
     count, condition, *carried = inputs
     turns = None if count is None else _number(count)
-    scans: list[list[Value]] = [[] for _ in range(len(node.output) - len(carried))]
-    turn = 0
-    while (turns is None or turn < turns) and (condition is None or bool(_known(condition))):
-        if turn == _MOST_TURNS:
-            raise Unsupported(f"it has more than {_MOST_TURNS} turns, which are not unrolled")
+    rows: list[list[Value]] = []
+    while (turns is None or len(rows) < turns) and (condition is None or bool(_known(condition))):
+        _check_turns(len(rows) + 1)
         going = relax_constant(np.asarray(True)) if condition is None else condition
-        given = [relax_constant(np.asarray(turn, np.int64)), going, *carried]
+        given = [relax_constant(np.asarray(len(rows), np.int64)), going, *carried]
         condition, *rest = graphs.run_graph(body, given, scope, opsets)
-        carried, scanned = rest[: len(carried)], rest[len(carried) :]
-        for kept, value in zip(scans, scanned, strict=True):
-            kept.append(value)
-        turn += 1
-    if scans and not turn:
+        carried, row = rest[: len(carried)], rest[len(carried) :]
+        rows.append(row)
+    if len(node.output) > len(carried):
+        _check_some(rows)
+    return [*carried, *(_stacked(graphs, kept, 0) for kept in zip(*rows, strict=True))]
+
+
+def _check_turns(turns: int) -> None:
+    if turns > _MOST_TURNS:
+        raise Unsupported(f"it has more than {_MOST_TURNS} turns, which are not unrolled")
+
+
+def _check_some(rows: Sequence[Any]) -> None:
+    if not rows:
         raise Unsupported("it has no turns, so that the shape of what it collects is unknown")
-    return [*carried, *(_stacked(graphs, kept, 0) for kept in scans)]
 
 
 def _stacked(graphs: Graphs, values: Sequence[Value], axis: int) -> Value:
-    if all(is_constant(value) for value in values):
-        return relax_constant(np.stack([known_array(value) for value in values], axis))
+    if all(nodes.is_constant(value) for value in values):
+        return relax_constant(np.stack([nodes.known_array(value) for value in values], axis))
     return _moved(graphs, lambda parts: relax.op.stack(parts, axis), values)
 
 
@@ -146,23 +142,23 @@ def _scan(
     axes = given.get("scan_input_axes", [0] * count)
     backwards = given.get("scan_input_directions", [0] * count)
     turns = shape_of(read[0])[axes[0]]
-    if turns > _MOST_TURNS:
-        raise Unsupported(f"it has more than {_MOST_TURNS} turns, which are not unrolled")
-    scans: list[list[Value]] = [[] for _ in range(made)]
+    _check_turns(turns)
+    rows: list[list[Value]] = []
     for turn in range(turns):
         parts = [
             _part(graphs, value, axis, turns - 1 - turn if reverse else turn)
             for value, axis, reverse in zip(read, axes, backwards, strict=True)
         ]
         rest = graphs.run_graph(given["body"], [*carried, *parts], scope, opsets)
-        carried, scanned = rest[: len(carried)], rest[len(carried) :]
-        for kept, value in zip(scans, scanned, strict=True):
-            kept.append(value)
-    outputs = []
+        carried, row = rest[: len(carried)], rest[len(carried) :]
+        rows.append(row)
+    _check_some(rows)
     places = given.get("scan_output_axes", [0] * made)
     reversed_ = given.get("scan_output_directions", [0] * made)
-    for kept, axis, reverse in zip(scans, places, reversed_, strict=True):
-        outputs.append(_stacked(graphs, kept[::-1] if reverse else kept, axis))
+    outputs = [
+        _stacked(graphs, kept[::-1] if reverse else kept, axis)
+        for kept, axis, reverse in zip(zip(*rows, strict=True), places, reversed_, strict=True)
+    ]
     return [*carried, *outputs]
 
 
@@ -176,8 +172,8 @@ def _moved(graphs: Graphs, move: Callable[[list[Any]], Any], values: Sequence[Va
 
 def _part(graphs: Graphs, value: Value, axis: int, place: int) -> Value:
     """One slice of a tensor, without the axis that is sliced."""
-    if is_constant(value):
-        return relax_constant(known_array(value).take(place, axis))
+    if nodes.is_constant(value):
+        return relax_constant(nodes.known_array(value).take(place, axis))
     at = relax.const(place, "int64")
     return _moved(graphs, lambda parts: relax.op.take(parts[0], at, axis), [value])
 
@@ -185,46 +181,29 @@ def _part(graphs: Graphs, value: Value, axis: int, place: int) -> Value:
 # Sequences
 
 
-def _construct(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    return [list(inputs)]
+def _of_inputs(function: Callable[..., Value]) -> Convert:
+    """Make a converter of a function of the inputs alone that gives the only output."""
+    return lambda _graphs, _node, inputs, *_: [function(*inputs)]
 
 
-def _empty(*_: Any) -> list[Value]:
-    return [[]]
-
-
-def _insert(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    sequence, value, *places = inputs
+def _with_value(sequence: list[Value], value: Value, place: Value = None) -> list[Value]:
+    number = _place(place, len(sequence) + 1, len(sequence))
     made = list(sequence)
-    place = _number(places[0]) if places else len(made)
-    _check_place(place, len(made) + 1)
-    made.insert(place, value)
-    return [made]
+    made.insert(number, value)
+    return made
 
 
-def _erase(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    sequence, *places = inputs
+def _without_value(sequence: list[Value], place: Value = None) -> list[Value]:
     made = list(sequence)
-    place = _number(places[0]) if places else -1
-    _check_place(place, len(made))
-    del made[place]
-    return [made]
+    del made[_place(place, len(made), -1)]
+    return made
 
 
-def _at(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    sequence, place = inputs
-    number = _number(place)
-    _check_place(number, len(sequence))
-    return [sequence[number]]
-
-
-def _check_place(place: int, count: int) -> None:
-    if not -count <= place < count:
-        raise Unsupported(f"it asks for place {place} of a sequence of {count}")
-
-
-def _length(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    return [relax_constant(np.asarray(len(inputs[0]), np.int64))]
+def _place(place: Value, count: int, default: int | None = None) -> int:
+    number = _number(place) if default is None or place is not None else default
+    if not -count <= number < count:
+        raise Unsupported(f"it asks for place {number} of a sequence of {count}")
+    return number
 
 
 def _concatenate(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
@@ -261,38 +240,32 @@ def _slice(graphs: Graphs, value: Value, axis: int, begin: int, end: int) -> Val
     )
 
 
-def _optional(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    return [inputs[0] if inputs else None]
-
-
-def _has_element(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    return [relax_constant(np.asarray(bool(inputs) and inputs[0] is not None))]
-
-
-def _get_element(_graphs: Graphs, _node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    if inputs[0] is None:
+def _element(value: Value) -> Value:
+    if value is None:
         raise Unsupported("what it reads is empty")
-    return [inputs[0]]
+    return value
 
 
 SPECIAL: dict[str, Convert] = {
     "Constant": _constant,
     "Shape": _shape,
-    "Size": _size,
-    "Identity": _identity,
+    "Size": _of_inputs(lambda x: relax_constant(np.asarray(np.prod(shape_of(x)), np.int64))),
+    "Identity": _of_inputs(lambda value: value),
     "If": _if,
     "Loop": _loop,
     "Scan": _scan,
-    "SequenceConstruct": _construct,
-    "SequenceEmpty": _empty,
-    "SequenceInsert": _insert,
-    "SequenceErase": _erase,
-    "SequenceAt": _at,
-    "SequenceLength": _length,
+    "SequenceConstruct": _of_inputs(lambda *values: list(values)),
+    "SequenceEmpty": _of_inputs(list),
+    "SequenceInsert": _of_inputs(_with_value),
+    "SequenceErase": _of_inputs(_without_value),
+    "SequenceAt": _of_inputs(lambda sequence, place: sequence[_place(place, len(sequence))]),
+    "SequenceLength": _of_inputs(lambda values: relax_constant(np.asarray(len(values), np.int64))),
     "ConcatFromSequence": _concatenate,
     "SplitToSequence": _split,
-    "Optional": _optional,
-    "OptionalHasElement": _has_element,
-    "OptionalGetElement": _get_element,
+    "Optional": _of_inputs(lambda value=None: value),
+    "OptionalHasElement": _of_inputs(
+        lambda value=None: relax_constant(np.asarray(value is not None))
+    ),
+    "OptionalGetElement": _of_inputs(_element),
 }
 """Functions that return the values of a node's outputs, by operator."""

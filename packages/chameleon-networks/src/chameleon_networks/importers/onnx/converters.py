@@ -8,30 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-import onnx
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.types import UINT8
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES, NORMALIZING
+from chameleon_networks.importers.onnx import nodes
+from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.images import IMAGES, RESIZING
-from chameleon_networks.importers.onnx.nodes import (
-    VALUES,
-    Node,
-    Unsupported,
-    dtype_of,
-    positive,
-    scalar,
-    shape_of,
-)
+from chameleon_networks.importers.onnx.images import IMAGES
+from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.importers.onnx.recurrent import RECURRENT
 from chameleon_networks.importers.onnx.shaping import SHAPING
 from chameleon_networks.importers.onnx.signals import SIGNALS
-from chameleon_networks.importers.onnx.standard import STANDARD
+from chameleon_networks.importers.onnx.standard import STANDARD, schema_of
 from chameleon_networks.importers.onnx.training import TRAINING
 from chameleon_networks.importers.onnx.typed import E8M0, INTEGERS, TYPES, Typed, rounded
 
@@ -44,15 +37,15 @@ def _one_hot(node: Node) -> Any:
     [count], [off, on] = node.integers(1), node.value(2)
     if np.issubdtype(dtype_of(indices), np.floating):
         indices = node.emit(op.astype(indices, "int64"))
-    negative = op.less(indices, scalar(0, indices))
-    places = node.emit(op.where(negative, op.add(indices, scalar(count, indices)), indices))
+    negative = indices < scalar(0, indices)
+    places = node.emit(op.where(negative, indices + scalar(count, indices), indices))
     given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
-    axis = positive(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
+    axis = nodes.positive(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
     return op.one_hot(places, *given, count, axis)
 
 
 def _cast(node: Node) -> Any:
-    kind = node.named_type(node.attributes["to"])
+    kind = nodes.named_type(node.attributes["to"])
     value = node[0]
     if kind in TYPES:
         if dtype_of(value) == "float64":
@@ -72,7 +65,7 @@ def _along(node: Node, parameter: Any) -> Any:
     shape, extents = shape_of(node[0]), shape_of(parameter)
     if np.prod(extents) == 1:
         return op.reshape(parameter, [])
-    axis = positive(int(node.attributes.get("axis", 1)), len(shape))
+    axis = nodes.positive(int(node.attributes.get("axis", 1)), len(shape))
     block = int(node.attributes.get("block_size") or 0)
     if not block:
         return op.reshape(parameter, [-1 if at == axis else 1 for at in range(len(shape))])
@@ -92,21 +85,20 @@ def _quantize(node: Node) -> Any:
     if zero is not None:
         kind = node.kinds[2] or dtype_of(zero)
     else:
-        kind = node.named_type(number) if number else UINT8
+        kind = nodes.named_type(number) if number else UINT8
     if _is_ordinary(node, kind):
         return NotImplemented
-    ratio = node.emit(op.divide(x, _along(node, scale)))
+    ratio = node.emit(x / _along(node, scale))
     if kind in TYPES and kind not in INTEGERS:
         if zero is not None:
-            ratio = node.emit(op.add(ratio, _along(node, zero)))
+            ratio = node.emit(ratio + _along(node, zero))
         return rounded(node.builder, ratio, kind, saturate=bool(node.attributes["saturate"]))
     steps = node.emit(op.round(ratio))
     if zero is not None:
-        wide = op.astype(node.emit(_along(node, zero)), "float32")
-        steps = node.emit(op.add(steps, wide))
-    signed, bits = not kind.startswith("u"), int(kind.lstrip("uint"))
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    inside = op.minimum(op.maximum(steps, scalar(low, steps)), scalar(high, steps))
+        steps = node.emit(steps + op.astype(_along(node, zero), "float32"))
+    limits = ml_dtypes.iinfo(kind)
+    low, high = (scalar(int(limit), steps) for limit in (limits.min, limits.max))
+    inside = op.minimum(op.maximum(steps, low), high)
     if kind in INTEGERS:
         return Typed(node.emit(op.astype(inside, INTEGERS[kind])), kind)
     return op.astype(inside, kind)
@@ -120,20 +112,18 @@ def _dequantize(node: Node) -> Any:
         return NotImplemented
     numbers = op.astype(x, "float32")
     if zero is not None:
-        numbers = op.subtract(numbers, op.astype(node.emit(_along(node, zero)), "float32"))
-    real = node.emit(op.multiply(numbers, _along(node, scale)))
+        numbers = numbers - op.astype(_along(node, zero), "float32")
+    real = node.emit(numbers * _along(node, scale))
     number = node.attributes.get("output_dtype")
-    kind = node.named_type(number) if number else node.kinds[1]
+    kind = nodes.named_type(number) if number else node.kinds[1]
     return rounded(node.builder, real, kind) if kind in TYPES else real
 
 
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
     **IMAGES,
-    **NORMALIZING,
     **SHAPING,
     **RECURRENT,
-    **RESIZING,
     **SIGNALS,
     **TRAINING,
     "Cast": _cast,
@@ -163,11 +153,8 @@ def has_operator(node: Any) -> bool:
         node: The node.
     """
     # What reads nothing but values that have to be known is computed by ONNX's reference.
-    known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *VALUES}
+    known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *nodes.VALUES}
     if node.op_type in known and node.domain in DOMAINS:
         return True
-    try:
-        schema = onnx.defs.get_schema(node.op_type, node.domain)
-    except onnx.defs.SchemaError:
-        return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    schema = schema_of(node, node.domain)
+    return bool(schema and (schema.has_function or schema.has_context_dependent_function))

@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.nodes import (
-    Node,
-    Unsupported,
-    dtype_of,
-    positive,
-    scalar,
-    shape_of,
-)
+from chameleon_networks.importers.onnx import nodes
+from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 
 op = relax.op
 _MOST_AXES = 3
@@ -64,7 +58,7 @@ def _transposed(node: Node) -> Any:
         for extra, fit in zip(added, fits, strict=True):
             widths += [0, extra - fit]
         y = node.emit(op.nn.pad(y, widths))
-    return y if node[2] is None else op.add(y, op.reshape(node[2], [1, -1, *[1] * rank]))
+    return y if node[2] is None else y + op.reshape(node[2], [1, -1, *[1] * rank])
 
 
 def _columns_to_image(node: Node) -> Any:
@@ -97,7 +91,7 @@ def _aligned_regions(node: Node) -> Any:
     # Before version 16 there was no shift.
     way = given.get("coordinate_transformation_mode", "output_half_pixel")
     aligned, scale = way == "half_pixel", float(given["spatial_scale"])
-    regions = node.emit(op.subtract(regions, scalar(0.5 / scale if aligned else 0.0, regions)))
+    regions = node.emit(regions - scalar(0.5 / scale if aligned else 0.0, regions))
     samples = int(given["sampling_ratio"])
     counts = int(given["output_height"]), int(given["output_width"])
     if given["mode"] == "avg":
@@ -115,19 +109,18 @@ def _aligned_regions(node: Node) -> Any:
     number = shape_of(regions)[0]
     pixels = node.emit(op.permute_dims(x, [0, 2, 3, 1]))
     flat = node.emit(op.reshape(pixels, [-1, channels]))
-    first = op.multiply(op.astype(batches, "int64"), scalar(height * width, "int64"))
+    first = op.astype(batches, "int64") * scalar(height * width, "int64")
     first = node.emit(op.reshape(first, [number, 1, 1]))
     summands = []
     for rows, row_weights in axes[0]:
         for columns, column_weights in axes[1]:
-            at = op.multiply(op.expand_dims(rows, 2), scalar(width, "int64"))
-            at = node.emit(op.add(op.add(at, op.expand_dims(columns, 1)), first))
-            weights = op.multiply(op.expand_dims(row_weights, 2), op.expand_dims(column_weights, 1))
-            taken = op.take(flat, at, 0)
-            summands.append(node.emit(op.multiply(taken, op.expand_dims(weights, 3))))
-    largest = node.emit(reduce(op.maximum, summands))
+            at = op.expand_dims(rows, 2) * scalar(width, "int64") + op.expand_dims(columns, 1)
+            weights = op.expand_dims(row_weights, 2) * op.expand_dims(column_weights, 1)
+            taken = op.take(flat, node.emit(at + first), 0)
+            summands.append(node.emit(taken * op.expand_dims(weights, 3)))
+    largest = reduce(op.maximum, summands)
     inside = op.reshape(largest, [number, counts[0], samples, counts[1], samples, channels])
-    return op.permute_dims(node.emit(op.max(node.emit(inside), [2, 4])), [0, 3, 1, 2])
+    return op.permute_dims(op.max(inside, [2, 4]), [0, 3, 1, 2])
 
 
 def _region_corners(
@@ -138,21 +131,20 @@ def _region_corners(
     Samples outside of the image have the weight zero.
     """
     extent = shape_of(node[0])[3 - axis]
-    scaled = node.emit(op.multiply(regions, scalar(scale, regions)))
+    scaled = node.emit(regions * scalar(scale, regions))
     start, end = (op.strided_slice(scaled, [1], [at], [at + 1]) for at in (axis, axis + 2))
-    length = op.maximum(node.emit(op.subtract(end, start)), scalar(least, regions))
+    length = op.maximum(end - start, scalar(least, regions))
     steps = relax.const((np.arange(count) + 0.5)[None] / count, dtype_of(regions))
-    places = node.emit(op.add(start, op.multiply(length, steps)))
-    far = op.less(places, scalar(-1.0, places)), op.greater(places, scalar(extent, places))
-    inside = op.astype(op.logical_not(op.logical_or(*far)), dtype_of(places))
+    places = node.emit(start + length * steps)
+    far = op.logical_or(places < scalar(-1.0, places), places > scalar(extent, places))
+    inside = op.astype(op.logical_not(far), dtype_of(places))
     held = node.emit(op.clip(places, 0.0, float(extent - 1)))
     low = node.emit(op.floor(held))
-    high = op.minimum(op.add(low, scalar(1.0, low)), scalar(extent - 1, low))
-    share = node.emit(op.subtract(held, low))
-    rest = op.subtract(scalar(1.0, share), share)
+    high = op.minimum(low + scalar(1.0, low), scalar(extent - 1, low))
+    share = node.emit(held - low)
     return [
-        (node.emit(op.astype(at, "int64")), node.emit(op.multiply(weight, inside)))
-        for at, weight in ((low, rest), (high, share))
+        (node.emit(op.astype(at, "int64")), node.emit(weight * inside))
+        for at, weight in ((low, scalar(1.0, share) - share), (high, share))
     ]
 
 
@@ -188,25 +180,23 @@ def _pooled(node: Node) -> Any:
     grids = np.meshgrid(*(window.ravel() for window in windows), indexing="ij")
     shape = [extent for window in windows for extent in window.shape]
     order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
-
-    def by_window(places: Any) -> NDArray[Any]:
-        return np.asarray(places).reshape(shape).transpose(order).reshape(-1, math.prod(block))
-
-    taken = by_window(np.ravel_multi_index(grids, images))
-    named = by_window(
-        np.ravel_multi_index(grids, images, order="F" if given.get("storage_order") else "C")
+    taken, named = (
+        np.ravel_multi_index(grids, images, order=kind)
+        .reshape(shape)
+        .transpose(order)
+        .reshape(-1, math.prod(block))
+        for kind in ("C", "F" if given.get("storage_order") else "C")
     )
     batch, channels = shape_of(x)[:2]
     flat = node.emit(op.reshape(x, [batch * channels, -1]))
     numbers = node.emit(op.take(flat, relax.const(taken, "int64"), 1))
     largest = node.emit(op.argmax(numbers, 2))
     ahead = relax.const(np.arange(len(named))[None] * named.shape[1], "int64")
-    local = op.take(relax.const(named.ravel(), "int64"), node.emit(op.add(largest, ahead)), 0)
+    local = op.take(relax.const(named.ravel(), "int64"), largest + ahead, 0)
     before = np.arange(batch * channels)[:, None] * math.prod(images)
-    local = node.emit(op.add(node.emit(local), relax.const(before, "int64")))
+    local = local + relax.const(before, "int64")
     outs = [batch, channels, *(len(window) for window in windows)]
-    values = op.reshape(node.emit(op.max(numbers, 2)), outs)
-    return [values, op.reshape(local, outs)]
+    return [op.reshape(op.max(numbers, 2), outs), op.reshape(local, outs)]
 
 
 def _unpooled(node: Node) -> Any:
@@ -238,15 +228,10 @@ def _deformed(node: Node) -> Any:
     pads, groups = given.get("pads") or [0] * 4, int(given.get("offset_group", 1))
     batch, channels = shape_of(x)[:2]
     taps, outs = math.prod(block), shape_of(offsets)[2:]
-    near = [
-        np.arange(block[axis])[:, None] * spread[axis]
-        + np.arange(outs[axis]) * steps[axis]
-        - pads[axis]
-        for axis in range(_PLANE)
-    ]
+    corners = np.indices([*block, *outs])
     regular = [
-        np.broadcast_to(near[0][:, None, :, None], [*block, *outs]),
-        np.broadcast_to(near[1][None, :, None, :], [*block, *outs]),
+        corners[axis] * spread[axis] + corners[_PLANE + axis] * steps[axis] - pads[axis]
+        for axis in range(_PLANE)
     ]
     shifts = op.reshape(offsets, [batch * groups, taps, _PLANE, *outs])
     grid = []
@@ -255,19 +240,19 @@ def _deformed(node: Node) -> Any:
         shift = op.squeeze(op.strided_slice(shifts, [2], [axis], [axis + 1]), [2])
         places = regular[axis].reshape(1, taps, *outs)
         ours = relax.const((2.0 * places + 1.0) / images[axis] - 1.0, dtype_of(x))
-        grid.append(op.add(op.multiply(shift, scalar(2.0 / images[axis], x)), ours))
+        grid.append(shift * scalar(2.0 / images[axis], x) + ours)
     places = op.reshape(op.stack(grid, 1), [batch * groups, _PLANE, taps * outs[0], outs[1]])
     parts = op.reshape(x, [batch * groups, channels // groups, *images])
     sampled = op.image.grid_sample(node.emit(parts), node.emit(places), padding_mode="zeros")
     columns = op.reshape(node.emit(sampled), [batch, groups, -1, taps, math.prod(outs)])
     if mask is not None:
         shares = op.reshape(mask, [batch, groups, 1, taps, math.prod(outs)])
-        columns = op.multiply(columns, shares)
+        columns = columns * shares
     columns = node.emit(op.reshape(columns, [batch, channels, taps, math.prod(outs)]))
     rows = op.reshape(filters, [*shape_of(filters)[:2], taps, 1])
     y = op.nn.conv2d(columns, node.emit(rows), groups=int(given.get("group", 1)))
     y = op.reshape(node.emit(y), [batch, -1, *outs])
-    return y if bias is None else op.add(y, op.reshape(bias, [1, -1, 1, 1]))
+    return y if bias is None else y + op.reshape(bias, [1, -1, 1, 1])
 
 
 def _affine_grid(node: Node) -> Any:
@@ -280,18 +265,6 @@ def _affine_grid(node: Node) -> Any:
     turned = node.emit(op.permute_dims(theta, [0, 2, 1]))
     grid = op.matmul(relax.const(points, dtype_of(theta)), turned)
     return op.reshape(node.emit(grid), [shape_of(theta)[0], *sizes, len(sizes)])
-
-
-IMAGES: Mapping[str, Callable[[Node], Any]] = {
-    "AffineGrid": _affine_grid,
-    "ConvTranspose": _transposed,
-    "Col2Im": _columns_to_image,
-    "DeformConv": _deformed,
-    "MaxPool": _pooled,
-    "MaxUnpool": _unpooled,
-    "RoiAlign": _aligned_regions,
-}
-"""Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""
 
 
 _COORDINATES_SINCE = 11
@@ -335,8 +308,7 @@ class _Axis:
             shift = 0.5
         elif way == "pytorch_half_pixel" and self.out == 1:
             return np.zeros(1)
-        places: NDArray[Any] = (at + 0.5) / scale - 0.5 + shift
-        return places
+        return np.asarray((at + 0.5) / scale - 0.5 + shift)
 
 
 _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
@@ -348,8 +320,7 @@ _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 
 
 def _linear(distance: NDArray[Any], _a: float) -> NDArray[Any]:
-    weights: NDArray[Any] = np.maximum(0.0, 1.0 - np.abs(distance))
-    return weights
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(distance)))
 
 
 def _cubic(distance: NDArray[Any], a: float) -> NDArray[Any]:
@@ -424,7 +395,7 @@ def _resize(node: Node) -> Any:
     rank = len(shape)
     kind = np.dtype(dtype_of(value))
     is_rounded = given["mode"] != "nearest" and kind.kind != "f"
-    chosen = [positive(axis, rank) for axis in given.get("axes") or range(rank)]
+    chosen = [nodes.positive(axis, rank) for axis in given.get("axes") or range(rank)]
     axes = _axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.kind == "Upsample":
         given.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
@@ -483,5 +454,15 @@ def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
     )
 
 
-RESIZING: Mapping[str, Callable[[Node], Any]] = {"Resize": _resize, "Upsample": _resize}
+IMAGES: Mapping[str, Callable[[Node], Any]] = {
+    "AffineGrid": _affine_grid,
+    "ConvTranspose": _transposed,
+    "Col2Im": _columns_to_image,
+    "DeformConv": _deformed,
+    "MaxPool": _pooled,
+    "MaxUnpool": _unpooled,
+    "RoiAlign": _aligned_regions,
+    "Resize": _resize,
+    "Upsample": _resize,
+}
 """Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,32 +20,16 @@ import numpy as np
 import onnx
 import structlog
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.relaxed import bindings_of, known_extents, relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
-from chameleon_networks.importers.onnx import converters, standard
+from chameleon_networks.importers.onnx import converters, nodes, standard
 from chameleon_networks.importers.onnx.arithmetic import KERNEL_TYPES
 from chameleon_networks.importers.onnx.control import SPECIAL
-from chameleon_networks.importers.onnx.nodes import (
-    VALUES,
-    Node,
-    Unsupported,
-    Value,
-    ValueNeeded,
-    dense,
-    dtype_of,
-    evaluated,
-    is_constant,
-    is_folded,
-    owner_of,
-    relax_constant,
-    sentence_of,
-    shape_of,
-)
+from chameleon_networks.importers.onnx.nodes import Node, Unsupported, Value, ValueNeeded
 from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
 from chameleon_networks.importers.onnx.typed import TYPES, Typed, interface, read, written
 from chameleon_networks.importers.refusals import OperatorSurvey, Refusal
@@ -120,11 +106,11 @@ class _Importer:
         opsets = {one.domain: one.version for one in self._model.opset_import}
         scope: Scope = {one.name: _constant(one) for one in graph.initializer}
         for one in graph.sparse_initializer:
-            scope[one.values.name] = relax_constant(dense(one))
-        names: dict[str, int] = {}
+            scope[one.values.name] = nodes.relax_constant(nodes.dense(one))
+        names: Counter[str] = Counter()
         for one in graph.input:
             if one.name in self._values:
-                scope[one.name] = relax_constant(self._values[one.name])
+                scope[one.name] = nodes.relax_constant(self._values[one.name])
             elif one.name not in scope:
                 variable, kind = self._parameter(one, names)
                 self._inputs[variable] = one.name
@@ -137,7 +123,8 @@ class _Importer:
                     scope[name] = _without_numbers(value)
                 self._convert_network(scope, opsets)
                 # TVM complains of functions that are not ended.
-                outputs = [relax.const(0.0)] if self.survey.refusals else self._outputs(scope)
+                given = [] if self.survey.refusals else [one.name for one in graph.output]
+                outputs = [self._output(scope, name) for name in given] or [relax.const(0.0)]
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
                 result = self._builder.emit_output(result)
             self._builder.emit_func_output(result)
@@ -146,16 +133,14 @@ class _Importer:
 
     def locations_in(self, module: Any) -> dict[str, SourceLocation]:
         """The source location of each variable in a module, by the variable's name."""
-        found = {}
-        for block in module["main"].body.blocks:
-            for binding in block.bindings:
-                location = self._locations.get(binding.var)
-                if location is not None:
-                    output = self._outputs_of_nodes.get(binding.var, "")
-                    found[str(binding.var.name)] = attrs.evolve(location, output=output)
-        return found
+        variables = [binding.var for binding in bindings_of(module["main"])]
+        return {
+            str(one.name): attrs.evolve(location, output=self._outputs_of_nodes.get(one, ""))
+            for one in variables
+            if (location := self._locations.get(one)) is not None
+        }
 
-    def _parameter(self, given: Any, names: dict[str, int]) -> tuple[Any, str]:
+    def _parameter(self, given: Any, names: Counter[str]) -> tuple[Any, str]:
         kind = given.type.WhichOneof("value")
         if kind != "tensor_type":
             raise ConfigError(
@@ -171,16 +156,13 @@ class _Importer:
                     hint=f"Fix its shape under `shapes`: {{{given.name}: [...]}}.",
                 )
             shape = [one.dim_value for one in tensor.shape.dim]
-        clean = "".join(c if c.isalnum() or c == "_" else "_" for c in given.name)
-        clean = clean if clean[:1].isalpha() or clean[:1] == "_" else f"input_{clean}"
-        names[clean] = names.get(clean, 0) + 1
+        clean = re.sub(r"\W", "_", given.name)
+        clean = f"input_{clean}" if clean[:1].isdigit() else clean
+        names[clean] += 1
         clean += f"_{names[clean]}" if names[clean] > 1 else ""
         dtype = _dtype(tensor.elem_type, f"input {given.name!r}")
         tensor = relax.TensorType([int(extent) for extent in shape], interface(dtype))
         return relax.Var(clean, tensor), dtype
-
-    def _outputs(self, scope: Scope) -> list[Any]:
-        return [self._output(scope, one.name) for one in self._model.graph.output]
 
     def _output(self, scope: Scope, name: str) -> Any:
         value = scope[name]
@@ -222,7 +204,7 @@ class _Importer:
         tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
         dims = tensor.shape.dim
         known = tensor.HasField("shape") and all(one.HasField("dim_value") for one in dims)
-        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1)).name
+        kind = nodes.named_type(tensor.elem_type or 1)
         if not known or kind not in KERNEL_TYPES:
             return UNKNOWN
         return self._builder.emit(relax.op.zeros([one.dim_value for one in dims], kind))
@@ -243,15 +225,15 @@ class _Importer:
             return {}
         return {value.name: value.type for value in (*graph.value_info, *graph.output)}
 
-    def _convert_nodes(self, nodes: Sequence[Any], scope: Scope, opsets: Mapping[str, int]) -> None:
-        for node in nodes:
+    def _convert_nodes(
+        self, protos: Sequence[Any], scope: Scope, opsets: Mapping[str, int]
+    ) -> None:
+        for node in protos:
             outputs = self._converted(node, scope, opsets)
-            sentence = sentence_of(node)
-            location = SourceLocation(owner=owner_of(node), sentence=sentence)
-            for name, value in zip(node.output, outputs, strict=False):
-                if not name:
-                    continue
-                scope[name] = self._bound(value, location)
+            sentence = nodes.sentence_of(node)
+            location = SourceLocation(owner=nodes.owner_of(node), sentence=sentence)
+            pairs = zip(node.output, outputs, strict=False)
+            scope.update({name: self._bound(value, location) for name, value in pairs if name})
 
     def _bound(self, value: Value, location: SourceLocation) -> Value:
         """Bind a value to a variable, and note the location of its node."""
@@ -303,12 +285,12 @@ class _Importer:
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
-            node, inputs = standard.as_cast(node, dtype_of(inputs[1])), inputs[:1]
+            node, inputs = standard.as_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
         special = SPECIAL.get(node.op_type) if not domain else None
         if special is not None:
             return special(self, node, inputs, scope, opsets)
-        if is_folded(node, inputs):
-            return evaluated(node, inputs, opset)
+        if nodes.is_folded(node, inputs):
+            return nodes.evaluated(node, inputs, opset)
         schema = standard.schema_of(node, domain, opset)
         given = Node(
             builder=self._builder,
@@ -318,9 +300,8 @@ class _Importer:
             attributes=standard.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
-            set_attributes=frozenset(attribute.name for attribute in node.attribute),
         )
-        for place in VALUES.get(node.op_type, ()):
+        for place in nodes.VALUES.get(node.op_type, ()):
             given.known(place)
         return self._by_operator(node, given, inputs, schema)
 
@@ -366,9 +347,8 @@ class _Importer:
         kind = _get_convert_map().get(node.op_type)
         if kind is None:
             raise Unsupported(_NO_OPERATOR)
-        for value in given.inputs:
-            if isinstance(value, list):
-                raise Unsupported("it reads a sequence")
+        if any(isinstance(value, list) for value in given.inputs):
+            raise Unsupported("it reads a sequence")
         inputs = onnx_input()
         inputs.extend(given.inputs)
         attributes = {
@@ -390,8 +370,8 @@ class _Importer:
             raise Unsupported(f"the compiler gives {len(values)} of its {len(node.output)} outputs")
         for value in values:
             emitted = self._builder.normalize(value)
-            if not isinstance(emitted.ty, relax.TensorType) or not _is_static(emitted.ty):
-                raise Unsupported("the shape of what it gives depends on the numbers it reads")
+            if not isinstance(emitted.ty, relax.TensorType) or known_extents(emitted.ty) is None:
+                raise Unsupported(nodes.UNKNOWN_SHAPE)
         return values
 
     def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
@@ -405,9 +385,9 @@ class _Importer:
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        nodes = [standard.with_attributes(one, given, node) for one in body.node]
+        protos = [standard.with_attributes(one, given, node) for one in body.node]
         try:
-            self._convert_nodes(nodes, scope, opsets)
+            self._convert_nodes(protos, scope, opsets)
         except _RefusedNode as refused:
             inner = refused.refusal
             reason = f"{inner.reason} (in its {inner.operator})"
@@ -445,7 +425,8 @@ class _Importer:
         chosen = []
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
-            if not tensors or shape_of(yes) != shape_of(no) or dtype_of(yes) != dtype_of(no):
+            kinds = [(nodes.shape_of(one), nodes.dtype_of(one)) for one in (yes, no) if tensors]
+            if not tensors or kinds[0] != kinds[1]:
                 raise Unsupported(
                     "its condition is computed, and its branches give different shapes"
                 )
@@ -464,7 +445,7 @@ def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] 
     usual = converters.IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
     return Refusal(
         operator=node.op_type,
-        sentence=sentence_of(node),
+        sentence=nodes.sentence_of(node),
         reason=reason,
         hint=hint or usual,
         inputs=inputs,
@@ -498,8 +479,8 @@ def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
 
 def _without_numbers(value: Value) -> Value:
     """Replace an empty tensor by a constant, since TVM fails at many empty tensors."""
-    if isinstance(value, relax.Expr) and _is_static(value.ty) and 0 in shape_of(value):
-        return relax_constant(np.zeros(shape_of(value), dtype_of(value)))
+    if isinstance(value, relax.Expr) and 0 in (known_extents(value.ty) or ()):
+        return nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
     return value
 
 
@@ -509,29 +490,31 @@ def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value
         return None
     zeros = [
         value
-        if value is None or is_constant(value)
+        if value is None or nodes.is_constant(value)
         # What is empty is so for any numbers.
-        else relax_constant(np.zeros(shape_of(value), dtype_of(value)))
+        else nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
         for value in inputs
     ]
     try:
-        outputs = evaluated(node, zeros, opset)
+        outputs = nodes.evaluated(node, zeros, opset)
     except Unsupported:
         return None
-    return outputs if all(value is None or 0 in shape_of(value) for value in outputs) else None
+    return (
+        outputs if all(value is None or 0 in nodes.shape_of(value) for value in outputs) else None
+    )
 
 
 def _constant(tensor: Any) -> Any:
-    return relax_constant(onnx.numpy_helper.to_array(tensor))
+    return nodes.relax_constant(onnx.numpy_helper.to_array(tensor))
 
 
 def _dtype(kind: int, what: str) -> str:
     """The name of the dtype that an ONNX element type stands for."""
-    name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).name
+    name = nodes.named_type(kind)
     if kind == onnx.TensorProto.STRING or name.startswith("complex"):
         word = onnx.TensorProto.DataType.Name(kind).lower()
         raise ConfigError(f"{what} has the type {word}", hint=WAY_OUT)
-    return str(name)
+    return name
 
 
 def _possible(values: list[Value]) -> list[Value]:
@@ -542,12 +525,6 @@ def _possible(values: list[Value]) -> list[Value]:
     """
     for value in values:
         kind: Any = getattr(value, "ty", None)
-        known = isinstance(kind, relax.TensorType) and _is_static(kind)
-        if known and min(map(int, kind.shape), default=0) < 0:
+        if isinstance(kind, relax.TensorType) and min(known_extents(kind) or (), default=0) < 0:
             raise Unsupported("a window is larger than the image with its padding")
     return values
-
-
-def _is_static(kind: Any) -> bool:
-    shape = getattr(kind, "shape", None)
-    return shape is not None and all(isinstance(one, tvm.tirx.IntImm) for one in shape)

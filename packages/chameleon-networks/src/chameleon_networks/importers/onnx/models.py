@@ -117,8 +117,7 @@ def onnx_meaning(file: str) -> bytes:
     example because they saturate on a CPU without VNNI. So the rewritten file serves to compute
     reference outputs.
     """
-    made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
-    return made
+    return bytes(in_real_numbers(_onnx().load(file)).SerializeToString())
 
 
 def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
@@ -133,8 +132,7 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
     model = onnx.inliner.inline_local_functions(model) if model.functions else model
     del model.graph.output[:]
     model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
-    made: bytes = model.SerializeToString()
-    return made
+    return bytes(model.SerializeToString())
 
 
 def _inputs(model: Any) -> dict[str, list[int | str]]:

@@ -22,6 +22,10 @@ Value = Any
 """A Relax expression or a ``Typed`` one, a list for a sequence, or None for an omitted value."""
 
 
+UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
+"""The reason if the shapes of a node's outputs are known only at run time."""
+
+
 def is_constant(value: Value) -> bool:
     """Whether a tensor is constant, so that its values are known before the network runs."""
     value = value.value if isinstance(value, Typed) else value
@@ -62,8 +66,6 @@ class Node:
         attributes: The attributes by name, with the standard's defaults.
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
-        set_attributes: Names of the attributes that the node sets itself, instead of taking the
-            default.
         kinds: For each input, the dtype that the tensor represents if Relax has it in another
             dtype, else None.
     """
@@ -74,7 +76,6 @@ class Node:
     attributes: Mapping[str, Any]
     opset: int
     outputs: int
-    set_attributes: frozenset[str]
     kinds: tuple[str | None, ...] = ()
 
     def emit(self, value: Any) -> Any:
@@ -124,19 +125,11 @@ class Node:
         """
         return [int(number) for number in self.value(place).reshape(-1)]
 
-    def named_type(self, number: int) -> str:
-        """The name of the dtype that has a number in ONNX."""
-        return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
-
-    def refuse(self, *names: str) -> None:
-        """Raise an error if an attribute that is not supported has a value other than zero.
-
-        Args:
-            names: Names of the attributes.
-        """
-        for name in names:
-            if self.attributes.get(name):
-                raise Unsupported(f"it has the attribute {name}")
+    @property
+    def axes(self) -> list[int]:
+        """The axes in an attribute or in the second input; empty without both."""
+        given = self.attributes.get("axes")
+        return list(given or ([] if self[1] is None else self.integers(1)))
 
 
 VALUES: Mapping[str, tuple[int, ...]] = {
@@ -145,30 +138,26 @@ VALUES: Mapping[str, tuple[int, ...]] = {
             *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
             *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1"),
             *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "TopK", "Trilu"),
-            *("CenterCropPad", "Upsample"),
+            *("CenterCropPad", "Upsample", "Compress", "AffineGrid"),
         ),
         (1,),
     ),
-    **dict.fromkeys(
-        (*("ConstantOfShape", "RandomNormal", "BlackmanWindow", "HammingWindow", "HannWindow"),),
-        (0,),
-    ),
+    **dict.fromkeys(("ConstantOfShape", "RandomNormal", "NonZero"), (0,)),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),
+    **dict.fromkeys(("OneHot", "Dropout", "Col2Im", "DFT"), (1, 2)),
+    **dict.fromkeys(("Resize", "Pad"), (1, 2, 3)),
     "Range": (0, 1, 2),
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "Slice": (1, 2, 3, 4),
-    "Resize": (1, 2, 3),
-    "Compress": (1,),
-    "Dropout": (1, 2),
-    "NonZero": (0,),
-    "Pad": (1, 2, 3),
-    "OneHot": (1, 2),
-    "AffineGrid": (1,),
-    "Col2Im": (1, 2),
-    "DFT": (1, 2),
     "STFT": (1, 3),
     "MaxUnpool": (2,),
 }
 """Numbers of the inputs whose values must be known before compilation, by operator."""
+
+
+def named_type(number: int) -> str:
+    """The name of the dtype that has a number in ONNX."""
+    return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
 
 def shape_of(value: Any) -> list[int]:

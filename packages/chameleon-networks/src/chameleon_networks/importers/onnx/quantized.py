@@ -8,7 +8,8 @@ read, compiled and checked in one form only.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -56,7 +57,10 @@ def in_real_numbers(model: Any) -> Any:
     made = _converted(model)
     writer = _Writer(made)
     for node in made.graph.node:
-        writer.write(node)
+        if _is_rewritten(node):
+            _REWRITTEN[node.op_type](_Rewriting(node=node, writer=writer))
+        else:
+            writer.nodes.append(node)
     del made.graph.node[:]
     made.graph.node.extend(writer.nodes)
     made.graph.initializer.extend(writer.constants)
@@ -100,14 +104,6 @@ class _Writer:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._known = {one.name: one for one in model.graph.initializer}
-        self._one: str | None = None
-
-    def write(self, node: Any) -> None:
-        """Add a node to the rewritten model, or the nodes that replace it."""
-        if _is_rewritten(node):
-            _REWRITTEN[node.op_type](_Rewriting(node=node, writer=self))
-        else:
-            self.nodes.append(node)
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Write one node, and return the name of its output."""
@@ -131,12 +127,10 @@ class _Writer:
         found = self._known.get(name)
         return None if found is None else _onnx().numpy_helper.to_array(found)
 
-    @property
+    @cached_property
     def one(self) -> str:
         """The name of a constant scale of one."""
-        if self._one is None:
-            self._one = self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
-        return self._one
+        return self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
 
 
 @attrs.frozen(kw_only=True)
@@ -226,14 +220,12 @@ class _Rewriting:
         Returns:
             The name of the dequantized bias.
         """
-        writer = self.writer
-        factors = [writer.value(one) for one in (data_scale, weights_scale)]
-        name = f"{self.name}/bias_scale"
-        if any(one is None for one in factors):
+        writer, name = self.writer, f"{self.name}/bias_scale"
+        data, weights = map(writer.value, (data_scale, weights_scale))
+        if data is None or weights is None:
             writer.add("Mul", [data_scale, weights_scale], name, name)
         else:
-            data, weights = (one.reshape(-1) for one in factors if one is not None)
-            scale = data * weights
+            scale = data.reshape(-1) * weights.reshape(-1)
             writer.constant(scale if len(scale) > 1 else scale.reshape(()), name)
         return self.dequantized(numbers, name, "", axis=0)
 
@@ -244,12 +236,6 @@ def _convolution(of: _Rewriting) -> None:
     if of.given(8):
         inputs.append(of.bias(of.given(8), of.given(1), of.given(4)))
     of.quantized(of.computed("Conv", inputs, **of.attributes()), of.given(6), of.given(7))
-
-
-def _product(of: _Rewriting) -> None:
-    """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point."""
-    inputs = [of.real(0, axis=-2), of.real(3, axis=-1)]
-    of.quantized(of.computed("MatMul", inputs), of.given(6), of.given(7))
 
 
 def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_Rewriting], None]:
@@ -267,11 +253,13 @@ def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_
     return rewrite
 
 
-def _of_two(kind: str) -> Callable[[_Rewriting], None]:
+def _of_two(kind: str, *axes: int | None) -> Callable[[_Rewriting], None]:
     """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
+    one, two = axes or (None, None)
 
     def rewrite(of: _Rewriting) -> None:
-        of.quantized(of.computed(kind, [of.real(0), of.real(3)]), of.given(6), of.given(7))
+        inputs = [of.real(0, axis=one), of.real(3, axis=two)]
+        of.quantized(of.computed(kind, inputs), of.given(6), of.given(7))
 
     return rewrite
 
@@ -293,13 +281,8 @@ def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
 
 def _concatenation(of: _Rewriting) -> None:
     """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
-    parts = list(_parts(of))
+    parts = [of.real(place) for place in range(2, len(of.node.input), 3)]
     of.quantized(of.computed("Concat", parts, **of.attributes()), of.given(0), of.given(1))
-
-
-def _parts(of: _Rewriting) -> Iterator[str]:
-    for place in range(2, len(of.node.input), 3):
-        yield of.real(place)
 
 
 def _gemm(of: _Rewriting) -> None:
@@ -316,7 +299,7 @@ def _gemm(of: _Rewriting) -> None:
 
 _REWRITTEN: dict[str, Callable[[_Rewriting], None]] = {
     "QLinearConv": _convolution,
-    "QLinearMatMul": _product,
+    "QLinearMatMul": _of_two("MatMul", -2, -1),
     "ConvInteger": _integer("Conv", None, 0),
     "MatMulInteger": _integer("MatMul", -2, -1),
     "QLinearAdd": _of_two("Add"),

@@ -22,27 +22,13 @@ _ACTIVATIONS: Mapping[str, tuple[Make, float | None, float | None]] = {
     "Relu": (lambda _a, _b, _k: op.nn.relu, None, None),
     "Tanh": (lambda _a, _b, _k: op.tanh, None, None),
     "Sigmoid": (lambda _a, _b, _k: op.sigmoid, None, None),
-    "Affine": (lambda a, b, k: lambda x: op.add(k(b), op.multiply(k(a), x)), 1, 0),
+    "Affine": (lambda a, b, k: lambda x: k(b) + k(a) * x, 1, 0),
     "LeakyRelu": (lambda a, _b, _k: lambda x: op.nn.leakyrelu(x, a), 0.01, None),
-    "ThresholdedRelu": (lambda a, _b, k: lambda x: op.where(op.greater(x, k(a)), x, k(0)), 1, None),
-    "ScaledTanh": (
-        lambda a, b, k: lambda x: op.multiply(k(a), op.tanh(op.multiply(k(b), x))),
-        1,
-        1,
-    ),
-    "HardSigmoid": (
-        lambda a, b, k: lambda x: op.clip(op.add(k(b), op.multiply(k(a), x)), 0, 1),
-        0.2,
-        0.5,
-    ),
-    "Elu": (
-        lambda a, _b, k: (
-            lambda x: op.where(op.less(x, k(0)), op.multiply(k(a), op.subtract(op.exp(x), k(1))), x)
-        ),
-        1,
-        None,
-    ),
-    "Softsign": (lambda _a, _b, k: lambda x: op.divide(x, op.add(k(1), op.abs(x))), None, None),
+    "ThresholdedRelu": (lambda a, _b, k: lambda x: op.where(x > k(a), x, k(0)), 1, None),
+    "ScaledTanh": (lambda a, b, k: lambda x: k(a) * op.tanh(k(b) * x), 1, 1),
+    "HardSigmoid": (lambda a, b, k: lambda x: op.clip(k(b) + k(a) * x, 0, 1), 0.2, 0.5),
+    "Elu": (lambda a, _b, k: lambda x: op.where(x < k(0), k(a) * (op.exp(x) - k(1)), x), 1, None),
+    "Softsign": (lambda _a, _b, k: lambda x: x / (k(1) + op.abs(x)), None, None),
     "Softplus": (lambda _a, _b, _k: op.nn.softplus, None, None),
 }
 """For each activation, a function that makes it from its alpha, its beta and a function for
@@ -56,7 +42,9 @@ _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False,
 def _functions(node: Node, count: int) -> Iterator[Function]:
     """The activations of all directions, in the order of the directions."""
     names = node.attributes.get("activations") or _USUAL[node.kind] * count
-    alphas, betas = (list(node.attributes.get(f"activation_{word}", ())) for word in _NUMBERS)
+    alphas, betas = (
+        list(node.attributes.get(f"activation_{word}", ())) for word in ("alpha", "beta")
+    )
     for name in names:
         make, alpha, beta = _ACTIVATIONS[name]
         # A list of numbers has one for each activation that takes one.
@@ -67,9 +55,6 @@ def _functions(node: Node, count: int) -> Iterator[Function]:
         yield make(alpha or 0, beta or 0, lambda number: scalar(number, node[0]))
 
 
-_NUMBERS = ("alpha", "beta")
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class _Direction:
     """The weights and activations of one direction of a recurrent operator.
@@ -78,9 +63,7 @@ class _Direction:
         node: The operator's node.
         hidden: Number of features of the state.
         functions: The activations.
-        weights: Weights of the inputs, of shape (features, gates).
         recurrent: Weights of the state, of shape (hidden, gates).
-        bias: The bias that is added to the inputs' part of the gates.
         recurrent_bias: The bias that is added to the state's part of the gates.
         peepholes: The cell's weights for three gates, or empty.
     """
@@ -88,9 +71,7 @@ class _Direction:
     node: Node
     hidden: int
     functions: Sequence[Function]
-    weights: Any
     recurrent: Any
-    bias: Any
     recurrent_bias: Any
     peepholes: Sequence[Any]
 
@@ -111,11 +92,11 @@ class _Direction:
 
     def from_state(self, state: Any) -> Any:
         """The part of the gates that the state contributes."""
-        return self.node.emit(op.add(op.matmul(state, self.recurrent), self.recurrent_bias))
+        return self.node.emit(op.matmul(state, self.recurrent) + self.recurrent_bias)
 
     def RNN(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
         """One step of an ``RNN``."""
-        return [self.activated(0, op.add(inside, self.from_state(state[0])))]
+        return [self.activated(0, inside + self.from_state(state[0]))]
 
     def GRU(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
         """Compute one step of a ``GRU``, whose gates are update, reset and hidden, in this order.
@@ -131,18 +112,16 @@ class _Direction:
             for tensor, axis in ((self.recurrent, 1), (self.recurrent_bias, 0))
             for begin, end in ((0, 2 * hidden), (2 * hidden, 3 * hidden))
         ]
-        sums = emit(op.add(op.matmul(held, cuts[0]), cuts[2]))
+        sums = emit(op.matmul(held, cuts[0]) + cuts[2])
         update, reset = (
             self.activated(0, op.add(*pair))
             for pair in zip(given, _parts(self.node, sums, 2, 1), strict=True)
         )
         # The reset comes before the product, or after it.
         after = bool(self.node.attributes.get("linear_before_reset", 0))
-        source = held if after else emit(op.multiply(reset, held))
-        change = emit(op.add(op.matmul(source, cuts[1]), cuts[3]))
-        change = emit(op.multiply(reset, change)) if after else change
-        new = self.activated(1, op.add(new, change))
-        return [emit(op.add(new, op.multiply(update, op.subtract(held, new))))]
+        change = op.matmul(held if after else reset * held, cuts[1]) + cuts[3]
+        new = self.activated(1, new + (reset * change if after else change))
+        return [emit(new + update * (held - new))]
 
     def LSTM(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
         """Compute one step of an ``LSTM``; its gates are input, output, forget and cell, in order.
@@ -152,22 +131,21 @@ class _Direction:
             state: The hidden state and the cell before the step.
         """
         emit, (held, cell) = self.node.emit, state
-        sums = emit(op.add(inside, self.from_state(held)))
+        sums = emit(inside + self.from_state(held))
         entering, leaving, forgetting, new = _parts(self.node, sums, 4, 1)
         if self.peepholes:
-            entering = op.add(entering, op.multiply(self.peepholes[0], cell))
-            forgetting = op.add(forgetting, op.multiply(self.peepholes[2], cell))
+            entering = entering + self.peepholes[0] * cell
+            forgetting = forgetting + self.peepholes[2] * cell
         enter = self.activated(0, entering)
         if self.node.attributes.get("input_forget"):
             # The standard does not say which gate goes; onnxruntime's forget gate does.
-            forget = emit(op.subtract(scalar(1, enter), enter))
+            forget = scalar(1, enter) - enter
         else:
             forget = self.activated(0, forgetting)
-        change = self.activated(1, new)
-        cell = emit(op.add(op.multiply(forget, cell), op.multiply(enter, change)))
+        cell = emit(forget * cell + enter * self.activated(1, new))
         if self.peepholes:
-            leaving = op.add(leaving, op.multiply(self.peepholes[1], cell))
-        return [emit(op.multiply(self.activated(0, leaving), self.functions[2](cell))), cell]
+            leaving = leaving + self.peepholes[1] * cell
+        return [emit(self.activated(0, leaving) * self.functions[2](cell)), cell]
 
 
 def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:
@@ -180,9 +158,8 @@ def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:
 
 def _recurrent(node: Node) -> list[Any]:
     emit, gates = node.emit, _GATES[node.kind]
-    x, first, batch_first = node[0], [node[5]], bool(node.attributes.get("layout", 0))
-    if node.kind == "LSTM":
-        first.append(node[6])
+    x, batch_first = node[0], bool(node.attributes.get("layout", 0))
+    first = [node[5], node[6]] if node.kind == "LSTM" else [node[5]]
     if batch_first:
         x = emit(op.permute_dims(x, [1, 0, 2]))
         first = [
@@ -209,9 +186,7 @@ def _recurrent(node: Node) -> list[Any]:
             node=node,
             hidden=hidden,
             functions=functions[place * per : (place + 1) * per],
-            weights=emit(op.permute_dims(of_direction(node[1], [gates * hidden, width]))),
             recurrent=emit(op.permute_dims(of_direction(node[2], [gates * hidden, hidden]))),
-            bias=biases[0],
             recurrent_bias=biases[1],
             peepholes=peepholes,
         )
@@ -221,8 +196,9 @@ def _recurrent(node: Node) -> list[Any]:
             else of_direction(start, [batch, hidden])
             for start in first
         ]
-        flat = emit(op.matmul(op.reshape(x, [steps * batch, width]), direction.weights))
-        inside = _parts(node, emit(op.add(flat, direction.bias)), steps, 0)
+        weights = op.permute_dims(of_direction(node[1], [gates * hidden, width]))
+        flat = op.matmul(op.reshape(x, [steps * batch, width]), weights)
+        inside = _parts(node, emit(flat + biases[0]), steps, 0)
         outputs: dict[int, Any] = {}
         for time in range(steps)[::-1] if backwards else range(steps):
             new = getattr(direction, node.kind)(inside[time], state)
@@ -244,11 +220,10 @@ def _recurrent(node: Node) -> list[Any]:
 
 def _masks(node: Node, steps: int) -> list[Any]:
     """For each step, a mask of the sequences that are that long. Empty if all have one length."""
-    lengths = node[4]
-    if lengths is None:
+    if node[4] is None:
         return []
-    column = node.emit(op.expand_dims(lengths, 1))
-    return [node.emit(op.greater(column, scalar(time, lengths))) for time in range(steps)]
+    column = node.emit(op.expand_dims(node[4], 1))
+    return [node.emit(column > scalar(time, column)) for time in range(steps)]
 
 
 RECURRENT: Mapping[str, Callable[[Node], Any]] = dict.fromkeys(_GATES, _recurrent)

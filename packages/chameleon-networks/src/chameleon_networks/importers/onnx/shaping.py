@@ -7,36 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_tvm.quick_tvm import tirx
 
 from chameleon_networks.graph.constants import constant_of
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.onnx.nodes import (
-    Node,
-    Unsupported,
-    dtype_of,
-    positive,
-    relax_constant,
-    scalar,
-    shape_of,
-)
+from chameleon_networks.graph.relaxed import each_number, relax
+from chameleon_networks.importers.onnx import nodes
+from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 
 op = relax.op
 
 
-def _axes(node: Node, rank: int) -> list[int]:
-    """The axes in an attribute or in the second input, counted from the front."""
-    given = node.attributes.get("axes")
-    if given is None:
-        given = () if node[1] is None else node.integers(1)
-    return [positive(int(axis), rank) for axis in given]
-
-
 def _unsqueeze(node: Node) -> Any:
     shape = shape_of(node[0])
-    count = len(node.attributes.get("axes") or node.integers(1))
-    axes, left = _axes(node, len(shape) + count), iter(shape)
-    rank = len(shape) + count
+    rank, left = len(shape) + len(node.axes), iter(shape)
+    axes = {nodes.positive(axis, rank) for axis in node.axes}
     return op.reshape(node[0], [1 if axis in axes else next(left) for axis in range(rank)])
 
 
@@ -59,7 +43,7 @@ def _slice(node: Node) -> Any:
     else:
         starts, ends = node.integers(1), node.integers(2)
         axes, steps = (None if node[at] is None else node.integers(at) for at in (3, 4))
-    axes = [positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
+    axes = [nodes.positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
     begins, stops, strides, turned = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
         places = range(*slice(start, end, step).indices(shape[axis]))
@@ -86,7 +70,7 @@ def _padded(node: Node) -> Any:
     shape, pads = shape_of(x), node.integers(1)
     axes = range(len(shape)) if node[3] is None else node.integers(3)
     wide = [
-        (positive(axis, len(shape)), pair)
+        (nodes.positive(axis, len(shape)), pair)
         for axis, *pair in zip(axes, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
     ]
     if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in wide):
@@ -102,15 +86,15 @@ def _compress(node: Node) -> Any:
     if axis is None:
         x, axis = op.reshape(x, [-1]), 0
     places = np.flatnonzero(node.value(1)).astype(np.int64)
-    return op.take(x, relax.const(places), positive(int(axis), len(shape_of(node[0]))))
+    return op.take(x, relax.const(places), nodes.positive(int(axis), len(shape_of(node[0]))))
 
 
 def _eye(node: Node) -> Any:
     number = node.attributes.get("dtype")
-    kind = node.named_type(number) if number else node.kinds[0] or dtype_of(node[0])
+    kind = nodes.named_type(number) if number else node.kinds[0] or dtype_of(node[0])
     rows, columns = shape_of(node[0])
     eye = np.eye(rows, columns, k=int(node.attributes["k"]))
-    return relax_constant(eye.astype(np.dtype(kind)))
+    return nodes.relax_constant(eye.astype(np.dtype(kind)))
 
 
 def _space_to_depth(node: Node) -> Any:
@@ -130,9 +114,8 @@ def _reverse_sequence(node: Node) -> Any:
     steps = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
     at = relax.const(steps, "int64")
     longs = op.reshape(lengths, [-1 if axis == batch else 1 for axis in range(len(shape))])
-    one = relax.const(1, "int64")
-    turned = op.subtract(op.subtract(longs, one), at)
-    places = node.emit(op.where(op.less(at, longs), turned, at))
+    turned = longs - relax.const(1, "int64") - at
+    places = node.emit(op.where(at < longs, turned, at))
     return op.gather_elements(x, op.broadcast_to(places, shape), time)
 
 
@@ -140,17 +123,17 @@ def _tensor_scatter(node: Node) -> Any:
     """``TensorScatter``: writes new rows into a cache, at a different start for each sequence."""
     cache, update, begins = node[0], node[1], node[2]
     shape = shape_of(cache)
-    axis = positive(int(node.attributes.get("axis", -2)), len(shape))
+    axis = nodes.positive(int(node.attributes.get("axis", -2)), len(shape))
     extent, added = shape[axis], shape_of(update)[axis]
     steps = np.arange(extent).reshape([-1 if a == axis else 1 for a in range(len(shape))])
     rest: Any = relax.const(np.broadcast_to(steps, [shape[0], *steps.shape[1:]]), "int64")
     if begins is not None:
         first = op.reshape(node.emit(op.astype(begins, "int64")), [-1, *[1] * (len(shape) - 1)])
-        rest = op.subtract(rest, first)
+        rest = rest - first
     if node.attributes.get("mode") == "circular":
         rest = op.floor_mod(rest, relax.const(extent, "int64"))
     zero, last = (relax.const(number, "int64") for number in (0, added - 1))
-    inside = op.logical_and(op.greater_equal(rest, zero), op.less_equal(rest, last))
+    inside = op.logical_and(rest >= zero, rest <= last)
     places = node.emit(op.minimum(op.maximum(rest, zero), last))
     taken = op.gather_elements(update, op.broadcast_to(places, shape), axis)
     return op.where(inside, taken, cache)
@@ -160,33 +143,20 @@ def _top(node: Node) -> Any:
     """``TopK`` of uint64 as ``topk`` of int64: flipping the highest bit keeps the order."""
     if dtype_of(node[0]) != "uint64":
         return NotImplemented
-    half = tirx.const(1 << 63, "uint64")
 
-    def signed(source: te.Tensor) -> te.Tensor:
-        return te.compute(
-            source.shape, lambda *at: tirx.reinterpret("int64", source(*at) ^ half), name="signed"
-        )
+    def flipped(value: Any, kind: str) -> Any:
+        def flip(number: Any) -> Any:
+            bits = tirx.reinterpret("uint64", number) ^ tirx.const(1 << 63, "uint64")
+            return tirx.reinterpret(kind, bits)
 
-    def unsigned(source: te.Tensor) -> te.Tensor:
-        return te.compute(
-            source.shape,
-            lambda *at: tirx.reinterpret("uint64", source(*at)) ^ half,
-            name="unsigned",
-        )
+        return node.emit(each_number(node.builder, flip, value, "flipped"))
 
-    whole = node.emit(node.builder.call_te(signed, node[0], primfunc_name_hint="signed"))
-    given = node.attributes
-    parts = node.emit(
-        op.topk(
-            whole,
-            node.integers(1)[0],
-            int(given["axis"]),
-            largest=bool(given["largest"]),
-            dtype="int64",
-        )
-    )
+    [count], axis = node.integers(1), int(node.attributes["axis"])
+    largest = bool(node.attributes["largest"])
+    whole = flipped(node[0], "int64")
+    parts = node.emit(op.topk(whole, count, axis, largest=largest, dtype="int64"))
     top, places = (node.emit(relax.TupleGetItem(parts, place)) for place in range(2))
-    return [node.builder.call_te(unsigned, top, primfunc_name_hint="unsigned"), places]
+    return [flipped(top, "uint64"), places]
 
 
 def _scattered(node: Node) -> Any:
@@ -232,14 +202,9 @@ def _binarizer(node: Node) -> Any:
     return op.astype(op.greater(x, scalar(limit, x)), dtype_of(x))
 
 
-def _refused(reason: str) -> Callable[[Node], Any]:
-    def refuse(_node: Node) -> Any:
-        raise Unsupported(reason)
+def _of_unknown_shape(_: Node) -> Any:
+    raise Unsupported(nodes.UNKNOWN_SHAPE)
 
-    return refuse
-
-
-_UNKNOWN_SHAPE = _refused("the shape of what it gives depends on the numbers it reads")
 
 SHAPING: Mapping[str, Callable[[Node], Any]] = {
     "Reshape": _reshape,
@@ -256,7 +221,7 @@ SHAPING: Mapping[str, Callable[[Node], Any]] = {
     "Dropout": _dropout,
     "ArrayFeatureExtractor": _array_features,
     "Binarizer": _binarizer,
-    "NonMaxSuppression": _UNKNOWN_SHAPE,
-    "Unique": _UNKNOWN_SHAPE,
+    "NonMaxSuppression": _of_unknown_shape,
+    "Unique": _of_unknown_shape,
 }
 """Converters by operator."""

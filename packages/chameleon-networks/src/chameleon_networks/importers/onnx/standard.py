@@ -10,17 +10,18 @@ import onnx
 
 from chameleon_networks.importers.onnx.nodes import Value, dtype_of, shape_of
 
+_NEWEST = 2**31 - 1
 STANDARD = frozenset({"", "ai.onnx"})
 """The names of the standard's domain."""
 
 
-def schema_of(node: Any, domain: str, opset: int) -> Any | None:
+def schema_of(node: Any, domain: str, opset: int = _NEWEST) -> Any | None:
     """The definition of a node's operator in the ONNX standard; None if there is none.
 
     Args:
         node: The node.
         domain: The domain of the operator.
-        opset: The version of the operator set.
+        opset: The version of the operator set; the newest if it is left out.
     """
     try:
         return onnx.defs.get_schema(node.op_type, opset, domain)

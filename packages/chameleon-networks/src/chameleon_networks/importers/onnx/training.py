@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import numpy as np
 
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx.nodes import Node, scalar
 
 op = relax.op
-Step = Callable[[Node, Any, Any, list[Any]], list[Any]]
+Step = Callable[..., list[Any]]
 
 
-def _times(node: Node, number: float, value: Any) -> Any:
-    value = node.emit(value)
-    return node.emit(op.multiply(scalar(number, value), value))
+def _number(node: Node, name: str) -> float:
+    return float(node.attributes[name])
 
 
-def _plus(node: Node, number: float, value: Any) -> Any:
-    value = node.emit(value)
-    return node.emit(op.add(scalar(number, value), value))
-
-
-def _mixed(node: Node, share: str, state: Any, change: Any) -> Any:
-    """A moving average. The attribute ``share`` is the weight of the old value."""
-    old = float(node.attributes[share])
-    return node.emit(op.add(_times(node, old, state), _times(node, 1 - old, change)))
+def _mixed(node: Node, share: float, state: Any, change: Any) -> Any:
+    """A moving average. The weight of the old value is ``share``."""
+    return node.emit(scalar(share, state) * state + scalar(1 - share, state) * change)
 
 
 def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
@@ -38,59 +29,51 @@ def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
 
     def convert(node: Node) -> list[Any]:
         rate, turn, *tensors = node.inputs
-        count = len(tensors) // (2 + states)
-        rows = [tensors[place::count] for place in range(count)]
-        results = list(_stepped(node, step, rate, turn, rows))
+        turn = node.emit(op.astype(turn, "float32"))
+        count, results = len(tensors) // (2 + states), []
+        for place in range(count):
+            tensor, gradient, *old = tensors[place::count]
+            weight = scalar(_number(node, "norm_coefficient"), tensor)
+            gradient = node.emit(weight * tensor + gradient)
+            results.append(step(node, rate, turn, tensor, gradient, *old))
         return [part for parts in zip(*results, strict=True) for part in parts]
 
     return convert
 
 
-def _stepped(
-    node: Node, step: Step, rate: Any, turn: Any, rows: list[list[Any]]
-) -> Iterator[list[Any]]:
-    weight = float(node.attributes["norm_coefficient"])
-    for tensor, gradient, *states in rows:
-        rest = node.emit(op.add(_times(node, weight, tensor), gradient))
-        yield step(node, (rate, op.astype(turn, "float32")), (tensor, rest), states)
+def _adagrad(  # noqa: PLR0917 - the operator's inputs
+    node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, squares: Any
+) -> list[Any]:
+    decay = scalar(_number(node, "decay_factor"), turn) * turn
+    squares = node.emit(squares + gradient * gradient)
+    root = scalar(_number(node, "epsilon"), tensor) + op.sqrt(squares)
+    return [tensor - rate / (scalar(1.0, turn) + decay) * gradient / root, squares]
 
 
-def _adagrad(node: Node, times: Any, tensors: Any, states: list[Any]) -> list[Any]:
-    (rate, turn), (tensor, gradient), [squares] = times, tensors, states
-    rate = op.divide(
-        rate, _plus(node, 1.0, _times(node, float(node.attributes["decay_factor"]), turn))
-    )
-    squares = node.emit(op.add(squares, op.multiply(gradient, gradient)))
-    root = _plus(node, float(node.attributes["epsilon"]), op.sqrt(squares))
-    return [op.subtract(tensor, op.divide(op.multiply(rate, gradient), root)), squares]
-
-
-def _adam(node: Node, times: Any, tensors: Any, states: list[Any]) -> list[Any]:
-    (rate, turn), (tensor, gradient), [mean, squares] = times, tensors, states
-    mean = _mixed(node, "alpha", mean, gradient)
-    squares = _mixed(node, "beta", squares, op.multiply(gradient, gradient))
-    root = _plus(node, float(node.attributes["epsilon"]), op.sqrt(squares))
+def _adam(  # noqa: PLR0917 - the operator's inputs
+    node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, mean: Any, squares: Any
+) -> list[Any]:
+    alpha, beta = _number(node, "alpha"), _number(node, "beta")
+    mean = _mixed(node, alpha, mean, gradient)
+    squares = _mixed(node, beta, squares, gradient * gradient)
+    root = scalar(_number(node, "epsilon"), tensor) + op.sqrt(squares)
     first, second = (
-        op.subtract(scalar(1.0, "float32"), op.power(scalar(float(share), "float32"), turn))
-        for share in (node.attributes["alpha"], node.attributes["beta"])
+        scalar(1.0, turn) - op.power(scalar(share, turn), turn) for share in (alpha, beta)
     )
-    later = op.greater(turn, scalar(0.0, "float32"))
-    rate = op.where(later, op.divide(op.multiply(rate, op.sqrt(second)), first), rate)
-    new = op.subtract(tensor, op.divide(op.multiply(rate, mean), root))
-    kept = 1.0 - float(node.attributes["norm_coefficient_post"])
-    return [_times(node, kept, new), mean, squares]
+    rate = op.where(turn > scalar(0.0, turn), rate * op.sqrt(second) / first, rate)
+    kept = scalar(1.0 - _number(node, "norm_coefficient_post"), tensor)
+    return [kept * (tensor - rate * mean / root), mean, squares]
 
 
-def _momentum(node: Node, times: Any, tensors: Any, states: list[Any]) -> list[Any]:
-    (rate, turn), (tensor, gradient), [speed] = times, tensors, states
-    alpha, beta = (float(node.attributes[name]) for name in ("alpha", "beta"))
-    later = op.greater(turn, scalar(0.0, "float32"))
-    share = op.where(later, relax.const(np.float32(beta)), relax.const(np.float32(1)))
-    speed = node.emit(op.add(_times(node, alpha, speed), op.multiply(share, gradient)))
-    change = speed
+def _momentum(  # noqa: PLR0917 - the operator's inputs
+    node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, speed: Any
+) -> list[Any]:
+    alpha, beta = scalar(_number(node, "alpha"), speed), scalar(_number(node, "beta"), turn)
+    share = op.where(turn > scalar(0.0, turn), beta, scalar(1.0, turn))
+    change = speed = node.emit(alpha * speed + share * gradient)
     if node.attributes["mode"] == "nesterov":
-        change = op.add(gradient, _times(node, alpha, speed))
-    return [op.subtract(tensor, op.multiply(rate, change)), speed]
+        change = gradient + alpha * speed
+    return [tensor - rate * change, speed]
 
 
 TRAINING: Mapping[str, Callable[[Node], Any]] = {

@@ -16,11 +16,11 @@ import attrs
 import ml_dtypes
 import numpy as np
 from chameleon_tvm.instructions.conversions import rounding, widening
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, STORAGE, StorageType
 from numpy.typing import NDArray
 
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.graph.relaxed import each_number, relax
 
 op = relax.op
 
@@ -153,10 +153,7 @@ def _half(builder: Any, value: Any, kind: StorageType) -> Any:
         variable = tirx.Var("number", FLOAT32)
         return tirx.Let(variable, number, widening(kind, rounding(kind, variable)))
 
-    def whole(source: te.Tensor) -> te.Tensor:
-        return te.compute(source.shape, lambda *at: nearest(source(*at)), name="round")
-
-    return builder.call_te(whole, value, primfunc_name_hint=f"round_{kind.name}")
+    return each_number(builder, nearest, value, f"round_{kind.name}")
 
 
 def _wrapped(builder: Any, value: Any, kind: str) -> Any:
@@ -178,45 +175,34 @@ def _values(kind: str) -> NDArray[Any]:
         return np.arange(count, dtype=np.uint8).view(np.dtype(kind)).astype(np.float64)
 
 
-def _looked_up(
-    builder: Any,
-    value: Any,
-    kind: str,
-    *,
-    saturate: bool = True,
-    mode: str = "nearest",
-    codes: bool = False,
-) -> Any:
+def _looked_up(builder: Any, value: Any, kind: str, *, codes: bool = False, **how: Any) -> Any:
     """Round a tensor to the nearest numbers of a dtype, or to the codes of these numbers.
 
     Thresholds lie between the dtype's numbers. The count of thresholds that do not exceed a value
     is the index of the number that the value becomes.
     """
     emit = builder.emit
-    numbers, thresholds, table, nan = _steps(kind, saturate, mode, codes)
-    shape = [int(one) for one in value.ty.shape]
-    flat = emit(op.reshape(value, [math.prod(shape)]))
-    over = op.greater_equal(emit(op.reshape(flat, [-1, 1])), relax.const(thresholds[None]))
-    place = emit(op.sum(emit(op.astype(emit(over), "int32")), [1]))
+    numbers, thresholds, table, nan = _steps(kind, codes=codes, **how)
+    shape = value.ty.shape
+    flat = emit(op.reshape(value, [math.prod(map(int, shape))]))
+    over = op.reshape(flat, [-1, 1]) >= relax.const(thresholds[None])
+    place = emit(op.sum(op.astype(over, "int32"), [1]))
     made = emit(op.take(relax.const(table, table.dtype.name), place, 0))
     nan_or_zero = relax.const(np.asarray(nan, table.dtype), table.dtype.name)
     made = emit(op.where(emit(op.isnan(flat)), nan_or_zero, made))
     [minus_zero] = np.nonzero((numbers == 0) & np.signbit(numbers))
     if len(minus_zero):
-        zero = emit(op.equal(flat, relax.const(0.0)))
+        zero = op.equal(flat, relax.const(0.0))
         if codes:
             # Only a division tells the zeros apart.
-            below = emit(op.less(emit(op.divide(relax.const(1.0), flat)), relax.const(0.0)))
-            zero = emit(op.logical_and(zero, below))
-            made = emit(op.where(zero, relax.const(int(minus_zero[0]), "uint8"), made))
-        else:
-            made = emit(op.where(zero, flat, made))
+            zero = op.logical_and(zero, relax.const(1.0) / flat < relax.const(0.0))
+        made = op.where(zero, relax.const(int(minus_zero[0]), "uint8") if codes else flat, made)
     return emit(op.reshape(made, shape))
 
 
 @cache
 def _steps(
-    kind: str, saturate: bool, mode: str, codes: bool
+    kind: str, *, codes: bool, saturate: bool = True, mode: str = "nearest"
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
     """Tables for ``_looked_up``.
 

@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -144,17 +145,13 @@ def exported(source: str) -> ExampleProgram:
     Raises:
         ConfigError: The function does not exist or fails, or torch cannot export its network.
     """
-    torch = _torch()
     made = _made(source)
-    if not isinstance(made, tuple) or len(made) != 2:  # noqa: PLR2004
+    is_pair = isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004
+    network, inputs = made if is_pair else (made, ())
+    if not is_pair or not isinstance(network, _torch().nn.Module):
+        wanted = "torch module" if is_pair else "pair"
         raise ConfigError(
-            f"{source} returned a {type(made).__name__} instead of a pair",
-            hint="Return the torch module and a tuple of example inputs.",
-        )
-    network, inputs = made
-    if not isinstance(network, torch.nn.Module):
-        raise ConfigError(
-            f"{source} returned a {type(network).__name__} instead of a torch module",
+            f"{source} returned a {type(network).__name__} instead of a {wanted}",
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
@@ -196,13 +193,8 @@ def _check_float(network: Any, source: str) -> None:
 def _exported(
     network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
 ) -> ExampleProgram:
-    torch = _torch()
-
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
-        def attempt() -> Any:
-            with torch.no_grad(), torch_messages_held_back():
-                return torch.export.export(network, positional, keywords)
-
+        attempt = partial(_export, network, positional, keywords)
         try:
             return attempt()
         except Exception as error:  # whatever torch raises at a network of the user's
@@ -214,6 +206,12 @@ def _exported(
             ) from error
 
     return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
+
+
+def _export(network: Any, positional: tuple[Any, ...], keywords: Keywords) -> Any:
+    torch = _torch()
+    with torch.no_grad(), torch_messages_held_back():
+        return torch.export.export(network, positional, keywords)
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
@@ -259,25 +257,8 @@ def loaded(file: str) -> ExampleProgram:
     """Load a program that ``torch.export.save`` wrote.
 
     Raises:
-        ConfigError: The file holds no such program.
+        ConfigError: The file holds no such program, or the program draws random numbers.
     """
-    program = _loaded(file)
-
-    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
-        torch = _torch()
-        try:
-            with torch.no_grad(), torch_messages_held_back():
-                return torch.export.export(program.module(), positional, keywords)
-        except Exception as error:  # whatever torch raises at a program of somebody's
-            raise ConfigError(
-                f"{file} cannot be exported for other shapes: {first_line(error)}",
-                hint="Save it with `dynamic_shapes` that allow them.",
-            ) from error
-
-    return ExampleProgram(program=program, export=export, owner=file, saved=True)
-
-
-def _loaded(file: str) -> Any:
     try:
         program = _load(file)
     except Exception as error:  # whatever torch makes of a file of somebody's
@@ -285,7 +266,18 @@ def _loaded(file: str) -> Any:
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
-    return inference.without_chance(inference.without_dropout(program))
+    program = inference.without_chance(inference.without_dropout(program))
+
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
+        try:
+            return _export(program.module(), positional, keywords)
+        except Exception as error:  # whatever torch raises at a program of somebody's
+            raise ConfigError(
+                f"{file} cannot be exported for other shapes: {first_line(error)}",
+                hint="Save it with `dynamic_shapes` that allow them.",
+            ) from error
+
+    return ExampleProgram(program=program, export=export, owner=file, saved=True)
 
 
 def _load(file: str) -> Any:
@@ -362,65 +354,42 @@ def torch_messages_held_back() -> Iterator[None]:
     Without an exception, the messages appear at the end. Otherwise they become a note of the
     exception, which a traceback shows.
     """
-    loggers = [_HeldBack(logger) for logger in _torch_loggers()]
+    held: list[tuple[logging.Handler, logging.LogRecord]] = []
     out, err = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            _records_held_back(held),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             yield
     except Exception as error:
-        logged = [record.getMessage() for one in loggers for record in one.records]
+        logged = [record.getMessage() for record in dict.fromkeys(record for _, record in held)]
         said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
         if any(said):
             error.add_note("\n".join(filter(None, said)))
         raise
-    else:
-        sys.stdout.write(out.getvalue())
-        sys.stderr.write(err.getvalue())
-        for one in loggers:
-            one.tell()
-    finally:
-        for one in loggers:
-            one.release()
+    sys.stdout.write(out.getvalue())
+    sys.stderr.write(err.getvalue())
+    for handler, record in held:
+        handler.handle(record)
 
 
-class _HeldBack(logging.Handler):
-    """Replaces the handlers of a logger, and keeps the records.
+@contextlib.contextmanager
+def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
+    """Append what handlers of torch's loggers would show to a list instead."""
+    loggers = logging.root.manager.loggerDict.items()
+    named = [logger for name, logger in loggers if name.partition(".")[0] == "torch"]
+    with contextlib.ExitStack() as stack:
+        for handler in {h for logger in named for h in getattr(logger, "handlers", ())}:
 
-    Args:
-        logger: A logger that has handlers.
-    """
+            def hold(record: logging.LogRecord, handler: logging.Handler = handler) -> bool:
+                held.append((handler, record))
+                return False
 
-    def __init__(self, logger: logging.Logger) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-        self._logger = logger
-        self._handlers = logger.handlers
-        logger.handlers = [self]
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def tell(self) -> None:
-        """Pass the kept records to the original handlers."""
-        for record in self.records:
-            for handler in self._handlers:
-                if record.levelno >= handler.level:
-                    handler.handle(record)
-
-    def release(self) -> None:
-        """Restore the original handlers."""
-        self._logger.handlers = self._handlers
-
-
-def _torch_loggers() -> list[logging.Logger]:
-    """The loggers of torch that have handlers."""
-    return [
-        logger
-        for name, logger in logging.root.manager.loggerDict.items()
-        if name.partition(".")[0] == "torch"
-        and isinstance(logger, logging.Logger)
-        and logger.handlers
-    ]
+            handler.addFilter(hold)
+            stack.callback(handler.removeFilter, hold)
+        yield
 
 
 def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
@@ -459,13 +428,12 @@ def input_tensors(program: Any) -> Keywords:
     Args:
         program: The ``torch.export.ExportedProgram``.
     """
-    torch = importlib.import_module("torch")
     tree = importlib.import_module("torch.utils._pytree")
     names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
     return {
         str(name): leaf
         for name, leaf in zip(names, leaves, strict=True)
-        if isinstance(leaf, torch.Tensor)
+        if isinstance(leaf, _torch().Tensor)
     }
 
 
@@ -486,9 +454,8 @@ def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
 
 
 def _resized(example: Any, shape: Sequence[int]) -> Any:
-    torch = importlib.import_module("torch")
     for axis, extent in enumerate(shape):
-        places = torch.arange(extent) % example.shape[axis]
+        places = _torch().arange(extent) % example.shape[axis]
         example = example.index_select(axis, places)
     return example
 

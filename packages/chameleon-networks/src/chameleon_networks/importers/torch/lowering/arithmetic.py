@@ -11,28 +11,31 @@ from chameleon_tvm.types import INT8
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
+op = relax.op
+
 
 def _scaled_sum(operator: Any, call: Call) -> Any:
     """``x + alpha * y``; the importer leaves ``alpha`` out."""
     left, right = call.operands(2)
-    alpha = call.node.kwargs.get("alpha", 1)
-    if alpha != 1:
-        right = call.emit(relax.op.multiply(right, relax.const(alpha, call.dtype)))
-    return call.emit(operator(left, right))
+    return operator(left, _scaled(right, call, "alpha"))
+
+
+def _scaled(value: Any, call: Call, name: str) -> Any:
+    """A value times a factor that a call may give by name."""
+    factor = call.node.kwargs.get(name, 1)
+    return value if factor == 1 else value * relax.const(factor, call.dtype)
 
 
 def _promoted(operator: Any, call: Call) -> Any:
     """An operator on two operands that are converted to the result's dtype first."""
-    return call.emit(operator(*call.operands(2)))
+    return operator(*call.operands(2))
 
 
 def _power(call: Call) -> Any:
     """``pow`` of two operands in the result's dtype; integers are computed in float64."""
     computed = "float64" if "int" in call.dtype else call.dtype
-    made = call.emit(relax.op.power(*call.operands(2, computed)))
-    if computed == call.dtype:
-        return made
-    return call.emit(relax.op.astype(call.emit(relax.op.round(made)), call.dtype))
+    made = op.power(*call.operands(2, computed))
+    return made if computed == call.dtype else op.astype(op.round(made), call.dtype)
 
 
 def _power_of_tensor(call: Call) -> Any:
@@ -45,29 +48,21 @@ def _rounded_quotient(call: Call) -> Any:
     """``div``, whose quotient is a float, with ``rounding_mode`` ``floor``, ``trunc`` or None."""
     mode = call.node.kwargs.get("rounding_mode")
     if mode == "floor":
-        return _promoted(relax.op.floor_divide, call)
-    quotient = _promoted(relax.op.divide, call)
-    whole = "int" in call.dtype or mode is None
-    return quotient if whole else call.emit(relax.op.trunc(quotient))
+        return _promoted(op.floor_divide, call)
+    quotient = _promoted(op.divide, call)
+    return quotient if "int" in call.dtype or mode is None else op.trunc(quotient)
 
 
 def _product(call: Call) -> Any:
     """A matrix product in the result's dtype; TVM's importer always computes float32."""
-    return _promoted(partial(relax.op.matmul, out_dtype=call.dtype), call)
+    return _promoted(partial(op.matmul, out_dtype=call.dtype), call)
 
 
 def _product_and_sum(call: Call) -> Any:
     """``beta * a + alpha * (x @ y)``."""
     added, left, right = call.operands(3)
-    alpha, beta = (call.node.kwargs.get(name, 1) for name in ("alpha", "beta"))
-    made = call.emit(relax.op.matmul(left, right, out_dtype=call.dtype))
-    if alpha != 1:
-        made = call.emit(relax.op.multiply(made, relax.const(alpha, call.dtype)))
-    if beta == 0:
-        return made
-    if beta != 1:
-        added = call.emit(relax.op.multiply(added, relax.const(beta, call.dtype)))
-    return call.emit(relax.op.add(added, made))
+    made = _scaled(op.matmul(left, right, out_dtype=call.dtype), call, "alpha")
+    return made if call.node.kwargs.get("beta") == 0 else _scaled(added, call, "beta") + made
 
 
 def _clamped(call: Call) -> Any:
@@ -78,51 +73,46 @@ def _clamped(call: Call) -> Any:
         one is None or isinstance(one, int | float) for one in (low, high)
     ):
         least = -math.inf if low is None else float(low)
-        most = math.inf if high is None else float(high)
-        return call.emit(relax.op.clip(x, least, most))
-    for bound, operator in ((low, relax.op.maximum), (high, relax.op.minimum)):
+        return op.clip(x, least, math.inf if high is None else float(high))
+    for bound, operator in ((low, op.maximum), (high, op.minimum)):
         if bound is not None:
-            x = call.emit(operator(x, call.tensor(bound, call.dtype)))
+            x = operator(x, call.tensor(bound, call.dtype))
     return x
 
 
 def _extreme(operator: Any, call: Call) -> Any:
     """``amax`` and ``amin``, along all axes if no axes are given."""
-    axes, keep = call.given(1, "dim", None) or None, bool(call.given(2, "keepdim", False))
-    return call.emit(operator(call.value(0), axes, keep))
+    return operator(call.value(0), call.given(1, "dim") or None, bool(call.given(2, "keepdim")))
 
 
 def _any(call: Call) -> Any:
     """``any`` of a tensor of any dtype; the result is bool, or uint8 for uint8."""
-    axes, keep = call.given(1, "dim", None), bool(call.given(2, "keepdim", False))
-    axes = None if axes == [] else axes
-    bits = call.emit(relax.op.astype(call.tensor(call.node.args[0], "bool"), INT8))
-    return call.emit(relax.op.astype(call.emit(relax.op.max(bits, axes, keep)), call.dtype))
+    axes, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
+    bits = op.astype(call.tensor(call.node.args[0], "bool"), INT8)
+    return op.astype(op.max(bits, None if axes == [] else axes, keep), call.dtype)
 
 
 def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
     """``max.dim`` and ``min.dim``: the extreme number, and its index."""
-    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
-    found = (call.emit(one(call.value(0), axis, keep)) for one in (operator, place))
-    return call.emit(relax.Tuple(list(found)))
+    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
+    return call.emit(relax.Tuple([one(call.value(0), axis, keep) for one in (operator, place)]))
 
 
 def _along(operator: Any, call: Call) -> Any:
     """``prod.dim_int``: along one axis."""
-    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim", False))
-    return call.emit(operator(*call.operands(1), axis, keep))
+    return operator(*call.operands(1), call.given(1, "dim"), bool(call.given(2, "keepdim")))
 
 
 def _choice(call: Call) -> Any:
     """``where`` with two operands that are converted to the result's dtype."""
     condition = call.tensor(call.node.args[0], "bool")
     chosen = (call.tensor(operand, call.dtype) for operand in call.node.args[1:3])
-    return call.emit(relax.op.where(condition, *chosen))
+    return op.where(condition, *chosen)
 
 
 def _cumulative(operator: Any, call: Call) -> Any:
     """``cumsum`` and ``cumprod`` in the result's dtype, which is int64 for integers."""
-    return call.emit(operator(*call.operands(1), call.given(1, "dim"), call.dtype))
+    return operator(*call.operands(1), call.given(1, "dim"), call.dtype)
 
 
 def _group_norm(call: Call) -> Any:
@@ -134,18 +124,18 @@ def _group_norm(call: Call) -> Any:
         for one, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
     )
     axes = list(range(2, len(extents(x))))
-    made = relax.op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
-    return call.emit(relax.Tuple([call.emit(made)]))
+    made = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
+    return call.emit(relax.Tuple([made]))
 
 
 _SAME: tuple[tuple[Converter, tuple[str, ...]], ...] = (
-    (partial(_scaled_sum, relax.op.add), ("add.Tensor", "add.Scalar")),
-    (partial(_scaled_sum, relax.op.subtract), ("sub.Tensor", "sub.Scalar")),
-    (partial(_promoted, relax.op.multiply), ("mul.Tensor", "mul.Scalar")),
+    (partial(_scaled_sum, op.add), ("add.Tensor", "add.Scalar")),
+    (partial(_scaled_sum, op.subtract), ("sub.Tensor", "sub.Scalar")),
+    (partial(_promoted, op.multiply), ("mul.Tensor", "mul.Scalar")),
     (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
     (_rounded_quotient, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
-    (partial(_promoted, relax.op.left_shift), ("__lshift__.Scalar", "bitwise_left_shift.Tensor")),
-    (partial(_promoted, relax.op.right_shift), ("__rshift__.Scalar", "bitwise_right_shift.Tensor")),
+    (partial(_promoted, op.left_shift), ("__lshift__.Scalar", "bitwise_left_shift.Tensor")),
+    (partial(_promoted, op.right_shift), ("__rshift__.Scalar", "bitwise_right_shift.Tensor")),
     (_product, ("matmul.default", "mm.default", "bmm.default")),
     (_product_and_sum, ("addmm.default", "baddbmm.default")),
     (_clamped, ("clamp.default", "clamp.Tensor", "clamp_min.default")),
@@ -154,17 +144,17 @@ _SAME: tuple[tuple[Converter, tuple[str, ...]], ...] = (
 CONVERTERS: dict[str, Converter] = {
     **{name: convert for convert, names in _SAME for name in names},
     "pow.Tensor_Scalar": _power_of_tensor,
-    "floor_divide.default": partial(_promoted, relax.op.floor_divide),
-    "clamp_max.default": partial(_promoted, relax.op.minimum),
-    "amax.default": partial(_extreme, relax.op.max),
+    "floor_divide.default": partial(_promoted, op.floor_divide),
+    "clamp_max.default": partial(_promoted, op.minimum),
+    "amax.default": partial(_extreme, op.max),
     **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
-    "amin.default": partial(_extreme, relax.op.min),
-    "max.dim": partial(_extreme_and_place, relax.op.max, relax.op.argmax),
-    "min.dim": partial(_extreme_and_place, relax.op.min, relax.op.argmin),
+    "amin.default": partial(_extreme, op.min),
+    "max.dim": partial(_extreme_and_place, op.max, op.argmax),
+    "min.dim": partial(_extreme_and_place, op.min, op.argmin),
     "where.self": _choice,
-    "prod.dim_int": partial(_along, relax.op.prod),
-    "cumsum.default": partial(_cumulative, relax.op.cumsum),
-    "cumprod.default": partial(_cumulative, relax.op.cumprod),
+    "prod.dim_int": partial(_along, op.prod),
+    "cumsum.default": partial(_cumulative, op.cumsum),
+    "cumprod.default": partial(_cumulative, op.cumprod),
     "native_group_norm.default": _group_norm,
 }
 """Converters by the name of the operator."""

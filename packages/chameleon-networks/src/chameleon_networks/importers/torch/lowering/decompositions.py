@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Container
 from inspect import signature
@@ -182,33 +183,13 @@ def _sparse(program: Any) -> bool:
     return any(getattr(one, "layout", torch.strided) != torch.strided for one in tensors)
 
 
-def _trilinear(  # noqa: PLR0917 - the operator's signature
-    one: Any,
-    two: Any,
-    three: Any,
-    expand1: list[int],
-    expand2: list[int],
-    expand3: list[int],
-    sums: list[int],
-    _unroll: int = 1,
-) -> Any:
-    for places, which in ((expand1, 0), (expand2, 1), (expand3, 2)):
-        for place in places:
-            one, two, three = (
-                value.unsqueeze(place) if turn == which else value
-                for turn, value in enumerate((one, two, three))
-            )
-    return (one * two * three).sum(sums)
+def _trilinear(*args: Any) -> Any:
+    """The sum of products of three tensors, each of which first gets some more axes."""
+    one, two, three = (functools.reduce(torch.unsqueeze, args[at + 3], args[at]) for at in range(3))
+    return (one * two * three).sum(args[6])
 
 
-def _rrelu(
-    x: Any,
-    noise: Any,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    _training: bool = False,
-    _generator: Any = None,
-) -> Any:
+def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:
     """Randomized leaky ReLU in evaluation mode: its slope is the mean of its bounds."""
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
@@ -223,17 +204,9 @@ def _variance_and_mean(
     )
 
 
-def _normalised_by_batch(  # noqa: PLR0917 - the operator's signature
-    x: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-) -> Any:
+def _normalised_by_batch(*args: Any) -> Any:
     """Batch normalization in training mode, by the statistics of the batch."""
+    x, weight, bias, mean, variance, training, momentum, epsilon = args
     if not training:
         return NotImplemented
     axes = [0, *range(2, x.ndim)]
@@ -278,21 +251,13 @@ def _scattered(
 
 
 def _reduced_by_segment(
-    x: Any,
-    reduce: str,
-    *,
-    lengths: Any = None,
-    indices: Any = None,
-    offsets: Any = None,
-    axis: int = 0,
-    unsafe: bool = False,
-    initial: float | None = None,
+    x: Any, reduce: str, *, axis: int = 0, initial: float | None = None, **segments: Any
 ) -> Any:
     """``segment_reduce``: reductions of parts of an axis that follow each other."""
-    del indices, unsafe
+    offsets = segments.get("offsets")
     if offsets is None:
-        ends = lengths.cumsum(-1)
-        starts = ends - lengths
+        ends = segments["lengths"].cumsum(-1)
+        starts = ends - segments["lengths"]
     else:
         starts, ends = offsets[..., :-1], offsets[..., 1:]
     places, inner = torch.arange(x.shape[axis]), [1] * (x.ndim - 1 - axis)
@@ -328,15 +293,10 @@ def _apart(difference: Any, p: float) -> Any:
 
 
 def _count_as_norm(
-    x: Any,
-    ord: float = 2,  # noqa: A002
-    dim: Any = None,
-    keepdim: bool = False,
-    *,
-    dtype: Any = None,
+    x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """``linalg_vector_norm`` of order 0: how many numbers are not zero."""
-    if ord != 0 or x.is_complex():
+    if order != 0 or x.is_complex():
         return NotImplemented
     axes = list(range(x.ndim)) if dim is None else dim
     return (x != 0).to(dtype or x.dtype).sum(axes, keepdim=keepdim)
@@ -365,8 +325,7 @@ def _reduced_by_index(
     shape = [1] * x.ndim
     shape[dim] = -1
     where = index.reshape(shape).expand(source.shape)
-    names = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}
-    return x.scatter_reduce(dim, where, source, names[reduce], include_self=include_self)
+    return x.scatter_reduce(dim, where, source, reduce, include_self=include_self)
 
 
 def _scattered_value(x: Any, dim: int, index: Any, value: float, *, reduce: str) -> Any:
@@ -456,19 +415,10 @@ def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any: 
     return member.sum(1).to(x.dtype)
 
 
-def _loss_of_products(  # noqa: PLR0917 - the operator's signature
-    x: Any,
-    linear: Any,
-    target: Any,
-    bias: Any,
-    weight: Any,
-    reduction: str,
-    ignored: int,
-    smoothing: float = 0.0,
-    *_: Any,
-) -> Any:
+def _loss_of_products(*args: Any) -> Any:
     """``linear_cross_entropy`` in chunks, and its gradients, which inference does not use."""
-    names = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+    x, linear, target, bias, weight, reduction, ignored, *more = args
+    names = {"weight": weight, "reduction": reduction, "label_smoothing": more[0] if more else 0.0}
     logits = torch.nn.functional.linear(x, linear, bias)
     loss = torch.nn.functional.cross_entropy(logits, target, ignore_index=ignored, **names)
     return loss, *(torch.zeros(0) for _ in range(3))
@@ -491,7 +441,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.nonzero_static.default: _places_of_numbers,
     _ATEN.segment_reduce.default: _reduced_by_segment,
     _ATEN.put.default: _put,
-    _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
     _ATEN.histc.default: _histogram,
     _ATEN.diagonal_scatter.default: _onto_diagonal,
     _ATEN.masked_scatter.default: _scattered_by_mask,

@@ -11,28 +11,20 @@ import torch
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
+op = relax.op
+
 
 def _nearest(call: Call) -> Any:
     """``upsample_nearest2d``, which takes the pixel at the rounded-down coordinate."""
     x = call.value(0)
     if not _whole(call, extents(x)):
-        for axis, (extent, factor) in enumerate(
-            zip(call.shape[2:], call.node.args[2], strict=True)
-        ):
-            places = (torch.arange(extent) * (1.0 / factor)).floor().long()
-            places = places.clamp(max=extents(x)[axis + 2] - 1)
-            x = call.emit(relax.op.take(x, relax.const(places.numpy(), "int64"), axis + 2))
+        for axis, factor in enumerate(call.node.args[2], 2):
+            places = (torch.arange(call.shape[axis]) * (1.0 / factor)).floor().long()
+            places = places.clamp(max=extents(call.value(0))[axis] - 1)
+            x = op.take(x, relax.const(places.numpy(), "int64"), axis)
         return x
-    return call.emit(
-        relax.op.image.resize2d(
-            x,
-            call.shape[2:],
-            layout="NCHW",
-            method="nearest_neighbor",
-            coordinate_transformation_mode="asymmetric",
-            rounding_method="floor",
-        )
-    )
+    way = {"coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+    return op.image.resize2d(x, call.shape[2:], layout="NCHW", method="nearest_neighbor", **way)
 
 
 def _whole(call: Call, shape: Sequence[int]) -> bool:
@@ -63,44 +55,31 @@ def _resized(mode: str, call: Call, factors: Any, *, antialias: bool) -> Any:
 
     Resizing is linear and separable, so that the columns of a matrix are the resized unit vectors.
     """
-    x = call.value(0)
-    aligned = bool(call.given(2, "align_corners", False))
-    rows, columns = (
-        relax.const(
-            _weights(mode, old, new, factor, aligned=aligned, antialias=antialias), call.dtype
-        )
-        for old, new, factor in zip(
-            extents(x)[2:], call.shape[2:], factors or (None, None), strict=True
-        )
-    )
-    wide = call.emit(relax.op.matmul(x, call.emit(relax.op.permute_dims(columns))))
-    return call.emit(relax.op.matmul(rows, wide))
+    x, aligned = call.value(0), bool(call.given(2, "align_corners"))
+    name = f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d"
 
+    def weights(old: int, new: int, factor: float | None) -> Any:
+        """The matrix of shape (new, old) that resizes one axis."""
+        unit = torch.eye(old).reshape(1, 1, old, old)
+        scales = factor, None if factor is None else 1.0
+        matrix = getattr(torch.ops.aten, name)(unit, [new, old], aligned, *scales)
+        return relax.const(matrix.reshape(new, old).numpy(), call.dtype)
 
-def _weights(
-    mode: str, old: int, new: int, factor: float | None, *, aligned: bool, antialias: bool
-) -> Any:
-    """The matrix of shape (new, old) that resizes one axis."""
-    operator = getattr(
-        torch.ops.aten, f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d"
-    )
-    unit = torch.eye(old).reshape(1, 1, old, old)
-    matrix = operator(unit, [new, old], aligned, factor, None if factor is None else 1.0)
-    return matrix.reshape(new, old).numpy()
+    rows, columns = map(weights, extents(x)[2:], call.shape[2:], factors or (None, None))
+    return op.matmul(rows, op.matmul(x, op.permute_dims(columns)))
 
 
 def _grid_sample(call: Call) -> Any:
     """``grid_sampler_2d`` and ``_3d``; the axis of coordinates moves from the last place."""
     last = len(call.shape) - 1
-    made = relax.op.image.grid_sample(
+    return op.image.grid_sample(
         call.value(0),
-        call.emit(relax.op.permute_dims(call.value(1), [0, last, *range(1, last)])),
+        op.permute_dims(call.value(1), [0, last, *range(1, last)]),
         method=("bilinear", "nearest", "bicubic")[call.node.args[2]],
         layout="NCHW" if last == 3 else "NCDHW",  # noqa: PLR2004 - axes of an image
         padding_mode=("zeros", "border", "reflection")[call.node.args[3]],
         align_corners=bool(call.node.args[4]),
     )
-    return call.emit(made)
 
 
 def _average(axes: int, call: Call) -> Any:
@@ -109,7 +88,7 @@ def _average(axes: int, call: Call) -> Any:
     TVM has no ``divisor_override``. With ``ceil_mode`` it counts elements beyond the padding.
     """
     kernel = _each(call.node.args[1], axes)
-    ceil, divisor = bool(call.given(4, "ceil_mode", False)), call.given(6, "divisor_override")
+    ceil, divisor = bool(call.given(4, "ceil_mode")), call.given(6, "divisor_override")
     if not ceil and divisor is None:
         return getattr(call.importer, f"_avg_pool{axes}d")(call.node)
     strides = _each(call.given(2, "stride") or kernel, axes)
@@ -130,15 +109,13 @@ def _average(axes: int, call: Call) -> Any:
     flat = [width for pair in reversed(pads[-axes:]) for width in pair]
     have = pool(torch.nn.functional.pad(ones, flat), kernel, strides)
     have = have[(..., *(slice(count) for count in target))]
-    x = call.emit(relax.op.nn.pad(x, [width for pair in pads for width in pair]))
-    batched = [1] * (axes + 2 - len(extents(x))) + extents(x)
-    x = call.emit(relax.op.reshape(x, batched))
-    layout = f"NC{'DHW'[-axes:] if axes > 1 else 'W'}"
-    pooled = call.emit(getattr(relax.op.nn, f"avg_pool{axes}d")(x, kernel, strides, layout=layout))
-    cut = [[0] * axes, target]
-    pooled = call.emit(relax.op.strided_slice(pooled, list(range(2, axes + 2)), *cut))
+    x = call.emit(op.nn.pad(x, [width for pair in pads for width in pair]))
+    x = op.reshape(x, [1] * (axes + 2 - len(extents(x))) + extents(x))
+    pool_nd = getattr(op.nn, f"avg_pool{axes}d")
+    pooled = pool_nd(x, kernel, strides, layout=f"NC{'DHW'[-axes:]}")
+    pooled = op.strided_slice(pooled, list(range(2, axes + 2)), [0] * axes, target)
     factors = relax.const((wanted / have).numpy(), call.dtype)
-    return call.emit(relax.op.reshape(call.emit(relax.op.multiply(pooled, factors)), call.shape))
+    return op.reshape(pooled * factors, call.shape)
 
 
 def _each(value: Any, axes: int) -> list[int]:
@@ -160,23 +137,20 @@ def _transposed(call: Call) -> Any:
     if not transposed or rank != 5:  # noqa: PLR2004 - a batch of volumes with channels
         return call.importer._convolution(call.node)  # noqa: SLF001 - it has no other way in
     stride, padding, dilation = (_each(call.node.args[place], 3) for place in (3, 4, 5))
-    made = call.emit(
-        relax.op.nn.conv3d_transpose(
-            call.value(0),
-            call.value(1),
-            strides=stride,
-            padding=padding,
-            output_padding=_each(call.node.args[7], 3),
-            dilation=dilation,
-            groups=int(call.node.args[8]),
-            data_layout="NCDHW",
-            kernel_layout="IODHW",
-        )
+    made = op.nn.conv3d_transpose(
+        call.value(0),
+        call.value(1),
+        strides=stride,
+        padding=padding,
+        output_padding=_each(call.node.args[7], 3),
+        dilation=dilation,
+        groups=int(call.node.args[8]),
+        data_layout="NCDHW",
+        kernel_layout="IODHW",
     )
     if call.node.args[2] is None:
         return made
-    bias = call.tensor(call.node.args[2])
-    return call.emit(relax.op.add(made, call.emit(relax.op.reshape(bias, [1, -1, 1, 1, 1]))))
+    return made + op.reshape(call.tensor(call.node.args[2]), [1, -1, 1, 1, 1])
 
 
 CONVERTERS: dict[str, Converter] = {

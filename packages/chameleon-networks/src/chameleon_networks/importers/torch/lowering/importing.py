@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from operator import getitem
 from typing import Any
@@ -17,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from chameleon_networks import source_location
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
@@ -24,12 +26,7 @@ from chameleon_networks.importers.torch.lowering import arithmetic, images, inde
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
 from chameleon_networks.importers.torch.lowering.few_numbers import along_vectors, is_along_number
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
-from chameleon_networks.source_location import (
-    ImportedGraph,
-    SourceLocation,
-    location_of,
-    operator_of,
-)
+from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {
     **arithmetic.CONVERTERS,
@@ -48,7 +45,8 @@ def torch_graph(program: Any) -> ImportedGraph:
     Raises:
         ConfigError: TVM cannot read the program. The message names the operators and their places.
     """
-    importer = _Importer(_IN_FLOAT32 if _double(program) else WAY_OUT)
+    double = any(value.dtype == torch.float64 for value in program.state_dict.values())
+    importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
     try:
         module = importer.from_exported_program(
             decomposed(program, readable()),
@@ -61,7 +59,7 @@ def torch_graph(program: Any) -> ImportedGraph:
     except OperatorsRefusedError:
         raise
     except ConfigError as error:
-        if _double(program):
+        if double:
             raise ConfigError(str(error), hint=_IN_FLOAT32) from error
         raise
     except Exception as error:  # what torch or TVM makes of a program that neither can read
@@ -69,7 +67,7 @@ def torch_graph(program: Any) -> ImportedGraph:
         known = "Try torch.export.export(...).run_decompositions() by hand."
         raise ConfigError(
             f"the compiler cannot read the network: {first_line(error)}",
-            hint=_IN_FLOAT32 if _double(program) else known,
+            hint=_IN_FLOAT32 if double else known,
         ) from error
     return ImportedGraph(
         module=module,
@@ -94,26 +92,12 @@ def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
         stored[spec.target] if spec.target in stored else torch.from_numpy(next(given))
         for spec in read.graph_signature.input_specs
     ]
-    interpreter = _Noting(read.graph_module, names)
+    module = deepcopy(read.graph_module)
+    nodes = {node.name: node for node in module.graph.nodes}
+    module.graph.output_node().args = ([nodes[name] for name in names],)
+    module.recompile()
     with torch.no_grad():
-        interpreter.run(*arguments)
-    return [interpreter.values[name].numpy() for name in names]
-
-
-class _Noting(torch.fx.Interpreter):
-    """Runs a graph, and keeps the values of some nodes."""
-
-    def __init__(self, module: Any, names: Sequence[str]) -> None:
-        super().__init__(module)
-        self.values: dict[str, torch.Tensor] = {}
-        self._names = frozenset(names)
-
-    def run_node(self, n: Any) -> Any:
-        """See the base class."""
-        value = super().run_node(n)
-        if n.name in self._names:
-            self.values[n.name] = value.clone()
-        return value
+        return [value.numpy() for value in module(*arguments)]
 
 
 def readable() -> frozenset[str]:
@@ -127,10 +111,6 @@ _IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.fl
 def _converted(convert: Converter, node: Any, importer: Any) -> Any:
     """Convert a node with a converter of Chameleon, called with the arguments of TVM's importer."""
     return convert(Call(node, importer))
-
-
-def _double(program: Any) -> bool:
-    return any(str(value.dtype) == "torch.float64" for value in program.state_dict.values())
 
 
 def _unknown_result(node: Any) -> str:
@@ -170,7 +150,7 @@ class _Importer(ExportedProgramImporter):
         """See the base class. Reports missing operators before problems with inputs."""
         calls = [node for node in exported_program.graph.nodes if node.op == "call_function"]
         self.survey.operators.update(
-            operator_of(node) for node in calls if node.target is not getitem
+            source_location.operator_of(node) for node in calls if node.target is not getitem
         )
         self._refuse({node: reason for node in calls if (reason := _unknown_result(node))})
         unknown = bool(self.survey.refusals)
@@ -183,12 +163,9 @@ class _Importer(ExportedProgramImporter):
 
     def _refuse(self, reasons: Mapping[Any, str]) -> None:
         for node, reason in reasons.items():
-            refusal = Refusal(
-                operator=operator_of(node),
-                sentence=location_of(node).sentence,
-                reason=reason,
-                hint=self._hint,
-            )
+            operator = source_location.operator_of(node)
+            sentence = source_location.location_of(node).sentence
+            refusal = Refusal(operator=operator, sentence=sentence, reason=reason, hint=self._hint)
             self.survey.refusals.append(refusal)
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
@@ -216,7 +193,7 @@ class _Importer(ExportedProgramImporter):
                 return self.zeros(node)
             for one in made if isinstance(made, list | tuple) else [made]:
                 if isinstance(one, relax.Var):
-                    self.locations.setdefault(str(one.name), location_of(node))
+                    self.locations.setdefault(str(one.name), source_location.location_of(node))
             return made
 
         return noted

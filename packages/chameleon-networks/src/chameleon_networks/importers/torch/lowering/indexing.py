@@ -14,16 +14,10 @@ from chameleon_tvm.types import UINT8
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
+op = relax.op
+
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """TVM's name for each reduction of torch's ``scatter_reduce``."""
-
-
-def _embedding(call: Call) -> Any:
-    return call.emit(relax.op.take(call.value(0), call.value(1), 0))
-
-
-def _index_select(call: Call) -> Any:
-    return call.emit(relax.op.take(call.value(0), call.value(2), call.node.args[1]))
 
 
 def _select(call: Call) -> Any:
@@ -32,8 +26,7 @@ def _select(call: Call) -> Any:
     shape = extents(data)
     axis = call.node.args[1] % len(shape)
     place = call.node.args[2] % shape[axis]
-    part = call.emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
-    return call.emit(relax.op.squeeze(part, [axis]))
+    return op.squeeze(op.strided_slice(data, [axis], [place], [place + 1]), [axis])
 
 
 def _parts(call: Call) -> Any:
@@ -52,23 +45,20 @@ def _index(call: Call) -> Any:
     data = call.value(0)
     places, indices = _indices(call, data, call.node.args[1])
     if len(places) == 1:
-        return call.emit(relax.op.take(data, indices[0], places[0]))
-    rank = len(extents(data))
-    rest = [axis for axis in range(rank) if axis not in places]
-    order = [*places, *rest]
-    if order != list(range(rank)):
-        data = call.emit(relax.op.permute_dims(data, order))
-    found = call.emit(relax.op.index_tensor(data, indices))
-    back = _in_place(places, rest, len(extents(indices[0])))
-    return found if back is None else call.emit(relax.op.permute_dims(found, back))
+        return op.take(data, indices[0], places[0])
+    rest = [axis for axis in range(len(extents(data))) if axis not in places]
+    found = op.index_tensor(_permuted(data, [*places, *rest]), indices)
+    return _permuted(found, _in_place(places, rest, len(extents(indices[0]))))
 
 
-def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[int] | None:
-    """The order that moves the result's axes to the indexed axes. None if they are in place."""
+def _permuted(value: Any, order: Sequence[int]) -> Any:
+    return value if list(order) == sorted(order) else op.permute_dims(value, list(order))
+
+
+def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[int]:
+    """The order that moves the result's axes to the indexed axes."""
     together = list(places) == list(range(places[0], places[0] + len(places)))
     before = places[0] if together else 0
-    if not before:
-        return None
     return [*range(found, found + before), *range(found), *range(found + before, found + len(rest))]
 
 
@@ -84,11 +74,9 @@ def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int
     for place, raw in zip(places, indices, strict=True):
         index = raw
         if len(indices) > 1 and tuple(extents(index)) != common:
-            index = call.emit(relax.op.broadcast_to(index, common))
-        dtype = str(index.ty.dtype)
-        below = call.emit(relax.op.less(index, relax.const(0, dtype)))
-        other = call.emit(relax.op.add(index, relax.const(shape[place], dtype)))
-        made.append(call.emit(relax.op.where(below, other, index)))
+            index = call.emit(op.broadcast_to(index, common))
+        zero, extent = (relax.const(number, str(index.ty.dtype)) for number in (0, shape[place]))
+        made.append(call.emit(op.where(index < zero, index + extent, index)))
     return places, made
 
 
@@ -99,39 +87,30 @@ def _index_put(call: Call) -> Any:
     accumulate = bool(call.given(3, "accumulate", False))
     masks = [one for one in call.node.args[1] if one is not None]
     if len(masks) == 1 and str(call.tensor(masks[0]).ty.dtype) == "bool":
-        return _masked_put(call, data, call.tensor(masks[0]), values, accumulate=accumulate)
+        return _masked_put(data, call.tensor(masks[0]), values, accumulate=accumulate)
     places, indices = _indices(call, data, call.node.args[1])
-    rank, shape = len(extents(data)), extents(data)
-    rest = [axis for axis in range(rank) if axis not in places]
-    found = extents(indices[0])
-    back = _in_place(places, rest, len(found))
+    shape, found = extents(data), extents(indices[0])
+    rest = [axis for axis in range(len(shape)) if axis not in places]
+    back, order = _in_place(places, rest, len(found)), [*places, *rest]
     target = [*found, *(shape[axis] for axis in rest)]
-    if back is None:
-        values = call.emit(relax.op.broadcast_to(values, target))
-    else:
-        values = call.emit(relax.op.broadcast_to(values, [target[axis] for axis in back]))
-        values = call.emit(relax.op.permute_dims(values, _inverse(back)))
-    order = [*places, *rest]
-    moved = data if order == list(range(rank)) else call.emit(relax.op.permute_dims(data, order))
-    columns = [
-        call.emit(relax.op.expand_dims(call.emit(relax.op.astype(index, "int64")), -1))
-        for index in indices
-    ]
-    index = columns[0] if len(columns) == 1 else call.emit(relax.op.concat(columns, -1))
-    made = call.emit(relax.op.scatter_nd(moved, index, values, "add" if accumulate else "update"))
-    return made if moved is data else call.emit(relax.op.permute_dims(made, _inverse(order)))
+    values = op.broadcast_to(values, [target[axis] for axis in back])
+    values = _permuted(values, _inverse(back))
+    columns = [op.expand_dims(op.astype(index, "int64"), -1) for index in indices]
+    index = columns[0] if len(columns) == 1 else op.concat(columns, -1)
+    way = "add" if accumulate else "update"
+    made = op.scatter_nd(_permuted(data, order), index, values, way)
+    return _permuted(made, _inverse(order))
 
 
-def _masked_put(call: Call, data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
+def _masked_put(data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
     """Write one value at each place where a mask is true."""
     if int(np.prod(extents(values))) != 1:
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
-    scalar = call.emit(relax.op.reshape(values, []))
+    scalar = op.reshape(values, [])
     rank = len(extents(data)) - len(extents(mask))
     if rank:
-        mask = call.emit(relax.op.reshape(mask, [*extents(mask), *(1,) * rank]))
-    other = call.emit(relax.op.add(data, scalar)) if accumulate else scalar
-    return call.emit(relax.op.where(mask, other, data))
+        mask = op.reshape(mask, [*extents(mask), *(1,) * rank])
+    return op.where(mask, data + scalar if accumulate else scalar, data)
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
@@ -149,8 +128,8 @@ def _scatter(reduction: str | None, call: Call) -> Any:
     wanted = extents(index)
     if extents(source) != wanted:
         axes, begin = list(range(len(wanted))), [0] * len(wanted)
-        source = call.emit(relax.op.strided_slice(source, axes, begin, wanted))
-    return call.emit(relax.op.scatter_elements(data, index, source, axis, kind))
+        source = op.strided_slice(source, axes, begin, wanted)
+    return op.scatter_elements(data, index, source, axis, kind)
 
 
 _MEAN, _MAX = 1, 2
@@ -161,17 +140,16 @@ def _embedding_bag(call: Call) -> tuple[Any]:
     """``nn.EmbeddingBag``; only the first of its results."""
     weights, indices, offsets = (call.value(place) for place in range(3))
     factors = call.given(6, "per_sample_weights")
-    rows = call.emit(relax.op.take(weights, indices, 0))
+    rows = call.emit(op.take(weights, indices, 0))
     count, width = extents(rows)
     size = _equal_size(call)
     if size is None:
         return (_of_any_size(call, rows, _inside(call, indices, offsets)),)
-    bags = call.emit(relax.op.reshape(rows, [count // size, size, width]))
+    bags = op.reshape(rows, [count // size, size, width])
     if factors is not None:
-        by_row = call.emit(relax.op.reshape(call.tensor(factors), [count // size, size, 1]))
-        bags = call.emit(relax.op.multiply(bags, by_row))
+        bags = bags * op.reshape(call.tensor(factors), [count // size, size, 1])
     mode = call.given(4, "mode", 0)
-    reduce = {_MEAN: relax.op.mean, _MAX: relax.op.max}.get(mode, relax.op.sum)
+    reduce = {_MEAN: op.mean, _MAX: op.max}.get(mode, op.sum)
     return (call.emit(reduce(bags, [1])),)
 
 
@@ -200,46 +178,35 @@ def _inside(call: Call, indices: Any, offsets: Any) -> Any:
     kind = str(offsets.ty.dtype)
     if call.given(7, "include_last_offset", False):
         bags -= 1
-        begin, end = (
-            call.emit(relax.op.strided_slice(offsets, [0], [place], [place + bags]))
-            for place in (0, 1)
-        )
+        begin, end = (op.strided_slice(offsets, [0], [at], [at + bags]) for at in (0, 1))
     else:
-        begin = offsets
-        later = call.emit(relax.op.strided_slice(offsets, [0], [1], [bags]))
-        end = call.emit(relax.op.concat([later, relax.const(np.array([count]), kind)], 0))
+        begin, later = offsets, op.strided_slice(offsets, [0], [1], [bags])
+        end = op.concat([later, relax.const(np.array([count]), kind)], 0)
     places = relax.const(np.arange(count), kind)
-    after = call.emit(relax.op.greater_equal(places, call.emit(relax.op.expand_dims(begin, 1))))
-    before = call.emit(relax.op.less(places, call.emit(relax.op.expand_dims(end, 1))))
-    inside = call.emit(relax.op.logical_and(after, before))
+    inside = op.logical_and(places >= op.expand_dims(begin, 1), places < op.expand_dims(end, 1))
     padding = _padding(call)
-    if padding < 0:
-        return inside
-    kept = call.emit(relax.op.not_equal(indices, relax.const(padding, str(indices.ty.dtype))))
-    return call.emit(relax.op.logical_and(inside, kept))
+    if padding >= 0:
+        kept = op.not_equal(indices, relax.const(padding, str(indices.ty.dtype)))
+        inside = op.logical_and(inside, kept)
+    return call.emit(inside)
 
 
 def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
     """Reduce bags whose sizes are known only at run time. A bag without a row becomes zeros."""
-    kind = str(rows.ty.dtype)
-    mode = call.given(4, "mode", 0)
-    member = call.emit(relax.op.astype(inside, kind))
-    count = call.emit(relax.op.sum(member, [1], keepdims=True))
+    kind, mode = str(rows.ty.dtype), call.given(4, "mode", 0)
+    member = call.emit(op.astype(inside, kind))
+    count, zero = op.sum(member, [1], keepdims=True), relax.const(0.0, kind)
     if mode == _MAX:
         lowest = relax.const(np.finfo(kind).min, kind)
-        found = call.emit(relax.op.where(call.emit(relax.op.expand_dims(inside, 2)), rows, lowest))
-        largest = call.emit(relax.op.max(found, [1]))
-        some = call.emit(relax.op.greater(count, relax.const(0.0, kind)))
-        return call.emit(relax.op.where(some, largest, relax.const(0.0, kind)))
+        largest = op.max(op.where(op.expand_dims(inside, 2), rows, lowest), [1])
+        return call.emit(op.where(count > zero, largest, zero))
     factors = call.given(6, "per_sample_weights")
     if factors is not None:
-        member = call.emit(relax.op.multiply(member, call.tensor(factors)))
-    total = call.emit(relax.op.matmul(member, rows))
-    if mode != _MEAN:
-        return total
-    return call.emit(
-        relax.op.divide(total, call.emit(relax.op.maximum(count, relax.const(1.0, kind))))
-    )
+        member = member * call.tensor(factors)
+    total = op.matmul(member, rows)
+    if mode == _MEAN:
+        total = total / op.maximum(count, relax.const(1.0, kind))
+    return call.emit(total)
 
 
 def _products_by_group(call: Call) -> Any:
@@ -250,8 +217,7 @@ def _products_by_group(call: Call) -> Any:
     rows, matrices, ends = (call.value(place) for place in range(3))
     count, (groups, depth, width) = extents(rows)[0], extents(matrices)
     places = relax.const(np.arange(count)[:, None], str(ends.ty.dtype))
-    before = call.emit(relax.op.less_equal(ends, places))
-    group = call.emit(relax.op.sum(call.emit(relax.op.astype(before, "int32")), [1]))
+    group = call.emit(op.sum(op.astype(ends <= places, "int32"), [1]))
 
     def products(x: te.Tensor, weights: te.Tensor, of: te.Tensor) -> te.Tensor:
         k = te.reduce_axis((0, depth), "k")
@@ -263,15 +229,15 @@ def _products_by_group(call: Call) -> Any:
 
         return te.compute((count, width), product, name="products_by_group")
 
-    return call.emit(call.importer.block_builder.call_te(products, rows, matrices, group))
+    return call.importer.block_builder.call_te(products, rows, matrices, group)
 
 
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(
         ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
     ),
-    "embedding.default": _embedding,
-    "index_select.default": _index_select,
+    "embedding.default": lambda call: op.take(call.value(0), call.value(1), 0),
+    "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,
     **dict.fromkeys(("split_with_sizes.default", "split.Tensor"), _parts),
     "index.Tensor": _index,

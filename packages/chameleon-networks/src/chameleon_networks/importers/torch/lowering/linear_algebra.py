@@ -48,8 +48,7 @@ def _lower_factor(a: Any, upper: bool = False) -> Any:
     return factor.mT if upper else factor
 
 
-def _lower_factor_checked(a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    del check_errors
+def _lower_factor_checked(a: Any, *, upper: bool = False, **_: Any) -> Any:
     return _lower_factor(a, upper), _no_error(a)
 
 
@@ -70,9 +69,10 @@ def _substituted(a: Any, b: Any, *, upper: bool, unit: bool) -> Any:
 def _solved_triangular(
     a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    if left:
-        return _substituted(a, b, upper=upper, unit=unitriangular)
-    return _substituted(a.mT, b.mT, upper=not upper, unit=unitriangular).mT
+    if not left:
+        a, b, upper = a.mT, b.mT, not upper
+    solution = _substituted(a, b, upper=upper, unit=unitriangular)
+    return solution if left else solution.mT
 
 
 def _solved_triangular_of_old(
@@ -94,8 +94,7 @@ def _solved_by_factor(b: Any, factor: Any, upper: bool = False) -> Any:
 def _inverted_by_factor(factor: Any, upper: bool = False) -> Any:
     """``cholesky_inverse``."""
     unit = torch.eye(factor.shape[-1]).expand(factor.shape)
-    triangle = factor.triu() if upper else factor.tril()
-    return _solved_by_factor(unit, triangle, upper)
+    return _solved_by_factor(unit, factor.triu() if upper else factor.tril(), upper)
 
 
 def _exchanged(order: Any, row: int, other: Any) -> Any:
@@ -128,8 +127,7 @@ def _factors(a: Any, pivot: bool = True) -> tuple[Any, Any]:
     return a, (torch.cat(pivots, -1) + 1).to(torch.int32)
 
 
-def _factors_checked(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
-    del check_errors
+def _factors_checked(a: Any, *, pivot: bool = True, **_: Any) -> Any:
     return (*_factors(a, pivot), _no_error(a))
 
 
@@ -179,14 +177,12 @@ def _log_determinant(a: Any) -> Any:
     return sign, diagonal.abs().log().sum(-1), factors, pivots
 
 
-def _inverse(a: Any, *, check_errors: bool = False) -> Any:
-    del check_errors
+def _inverse(a: Any, **_: Any) -> Any:
     unit = torch.eye(a.shape[-1]).expand(a.shape)
     return _solved(*_factors(a), unit), _no_error(a)
 
 
-def _solution(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
-    del check_errors
+def _solution(a: Any, b: Any, *, left: bool = True, **_: Any) -> Any:
     factors, pivots = _factors(a)
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = b.unsqueeze(-1) if vector else b
@@ -291,11 +287,8 @@ def _orthogonal_columns(a: Any, rows: int) -> Any:
     return torch.cat([one, two, last], -1)
 
 
-def _singular_values(
-    a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
-) -> Any:
+def _singular_values(a: Any, full_matrices: bool = False, compute_uv: bool = True, **_: Any) -> Any:
     """``linalg_svd``. The signs of its vectors are not those of LAPACK's result."""
-    del driver
     rows, count = a.shape[-2:]
     if min(rows, count) > MOST_VALUES:
         return NotImplemented

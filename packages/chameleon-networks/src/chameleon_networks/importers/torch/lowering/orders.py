@@ -42,10 +42,6 @@ def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
     return results if keepdim else tuple(result.squeeze(dim) for result in results)
 
 
-def _middle_of_all(x: Any) -> Any:
-    return _middle(x.reshape(-1), 0)[0]
-
-
 def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
     """Combine each number along an axis with all numbers before it.
 
@@ -82,32 +78,19 @@ def _running_log_sum(x: Any, dim: int) -> Any:
     return result
 
 
-def _place(
-    order: Any,
-    numbers: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Any = None,
-) -> Any:
+def _place(order: Any, numbers: Any, **options: Any) -> Any:
     """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
-    if sorter is not None:
-        order = order.gather(-1, sorter)
+    if options.get("sorter") is not None:
+        order = order.gather(-1, options["sorter"])
     pairs = order if order.ndim == 1 else order.unsqueeze(-2), numbers.unsqueeze(-1)
-    less = torch.le(*pairs) if right or side == "right" else torch.lt(*pairs)
-    return less.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+    right = options.get("right") or options.get("side") == "right"
+    less = torch.le(*pairs) if right else torch.lt(*pairs)
+    return less.sum(-1).to(torch.int32 if options.get("out_int32") else torch.int64)
 
 
-def _greatest(
-    x: Any,
-    k: int,
-    dim: int = -1,
-    largest: bool = True,
-    sorted: bool = True,  # noqa: A002
-) -> Any:
+def _greatest(x: Any, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
     """``topk`` with ``sorted=False``, for which any order of the results is right."""
-    return NotImplemented if sorted else torch.topk(x, k, dim, largest)
+    return NotImplemented if in_order else torch.topk(x, k, dim, largest)
 
 
 def _edges(x: Any, count: int, ends: Any) -> Any:
@@ -185,7 +168,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN._histogramdd_from_bin_tensors.default: _counted,  # noqa: SLF001
     _ATEN.sort.stable: _in_order,
     _ATEN.nanmedian.dim: _middle,
-    _ATEN.nanmedian.default: _middle_of_all,
+    _ATEN.nanmedian.default: lambda x: _middle(x.reshape(-1), 0)[0],
     _ATEN.cummax.default: partial(_running, torch.ge),
     _ATEN.cummin.default: partial(_running, torch.le),
     _ATEN.logcumsumexp.default: _running_log_sum,

@@ -1,4 +1,4 @@
-"""Complex tensors as pairs of real tensors in a graph, with the arithmetic of complex numbers."""
+"""Complex tensors as pairs of real tensors, with the arithmetic of complex numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import attrs
 import torch
 
-_ATEN = torch.ops.aten
-
 Part = Any
-"""A ``torch.fx.Proxy`` of a real tensor, or a number. The number 0 stands for a missing part."""
+"""A real tensor, or a number. The number 0 stands for a missing part."""
 
 
 @attrs.frozen
@@ -34,33 +32,34 @@ class Pair:
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
 
     @classmethod
-    def of_last_axis(cls, both: Any) -> Pair:
+    def of_last_axis(cls, both: torch.Tensor) -> Pair:
         """Read a complex tensor from a real tensor whose last axis holds both parts.
 
         Args:
             both: The real tensor, whose last axis has the real and the imaginary part.
         """
-        return cls(_ATEN.select.int(both, -1, 0), _ATEN.select.int(both, -1, 1))
+        return cls(both.select(-1, 0), both.select(-1, 1))
 
     @classmethod
-    def of_polar(cls, size: Any, angle: Any) -> Pair:
+    def of_polar(cls, size: torch.Tensor, angle: torch.Tensor) -> Pair:
         """The pair of an absolute value and an angle."""
-        return cls(times(size, _ATEN.cos.default(angle)), times(size, _ATEN.sin.default(angle)))
+        return cls(size * torch.cos(angle), size * torch.sin(angle))
 
-    def tensors(self) -> tuple[Any, Any]:
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the tensor."""
+        return (self.imaginary if is_number(self.real) else self.real).shape
+
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The real and the imaginary part as tensors of one shape.
 
         At least one part must be a tensor; a part that is a number is then expanded.
         """
         if is_number(self.imaginary):
-            return self.real, _ATEN.full_like.default(self.real, self.imaginary)
+            return self.real, torch.full_like(self.real, self.imaginary)
         if is_number(self.real):
-            return _ATEN.full_like.default(self.imaginary, self.real), self.imaginary
+            return torch.full_like(self.imaginary, self.real), self.imaginary
         return self.real, self.imaginary
-
-    def last_axis(self) -> Any:
-        """Write the complex tensor as a real tensor whose last axis holds both parts."""
-        return _ATEN.stack.default(list(self.tensors()), -1)
 
     def each(self, function: Callable[[Any], Any]) -> Pair:
         """Apply a linear function to the real and the imaginary part.
@@ -76,13 +75,13 @@ class Pair:
 
     def conjugate(self) -> Pair:
         """The complex conjugate."""
-        return Pair(self.real, times(self.imaginary, -1))
+        return Pair(self.real, -self.imaginary)
 
     def __add__(self, other: Pair) -> Pair:
         return Pair(plus(self.real, other.real), plus(self.imaginary, other.imaginary))
 
     def __sub__(self, other: Pair) -> Pair:
-        return self + other.each(lambda part: times(part, -1))
+        return self + Pair(-other.real, -other.imaginary)
 
     def __mul__(self, other: Pair) -> Pair:
         return self.product(other, times)
@@ -99,22 +98,19 @@ class Pair:
             return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
 
         real, imaginary = other.real, other.imaginary
-        minus = times(of(self.imaginary, imaginary), -1)
         return Pair(
-            plus(of(self.real, real), minus),
+            plus(of(self.real, real), -of(self.imaginary, imaginary)),
             plus(of(self.real, imaginary), of(self.imaginary, real)),
         )
 
     def squared_size(self) -> Part:
         """The square of the absolute value."""
-        squares = (times(one, one) for one in (self.real, self.imaginary))
-        return plus(*squares)
+        return plus(times(self.real, self.real), times(self.imaginary, self.imaginary))
 
     def reciprocal(self) -> Pair:
         """The reciprocal, 1 over the complex number."""
         size = self.squared_size()
-        inverse = 1 / size if is_number(size) else _ATEN.reciprocal.default(size)
-        return self.conjugate() * Pair(inverse)
+        return self.conjugate() * Pair(1 / size if is_number(size) else size.reciprocal())
 
 
 def is_number(part: Part) -> bool:
@@ -130,30 +126,16 @@ def is_zero(part: Part) -> bool:
 def plus(one: Part, two: Part) -> Part:
     """The sum of two real-valued arrays, each the real or imaginary part of a complex tensor.
 
-    No node is added to the graph if one of them is the number 0.
-
-    Args:
-        one: A tensor or a number.
-        two: A tensor or a number.
+    No operator is called if one of them is the number 0.
     """
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
-    if is_number(one) and is_number(two):
-        return one + two
-    return _ATEN.add.Tensor(two, one) if is_number(one) else _ATEN.add.Tensor(one, two)
+    return one + two
 
 
 def times(one: Part, two: Part) -> Part:
-    """The product of two real parts of complex tensors, without a node if one part is 0 or 1.
-
-    Args:
-        one: A tensor or a number.
-        two: A tensor or a number.
-    """
-    if is_number(one):
-        one, two = two, one
-    if is_number(one):
-        return one * two
-    if is_number(two):
-        return 0 if two == 0 else one if two == 1 else _ATEN.mul.Tensor(one, two)
-    return _ATEN.mul.Tensor(one, two)
+    """The product of two real parts of complex tensors, without an operator if one is 0 or 1."""
+    for factor, other in ((one, two), (two, one)):
+        if is_number(factor) and factor in {0, 1}:
+            return other if factor else 0
+    return one * two

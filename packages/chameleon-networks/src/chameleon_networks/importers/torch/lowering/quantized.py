@@ -16,6 +16,8 @@ from chameleon_tvm.types import INT8, UINT8
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
+op = relax.op
+
 _INTEGERS = frozenset({INT8, UINT8, "int16", "uint16", "int32"})
 
 
@@ -34,7 +36,7 @@ def _parameter(call: Call, value: Any, dtype: str) -> Any:
     if isinstance(value, bool | int | float):
         return found
     several = [extent for extent in extents(found) if extent != 1]
-    return call.emit(relax.op.reshape(found, several)) if extents(found) != several else found
+    return op.reshape(found, several) if extents(found) != several else found
 
 
 def _quantize(axis_at: int | None, call: Call) -> Any:
@@ -45,24 +47,22 @@ def _quantize(axis_at: int | None, call: Call) -> Any:
     if dtype not in _INTEGERS:
         raise NotImplementedError(f"{call.node.target.__name__} makes {dtype}")
     axis = _axis(call, axis_at)
-    made = call.emit(
-        relax.op.quantize(call.value(0), *_parameters(call), axis=axis, out_dtype=dtype)
-    )
+    made = op.quantize(call.value(0), *_parameters(call), axis=axis, out_dtype=dtype)
     limits = torch.iinfo(getattr(torch, dtype))
     # What is inside of some bounds stays there when it is rounded.
     if low > limits.min:
-        made = call.emit(relax.op.maximum(made, relax.const(low, dtype)))
+        made = op.maximum(made, relax.const(low, dtype))
     if high < limits.max:
-        made = call.emit(relax.op.minimum(made, relax.const(high, dtype)))
+        made = op.minimum(made, relax.const(high, dtype))
     return made
 
 
 def _dequantize(axis_at: int | None, call: Call) -> Any:
-    made = relax.op.dequantize(call.value(0), *_parameters(call), axis=_axis(call, axis_at))
+    made = op.dequantize(call.value(0), *_parameters(call), axis=_axis(call, axis_at))
     wanted = call.node.kwargs.get("out_dtype")
     if wanted is not None and wanted != torch.float32:
         raise NotImplementedError(f"it gives {_dtype(wanted)}")
-    return call.emit(made)
+    return made
 
 
 def _axis(call: Call, axis_at: int | None) -> int:
@@ -78,24 +78,19 @@ def _chosen(call: Call) -> Any:
     def number(value: float) -> Any:
         return relax.const(np.float32(value), "float32")
 
-    least = call.emit(relax.op.minimum(call.emit(relax.op.min(data)), number(0)))
-    most = call.emit(relax.op.maximum(call.emit(relax.op.max(data)), number(0)))
-    span = call.emit(relax.op.subtract(most, least))
-    scale = call.emit(relax.op.divide(span, number(high - low)))
-    scale = call.emit(relax.op.maximum(scale, number(epsilon)))
-    steps = call.emit(relax.op.round(call.emit(relax.op.divide(least, scale))))
-    zero = call.emit(relax.op.subtract(number(low), steps))
+    least = call.emit(op.minimum(op.min(data), number(0)))
+    span = op.maximum(op.max(data), number(0)) - least
+    scale = call.emit(op.maximum(span / number(high - low), number(epsilon)))
     bounds = (tvm.tirx.const(float(one), "float32") for one in (low, high))
-    zero = call.emit(relax.op.astype(call.emit(relax.op.clip(zero, *bounds)), "int64"))
-    return relax.Tuple([call.emit(relax.op.reshape(value, [1])) for value in (scale, zero)])
+    zero = op.astype(op.clip(number(low) - op.round(least / scale), *bounds), "int64")
+    return relax.Tuple([call.emit(op.reshape(value, [1])) for value in (scale, zero)])
 
 
 CONVERTERS: dict[str, Converter] = {
-    **{f"quantize_per_tensor.{name}": partial(_quantize, None) for name in ("default", "tensor")},
-    **{
-        f"dequantize_per_tensor.{name}": partial(_dequantize, None)
-        for name in ("default", "tensor")
-    },
+    "quantize_per_tensor.default": partial(_quantize, None),
+    "quantize_per_tensor.tensor": partial(_quantize, None),
+    "dequantize_per_tensor.default": partial(_dequantize, None),
+    "dequantize_per_tensor.tensor": partial(_dequantize, None),
     "quantize_per_channel.default": partial(_quantize, 3),
     "dequantize_per_channel.default": partial(_dequantize, 3),
     "choose_qparams.tensor": _chosen,

@@ -77,9 +77,13 @@ def _wave(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
     return _polynomial(u, _SIZE[order]) * turn(x + _polynomial(u, _ANGLE[order])) / x.sqrt()
 
 
-def _j_near(order: int, x: Any) -> Any:
-    value = _polynomial((x / 3.0) ** 2, _J[order])
+def _series(limit: float, tables: Sequence[Sequence[float]], order: int, x: Any) -> Any:
+    """A Bessel function near zero, which is even or odd, for x up to a limit."""
+    value = _polynomial((x / limit) ** 2, tables[order])
     return value * x if order else value
+
+
+_j_near, _i_near = partial(_series, 3.0, _J), partial(_series, 3.75, _I)
 
 
 def _bessel_j(order: int, x: Any) -> Any:
@@ -111,11 +115,6 @@ def _i_scaled(order: int, x: Any) -> Any:
         lambda x: _polynomial(3.75 / x, _I_FAR[order]) / x.sqrt(),
     )
     return torch.where(x < 0, -result, result) if order else result
-
-
-def _i_near(order: int, x: Any) -> Any:
-    value = _polynomial((x / 3.75) ** 2, _I[order])
-    return value * x if order else value
 
 
 def _bessel_i(order: int, x: Any) -> Any:

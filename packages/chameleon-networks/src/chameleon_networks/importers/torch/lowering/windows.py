@@ -58,14 +58,10 @@ def _largest(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
     return x.amax(-1), flat.gather(-1, index).squeeze(-1)
 
 
-def _pooled(  # noqa: PLR0917 - the operator's signature
-    x: Any,
-    size: list[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    ceil_mode: bool = False,
-) -> Any:
+def _pooled(x: Any, size: list[int], *more: Any) -> Any:
+    """Max pooling with indices. Its further arguments may end anywhere."""
+    defaults: tuple[Any, ...] = ((), (0,), (1,), False)
+    stride, padding, dilation, ceil_mode = (*more, *defaults[len(more) :])
     given = (size, stride or size, padding, dilation)
     options = [list(option) * (len(size) // len(option)) for option in given]
     along = zip(x.shape[-len(size) :], *options, strict=True)
@@ -79,10 +75,8 @@ def _pooled_adaptively(x: Any, size: list[int]) -> Any:
         extent = x.shape[axis]
         windows.append(_adaptive(extent, count))
         bounds = map(partial(_bounds, extent, count), range(count))
-        parts = [
-            values.narrow(axis, start, end - start).amax(axis, keepdim=True)
-            for start, end in bounds
-        ]
+        parts = [values.narrow(axis, start, end - start) for start, end in bounds]
+        parts = [part.amax(axis, keepdim=True) for part in parts]
         values = parts[0] if len(parts) == 1 else torch.cat(parts, axis)
     return values, _largest(x, windows)[1]
 
@@ -99,55 +93,49 @@ def _sliced(x: Any, dimension: int, size: int, step: int) -> Any:
 
 def _of_memory(x: Any, size: list[int], stride: list[int], offset: int | None = None) -> Any:
     """``as_strided`` of a contiguous tensor."""
-    if not _in_one_piece(x, size, stride, offset):
+    first = _first(x, size, stride, offset)
+    if first is None:
         return NotImplemented
     if tuple(stride) == torch.empty(size, device="meta").stride():
-        first = 0 if offset is None else offset - x.storage_offset()
         return x.reshape(-1).narrow(0, first, math.prod(size)).reshape(size)
-    return x.reshape(-1)[_addresses(x, size, stride, offset)]
+    return x.reshape(-1)[_addresses(first, size, stride)]
 
 
 def _into_memory(
     x: Any, source: Any, size: list[int], stride: list[int], offset: int | None = None
 ) -> Any:
     """``as_strided_scatter``."""
-    if not _in_one_piece(x, size, stride, offset):
+    first = _first(x, size, stride, offset)
+    if first is None:
         return NotImplemented
-    index = _addresses(x, size, stride, offset).flatten()
+    index = _addresses(first, size, stride).flatten()
     return x.reshape(-1).index_put((index,), source.reshape(-1)).reshape(x.shape)
 
 
-def _in_one_piece(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> bool:
-    """Whether a tensor is contiguous, and contains all elements that strides address."""
-    first = 0 if offset is None else offset - x.storage_offset()
+def _first(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> int | None:
+    """The first element that strides address, or None.
+
+    The result is None if the tensor is not contiguous, or does not contain all these elements.
+    """
+    first = 0 if offset is None else int(offset - x.storage_offset())
     last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    return x.is_contiguous() and first >= 0 and last < x.numel()
+    return first if x.is_contiguous() and first >= 0 and last < x.numel() else None
 
 
-def _addresses(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> Any:
-    first = 0 if offset is None else offset - x.storage_offset()
+def _addresses(first: int, size: Sequence[int], stride: Sequence[int]) -> Any:
     address = torch.full((), first, dtype=torch.int64)
     for extent, step in zip(size, stride, strict=True):
         address = address[..., None] + torch.arange(extent) * step
     return address
 
 
-def _convolved_back(  # noqa: PLR0917 - the operator's signature
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-) -> Any:
+def _convolved_back(*args: Any) -> Any:
     """A transposed convolution, as a convolution over its input with zeros in between.
 
     If the weights are no constants, TVM's transposed convolution has neither dilation nor groups,
     nor three spatial axes.
     """
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
     axes, volumes = x.ndim - 2, 3
     if not transposed or (max(dilation) == 1 and groups == 1 and axes != volumes):
         return NotImplemented
@@ -166,17 +154,8 @@ def _convolved_back(  # noqa: PLR0917 - the operator's signature
     weight = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
     weight = weight.flip(list(range(2, x.ndim)))
     none = [0] * axes
-    return _ATEN.convolution.default(
-        torch.nn.functional.pad(x, pads),
-        weight,
-        bias,
-        [1] * axes,
-        none,
-        dilation,
-        False,
-        none,
-        groups,
-    )
+    x, ones = torch.nn.functional.pad(x, pads), [1] * axes
+    return _ATEN.convolution.default(x, weight, bias, ones, none, dilation, False, none, groups)
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
