@@ -15,7 +15,7 @@ from chameleon_tvm.spaces.loops.schedule import (
     plan_rows,
     scheduled,
 )
-from chameleon_tvm.spaces.loops.trees import uses, walk
+from chameleon_tvm.spaces.loops.trees import found, uses
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -44,24 +44,18 @@ def _added(shape, other):
 
 
 def _innermost(function):
-    collected = []
-
-    def visit(loop):
-        if isinstance(loop.body, tirx.BufferStore):
-            collected.append(loop)
-
-    walk(function.body, tirx.For, visit)
-    return collected
+    loops = found(function.body, tirx.For)
+    return [loop for loop in loops if isinstance(loop.body, tirx.BufferStore)]
 
 
 def _divisions(function):
     """Divisions and remainders by which places in memory are found within innermost loops."""
-    collected = []
-    for loop in _innermost(function):
-        inside = []
-        walk(loop.body, (tirx.FloorDiv, tirx.FloorMod), inside.append)
-        collected += [row for row in inside if uses(row, loop.loop_var)]
-    return collected
+    return [
+        division
+        for loop in _innermost(function)
+        for division in found(loop.body, (tirx.FloorDiv, tirx.FloorMod))
+        if uses(division, loop.loop_var)
+    ]
 
 
 def _broadcasts(shape):

@@ -1,8 +1,8 @@
 """An instruction of other CPUs that this machine computes with loops."""
 
 import pytest
+from chameleon_tvm.emit import widening
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
-from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.types import BFLOAT16, STORAGE
@@ -29,7 +29,7 @@ class Pairs(Dot):
             bits = (vector >> tirx.Broadcast(tirx.IntImm("int32", 16 * place), lanes)) & (
                 tirx.Broadcast(tirx.IntImm("int32", 0xFFFF), lanes)
             )
-            return widening(STORAGE[BFLOAT16], tirx.Cast(f"uint16x{lanes}", bits), lanes)
+            return widening(STORAGE[BFLOAT16], tirx.Cast(f"uint16x{lanes}", bits))
 
         for place in (1, 0):
             sums += half(data, place) * half(words, place)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_tvm import emit
 from chameleon_tvm.building.kernel import TVMKernel
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import AttentionSpec
-from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.attention_parts import exponential
 from computing import NATIVE, PROVIDER, check, few, ran, require_reference, resolved
 from hypothesis import given
@@ -119,7 +119,7 @@ def test_exponentials_of_numbers_below_zero(lanes):
     source, target = emit.buffer("x", (count,)), emit.buffer("y", (count,))
 
     def some(i):
-        value = exponential(emit.load(source, [i * lanes], lanes), lanes)
+        value = exponential(emit.load(source, [i * lanes], lanes))
         return emit.store(target, [i * lanes], value, lanes)
 
     function = emit.function([source, target], emit.loop("i", count // lanes, some))

@@ -9,8 +9,8 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.emit import rounding
 from chameleon_tvm.instructions.base import BFLOAT16_BITS
-from chameleon_tvm.instructions.conversions import rounding
 from chameleon_tvm.operators import specs
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template import arithmetic

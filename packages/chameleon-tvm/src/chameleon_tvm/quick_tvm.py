@@ -19,6 +19,17 @@ from chameleon_system.imports import without, without_collecting
 
 
 @contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give a module another attribute while the context lasts."""
+    original = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextmanager
 def names_listed_once() -> Iterator[None]:
     """Make the import of TVM faster within this context.
 
@@ -36,11 +47,8 @@ def names_listed_once() -> Iterator[None]:
             known[:] = original()
         return known
 
-    registry.list_global_func_names = list_global_func_names
-    try:
+    with _replaced(registry, "list_global_func_names", list_global_func_names):
         yield
-    finally:
-        registry.list_global_func_names = original
 
 
 @contextmanager
@@ -56,11 +64,8 @@ def absent_types_without_errors() -> Iterator[None]:
             known.update(str(key) for key in registry.get_registered_type_keys())
         return original(type_key) if type_key in known else None
 
-    core._object_type_key_to_index = _object_type_key_to_index  # noqa: SLF001
-    try:
+    with _replaced(core, "_object_type_key_to_index", _object_type_key_to_index):
         yield
-    finally:
-        core._object_type_key_to_index = original  # noqa: SLF001
 
 
 @contextmanager
@@ -95,11 +100,10 @@ def operators_without_errors() -> Iterator[None]:
     def get_global_func(name: str, allow_missing: bool = False) -> Any:
         return instead.get(name) or original(name, allow_missing)
 
-    registry.get_global_func = get_global_func
     try:
-        yield
+        with _replaced(registry, "get_global_func", get_global_func):
+            yield
     finally:
-        registry.get_global_func = original
         module = sys.modules.get("tvm.ir._ffi_api")
         for name in instead if module is not None else ():
             setattr(module, name.removeprefix("ir."), original(name))

@@ -3,8 +3,8 @@
 import pytest
 from chameleon_networks.compile.network_pipeline import PLAIN
 from chameleon_networks.compile.sequence.accesses import count_lookups, table_axis, takes_strides
+from chameleon_tvm import emit
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.template import emit
 
 ROWS, WIDTH = 4, 8
 GAPS = (2 * WIDTH, 1)

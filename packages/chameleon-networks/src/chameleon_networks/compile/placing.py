@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.spaces.template.emit import with_shapes
+from chameleon_tvm.emit import with_shapes
 from chameleon_tvm.words import symbol_of
 from numpy.typing import NDArray
 

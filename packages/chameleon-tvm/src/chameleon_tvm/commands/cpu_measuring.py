@@ -11,6 +11,7 @@ import numpy as np
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins.records import NoOptions
 
+from chameleon_tvm import emit
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.device.cpus.description import TargetInfo, is_this_cpu
 from chameleon_tvm.device.cpus.features import used_features
@@ -18,7 +19,6 @@ from chameleon_tvm.device.cpus.memory import keep_memory_rate
 from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
 from chameleon_tvm.instructions.choosing import others_records_of, own_records_of
 from chameleon_tvm.quick_tvm import tirx, tvm
-from chameleon_tvm.spaces.template import emit
 
 _FMA_ITERATIONS = 20_000
 _TIMES_L3 = 4
@@ -92,11 +92,8 @@ def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
         return _around(number, sums, emit.loop("i", _FMA_ITERATIONS, step), out, lanes)
 
     values = np.stack([np.full(lanes, 0.5), np.ones(lanes)]).astype(np.float32)
-    return Program(
-        function=emit.function([factors, out], emit.parallel("core", cores, core)),
-        inputs=[values],
-        plain_loops=True,
-    )
+    function = emit.function([factors, out], emit.parallel("core", cores, core))
+    return Program(function=function, inputs=[values], plain_loops=True)
 
 
 def _reading(cores: int, rows: int, lanes: int) -> Program:
@@ -108,19 +105,15 @@ def _reading(cores: int, rows: int, lanes: int) -> Program:
         sums = emit.registers(_STREAMS, lanes)
 
         def step(row: emit.Expr) -> emit.Stmt:
-            added = []
-            for stream, acc in enumerate(sums):
-                value = emit.load(data, [number, row, stream * lanes], lanes)
-                added.append(emit.assign(acc, emit.read(acc) + value))
-            return emit.sequence(added)
+            values = [emit.load(data, [number, row, at * lanes], lanes) for at in range(_STREAMS)]
+            pairs = zip(sums, values, strict=True)
+            return emit.sequence([emit.assign(acc, emit.read(acc) + value) for acc, value in pairs])
 
         return _around(number, sums, emit.loop("row", rows, step), out, lanes)
 
-    return Program(
-        function=emit.function([data, out], emit.parallel("core", cores, core)),
-        inputs=[np.ones((cores, rows, _STREAMS * lanes), np.float32)],
-        plain_loops=True,
-    )
+    function = emit.function([data, out], emit.parallel("core", cores, core))
+    values = np.ones((cores, rows, _STREAMS * lanes), np.float32)
+    return Program(function=function, inputs=[values], plain_loops=True)
 
 
 def _around(

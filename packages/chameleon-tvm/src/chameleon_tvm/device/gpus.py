@@ -31,25 +31,15 @@ TENSOR_CORES_SINCE, BFLOAT16_SINCE = (7, 0), (8, 0)
 """The first compute capabilities with tensor cores, and with bfloat16 on them."""
 
 _MULTIPROCESSORS = {
-    (5, 0): (2048, 64, 32),
-    (5, 2): (2048, 96, 32),
-    (5, 3): (2048, 64, 32),
-    (6, 0): (2048, 64, 32),
-    (6, 1): (2048, 96, 32),
-    (6, 2): (2048, 64, 32),
-    (7, 0): (2048, 96, 32),
-    (7, 2): (2048, 96, 32),
+    **dict.fromkeys(((5, 0), (5, 3), (6, 0), (6, 2)), (2048, 64, 32)),
+    **dict.fromkeys(((5, 2), (6, 1), (7, 0), (7, 2)), (2048, 96, 32)),
     (7, 5): (1024, 64, 16),
     (8, 0): (2048, 164, 32),
     (8, 6): (1536, 100, 16),
     (8, 7): (1536, 164, 16),
-    (8, 9): (1536, 100, 24),
-    (9, 0): (2048, 228, 32),
-    (10, 0): (2048, 228, 32),
-    (10, 3): (2048, 228, 32),
+    **dict.fromkeys(((8, 9), (12, 0), (12, 1)), (1536, 100, 24)),
+    **dict.fromkeys(((9, 0), (10, 0), (10, 3)), (2048, 228, 32)),
     (11, 0): (1536, 228, 24),
-    (12, 0): (1536, 100, 24),
-    (12, 1): (1536, 100, 24),
 }
 """Per compute capability: threads, KiB of shared memory and blocks that fit a multiprocessor (the
 CUDA programming guide's table of technical specifications)."""
@@ -89,7 +79,7 @@ def capability(arch: str) -> tuple[int, int]:
     digits = _ARCH.fullmatch(arch)
     version = (int(digits[1]), int(digits[2])) if digits else None
     if version not in _MULTIPROCESSORS:
-        known = ", ".join(f"sm_{major}{minor}" for major, minor in _MULTIPROCESSORS)
+        known = ", ".join(f"sm_{major}{minor}" for major, minor in sorted(_MULTIPROCESSORS))
         raise TargetError(
             f"{arch!r} is not a CUDA architecture whose limits are known",
             hint=f"Known architectures are {known}.",
@@ -141,10 +131,8 @@ def gpu_info(target: str) -> GpuInfo:
     limits = {name: int(value.get(name, default)) for name, default in DEFAULTS.items()}
     return GpuInfo(
         arch=arch,
-        max_threads_per_block=limits["max_threads_per_block"],
-        max_shared_memory_per_block=limits["max_shared_memory_per_block"],
-        registers_per_block=limits["registers_per_block"],
-        warp_size=limits["thread_warp_size"],
+        warp_size=limits.pop("thread_warp_size"),
+        **limits,
         threads_per_multiprocessor=threads,
         shared_per_multiprocessor=shared * _KIB,
         blocks_per_multiprocessor=blocks,

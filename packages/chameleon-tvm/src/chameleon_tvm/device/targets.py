@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -69,7 +70,8 @@ def _resolved(text: str) -> str:
         raise TargetError("the target is empty", hint=_HINT)
     if "/" in words[0]:
         return _canonical(_tagged(words))
-    return _canonical(_parsed_words(words))
+    kind = _known_kind(words[0])
+    return _canonical({"kind": kind, **_options(kind, words[1:])})
 
 
 def _described_gpu(target: str) -> dict[str, Any]:
@@ -104,11 +106,8 @@ def _check_options(value: dict[str, Any]) -> None:
     known = _known_options(_known_kind(str(value["kind"])))
     for name, option in value.items():
         if name not in known and "." not in name:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise TargetError(
-                f"target {value['kind']!r} has no option {name!r}",
-                hint=f"Did you mean {near[0]!r}?" if near else _HINT,
-            )
+            problem = f"target {value['kind']!r} has no option {name!r}"
+            raise TargetError(problem, hint=_did_you_mean(name, known))
         if known.get(name) == "str" and not isinstance(option, str):
             raise TargetError(
                 f"target option {name!r} needs a string, not {option!r}",
@@ -119,12 +118,22 @@ def _check_options(value: dict[str, Any]) -> None:
 def _known_kind(kind: str) -> str:
     kinds = [str(name) for name in Target.list_kinds()]
     if kind not in kinds:
-        near = difflib.get_close_matches(kind, kinds, n=1)
-        raise TargetError(
-            f"there is no target kind {kind!r}",
-            hint=f"Did you mean {near[0]!r}?" if near else _HINT,
-        )
+        raise TargetError(f"there is no target kind {kind!r}", hint=_did_you_mean(kind, kinds))
     return kind
+
+
+def _did_you_mean(
+    word: str,
+    known: Iterable[str],
+    written: str = "{!r}",
+    *,
+    count: int = 1,
+    cutoff: float = 0.6,
+    otherwise: str = _HINT,
+) -> str:
+    """A hint that names what resembles a word, at most ``count`` of them; else ``otherwise``."""
+    near = difflib.get_close_matches(word, list(known), n=count, cutoff=cutoff)
+    return f"Did you mean {' or '.join(map(written.format, near))}?" if near else otherwise
 
 
 def _known_options(kind: str) -> dict[str, str]:
@@ -135,18 +144,10 @@ def _known_options(kind: str) -> dict[str, str]:
 def _tagged(words: list[str]) -> dict[str, Any]:
     tags = [str(tag) for tag in tvm.target.list_tags()]
     if words[0] not in tags:
-        near = difflib.get_close_matches(words[0], tags, n=3, cutoff=0.5)
-        raise TargetError(
-            f"there is no target tag {words[0]!r}",
-            hint=f"Did you mean {' or '.join(near)}?" if near else _HINT,
-        )
+        hint = _did_you_mean(words[0], tags, "{}", count=3, cutoff=0.5)
+        raise TargetError(f"there is no target tag {words[0]!r}", hint=hint)
     exported = json.loads(str(Target(words[0])))
     return {**exported, **_options(str(exported["kind"]), words[1:])}
-
-
-def _parsed_words(words: list[str]) -> dict[str, Any]:
-    kind = _known_kind(words[0])
-    return {"kind": kind, **_options(kind, words[1:])}
 
 
 def _options(kind: str, words: list[str]) -> dict[str, Any]:
@@ -156,11 +157,9 @@ def _options(kind: str, words: list[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise TargetError(
-                f"target {kind!r} has no option {word!r}",
-                hint=f"Did you mean -{near[0]}?" if near else f"It has {', '.join(sorted(known))}.",
-            )
+            otherwise = f"It has {', '.join(sorted(known))}."
+            hint = _did_you_mean(name, known, "-{}", otherwise=otherwise)
+            raise TargetError(f"target {kind!r} has no option {word!r}", hint=hint)
         options[name] = _typed(name, known[name], value if equals else "1")
     return options
 
@@ -189,11 +188,8 @@ def _canonical(value: dict[str, Any]) -> str:
         mcpu = value.get("mcpu")
         if mcpu is not None and not codegen.llvm_is_valid_cpu(mcpu, triple):
             cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
-            near = difflib.get_close_matches(str(mcpu), cpus, n=3)
-            raise TargetError(
-                f"LLVM knows no CPU {mcpu!r} for {triple}",
-                hint=f"Did you mean {' or '.join(near)}?" if near else "Use -mcpu=native.",
-            )
+            hint = _did_you_mean(str(mcpu), cpus, "{}", count=3, otherwise="Use -mcpu=native.")
+            raise TargetError(f"LLVM knows no CPU {mcpu!r} for {triple}", hint=hint)
         value.setdefault("num-cores", len(usable_cores()))
     if value["kind"] == "cuda":
         value = with_limits(value, device=tvm.runtime.device("cuda").exist)

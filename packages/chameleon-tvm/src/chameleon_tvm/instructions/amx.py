@@ -16,10 +16,10 @@ from typing import ClassVar
 import numpy as np
 from chameleon_system.permissions import AMX
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Expr
-from chameleon_tvm.instructions.tiles import Buffer, Register, Stmt, TileProduct, added_products
+from chameleon_tvm.emit import Buffer, Expr, Stmt
+from chameleon_tvm.instructions.base import BFLOAT16_BITS
+from chameleon_tvm.instructions.tiles import Register, TileProduct
 from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _TILES = 8
 _CONFIGURATION_BYTES = 64
@@ -40,9 +40,6 @@ class Amx(TileProduct):
     shorter: ClassVar[bool] = True
     registers: ClassVar[int] = _TILES
     cost: ClassVar[float] = 16.0
-
-    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        return added_products(sums, data, weights)
 
     def configuration(self, registers: Sequence[Register]) -> bytes:
         """The 64 bytes that ``ldtilecfg`` reads to set the sizes of the tiles.
@@ -102,9 +99,6 @@ class AmxBfloat16(Amx):
     weights: ClassVar[str] = BFLOAT16_BITS
     depth: ClassVar[int] = 32
     pack: ClassVar[int] = 2
-
-    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        return added_products(sums, STORAGE[BFLOAT16].real(data), STORAGE[BFLOAT16].real(weights))
 
 
 class AmxFloat16(Amx):

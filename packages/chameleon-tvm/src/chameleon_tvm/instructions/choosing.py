@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any
 
 import structlog
 from chameleon_core.plugins import KINDS, InstructionRecord, default_registry
@@ -47,19 +48,17 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
     size = target_info(target).vector_bytes
     features = features_named(target)
 
-    def fitting(records: Iterable[InstructionRecord]) -> list[Dot]:
-        dots = [
-            dot
-            for dot in map(instruction_of, records)
-            if isinstance(dot, Dot)
+    def fits(dot: Instruction) -> bool:
+        return (
+            isinstance(dot, Dot)
             and _holds(dot, data, weights)
             and _exact(dot, weights)
             and size in dot.vectors
             and dot.needs(size) <= features
-        ]
-        return sorted(dots, key=lambda dot: -dot.lanes(size) * dot.depth / dot.cost)
+        )
 
-    return fitting(own_records_of(target)) or fitting(others_records_of(target))
+    dots = _fitting(target, fits)
+    return sorted(dots, key=lambda dot: -dot.lanes(size) * dot.depth / dot.cost)
 
 
 def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
@@ -85,17 +84,21 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
         weights: Name of the weights' storage type.
     """
 
-    def fitting(records: Iterable[InstructionRecord]) -> list[TileProduct]:
-        tiles = [
-            tile
-            for tile in map(instruction_of, records)
-            if isinstance(tile, TileProduct)
-            and _holds(tile, data, weights)
-            and _permitted(tile.permission, target)
-        ]
-        return sorted(tiles, key=lambda tile: -tile.rows * tile.columns * tile.depth / tile.cost)
+    def fits(tile: Instruction) -> bool:
+        known = isinstance(tile, TileProduct) and _holds(tile, data, weights)
+        return known and _permitted(tile.permission, target)
 
-    return fitting(own_records_of(target)) or fitting(others_records_of(target))
+    tiles = _fitting(target, fits)
+    return sorted(tiles, key=lambda tile: -tile.rows * tile.columns * tile.depth / tile.cost)
+
+
+def _fitting(target: str, fits: Callable[[Instruction], bool]) -> list[Any]:
+    """The fitting instructions of this package, or else those of other distributions."""
+    for records in (own_records_of, others_records_of):
+        fitting = [one for one in map(instruction_of, records(target)) if fits(one)]
+        if fitting:
+            return fitting
+    return []
 
 
 def narrow_weights_pay(target: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import cache
 from typing import Any, ClassVar
 
@@ -82,9 +81,9 @@ class Fragments(Instruction):
             store="wmma_store_16x16x16_f32_shared_dyn",
         )
 
-    @abstractmethod
     def register(self) -> None:
         """Register the instruction's intrinsics with TVM."""
+        load_tensor_intrinsics()
 
 
 class Float16Fragments(Fragments):
@@ -94,9 +93,6 @@ class Float16Fragments(Fragments):
     data: ClassVar[str] = "float16"
     weights: ClassVar[str] = "float16"
     short: ClassVar[str] = "f16"
-
-    def register(self) -> None:
-        load_tensor_intrinsics()
 
 
 class Bfloat16Fragments(Fragments):
@@ -108,7 +104,7 @@ class Bfloat16Fragments(Fragments):
     short: ClassVar[str] = "bf16"
 
     def register(self) -> None:
-        load_tensor_intrinsics()
+        super().register()
         _register_bfloat16()
 
 

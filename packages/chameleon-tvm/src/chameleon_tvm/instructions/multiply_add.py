@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from chameleon_tvm.emit import widening
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Dot, Expr, IntegerDot
-from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.emission import intrinsic
-from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.types import BFLOAT16, STORAGE
+from chameleon_tvm.types import FLOATING_IN
 
 
 class MultiplyAdd(Dot):
@@ -33,14 +32,14 @@ class MultiplyAdd(Dot):
     }
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        out = sums.copy()
+        out, weights = sums.copy(), FLOATING_IN[self.weights].real(weights)
         for lane in range(len(sums)):
             out[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
         return out
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         del lanes  # of vectors that are there already
-        return sums + data * weights
+        return sums + data * widening(FLOATING_IN[self.weights], weights)
 
 
 class Bfloat16Weights(MultiplyAdd):
@@ -58,12 +57,6 @@ class Bfloat16Weights(MultiplyAdd):
     cost: ClassVar[float] = 2.0
     temporaries: ClassVar[int] = 1
 
-    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        return super().meaning(sums, data, STORAGE[BFLOAT16].real(weights))
-
-    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        return sums + data * widening(STORAGE[BFLOAT16], weights, lanes)
-
 
 class Float16Weights(MultiplyAdd):
     """A float32 multiply-add with float16 weights, which the CPU converts to float32.
@@ -76,9 +69,6 @@ class Float16Weights(MultiplyAdd):
     weights: ClassVar[str] = "float16"
     cost: ClassVar[float] = 2.0
     temporaries: ClassVar[int] = 1
-
-    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        return sums + data * tirx.Cast(f"float32x{lanes}", weights)
 
 
 class Float16MultiplyAdd(MultiplyAdd):

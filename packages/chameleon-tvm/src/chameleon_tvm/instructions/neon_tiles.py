@@ -8,18 +8,12 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Expr
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, Stmt
+from chameleon_tvm.instructions.base import BFLOAT16_BITS
 from chameleon_tvm.instructions.emission import function, intrinsic
-from chameleon_tvm.instructions.tiles import (
-    Buffer,
-    Register,
-    Stmt,
-    TileProduct,
-    added_products,
-    in_turn,
-)
+from chameleon_tvm.instructions.tiles import Register, TileProduct
 from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.types import BFLOAT16, STORAGE
 
 _BYTES = 16
 
@@ -42,19 +36,20 @@ class NeonTiles(TileProduct):
         return attrs.evolve(super().register(number, holds, rows, depth), buffer=buffer)
 
     def zero(self, register: Register) -> Stmt:
-        lanes = int(register.buffer.shape[0])
         zero = tirx.const(0, self.element(register.holds))
-        return _stored(register.buffer, 0, tirx.Broadcast(zero, lanes), lanes)
+        return emit.assign(register.buffer, emit.splat(zero, int(register.buffer.shape[0])))
 
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
         width = register.width
         rows = range(register.rows)
-        loaded = [_loaded(source, start + row * stride, width) for row in rows]
-        return in_turn([_stored(register.buffer, row * width, loaded[row], width) for row in rows])
+        loaded = [emit.load(source, [start + row * stride], width) for row in rows]
+        return emit.sequence(
+            [emit.store(register.buffer, [row * width], loaded[row], width) for row in rows]
+        )
 
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
-        whole = [_loaded(reg.buffer, 0, int(reg.buffer.shape[0])) for reg in (sums, data, weights)]
-        return _stored(sums.buffer, 0, self.multiplied(*whole), int(sums.buffer.shape[0]))
+        whole = [emit.read(register.buffer) for register in (sums, data, weights)]
+        return emit.assign(sums.buffer, self.multiplied(*whole))
 
     @abstractmethod
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
@@ -63,8 +58,10 @@ class NeonTiles(TileProduct):
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
         width = register.width
         rows = range(register.rows)
-        vectors = [_loaded(register.buffer, row * width, width) for row in rows]
-        return in_turn([_stored(target, start + row * stride, vectors[row], width) for row in rows])
+        vectors = [emit.load(register.buffer, [row * width], width) for row in rows]
+        return emit.sequence(
+            [emit.store(target, [start + row * stride], vectors[row], width) for row in rows]
+        )
 
 
 class Bfmmla(NeonTiles):
@@ -93,9 +90,6 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
     depth: ClassVar[int] = 4
     pack: ClassVar[int] = 4
 
-    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        return added_products(sums, STORAGE[BFLOAT16].real(data), STORAGE[BFLOAT16].real(weights))
-
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
         return function("float32x4", "chameleon_bfmmla", sums, data, weights)
 
@@ -111,23 +105,6 @@ class Smmla(NeonTiles):
     depth: ClassVar[int] = 8
     pack: ClassVar[int] = 8
 
-    def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        return added_products(sums, data, weights)
-
     def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
         name = f"llvm.aarch64.neon.{self.name}.v4i32.v16i8"
         return intrinsic("int32x4", name, sums, data, weights)
-
-
-def _loaded(source: Buffer, start: Expr, lanes: int) -> Expr:
-    return tirx.BufferLoad(source, [_run(start, lanes)])
-
-
-def _stored(target: Buffer, start: Expr, value: Expr, lanes: int) -> Stmt:
-    return tirx.BufferStore(target, value, [_run(start, lanes)])
-
-
-def _run(start: Expr, lanes: int) -> Expr:
-    """The indices of ``lanes`` consecutive elements."""
-    first = tirx.IntImm("int32", start) if isinstance(start, int) else start
-    return tirx.Ramp(first, tirx.IntImm("int32", 1), lanes)

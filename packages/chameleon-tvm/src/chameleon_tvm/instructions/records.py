@@ -10,119 +10,106 @@ from chameleon_core.plugins.records import InstructionRecord
 _HERE = "chameleon_tvm.instructions"
 
 
-def _record(
-    name: str, summary: str, factory: str, architecture: str = "", *features: str
-) -> InstructionRecord:
+def _record(factory: str, needs: str, summary: str, *, name: str = "") -> InstructionRecord:
+    """A record; ``needs`` has the architecture and the features that the instruction needs."""
+    architecture, *features = needs.split() or [""]
     return InstructionRecord(
-        name=name,
+        name=name or factory.partition(":")[0],
         summary=summary,
         factory=f"{_HERE}.{factory}",
         architecture=architecture,
-        features=features,
+        features=tuple(features),
     )
 
 
-_X86, _ARM, _CUDA = "x86_64", "aarch64", "cuda"
-
 INSTRUCTIONS = (
-    _record("multiply-add", "float32, on every CPU", "multiply_add:MultiplyAdd"),
+    _record("multiply_add:MultiplyAdd", "", "float32, on every CPU", name="multiply-add"),
     _record(
-        "multiply-add-bfloat16-weights",
-        "float32, weights stored as bfloat16, on every CPU",
         "multiply_add:Bfloat16Weights",
+        "",
+        "float32, weights stored as bfloat16, on every CPU",
+        name="multiply-add-bfloat16-weights",
     ),
     _record(
-        "multiply-add-float16-weights",
-        "float32, weights stored as float16",
         "multiply_add:Float16Weights",
-        *(_X86, "f16c"),
+        "x86_64 f16c",
+        "float32, weights stored as float16",
+        name="multiply-add-float16-weights",
     ),
+    _record("vpmaddwd:Vpmaddwd", "x86_64 avx2", "pairs of 16-bit integers, sums of 32 bits"),
     _record(
-        "vpmaddwd",
-        "pairs of 16-bit integers, sums of 32 bits",
-        "vpmaddwd:Vpmaddwd",
-        *(_X86, "avx2"),
-    ),
-    _record(
-        "vpmaddubsw",
-        "groups of four bytes, weights of 7 bits, sums of 32 bits",
         "vpmaddubsw:Vpmaddubsw",
-        *(_X86, "avx2"),
+        "x86_64 avx2",
+        "groups of four bytes, weights of 7 bits, sums of 32 bits",
     ),
     _record(
-        "vpdpbusd",
-        "groups of four bytes, unsigned by signed, sums of 32 bits",
         "vpdpbusd:Vpdpbusd",
-        *(_X86, "avx512vnni"),
-    ),
-    _record(
-        "vpdpbusd-vex",
-        "groups of four bytes, unsigned by signed, without AVX-512",
-        "vpdpbusd:VexVpdpbusd",
-        *(_X86, "avxvnni"),
-    ),
-    _record(
-        "vdpbf16ps",
-        "pairs of bfloat16, sums of float32",
-        "vdpbf16ps:Vdpbf16ps",
-        *(_X86, "avx512bf16"),
-    ),
-    _record(
-        "vfmadd231ph",
-        "float16, sums of float16",
-        "multiply_add:Float16MultiplyAdd",
-        *(_X86, "avx512fp16"),
-    ),
-    _record(
-        "tdpbf16ps",
-        "tiles of 16 x 32 by 32 x 16 bfloat16, sums of float32",
-        "amx:AmxBfloat16",
-        *(_X86, "amx-tile", "amx-bf16"),
-    ),
-    _record(
-        "tdpfp16ps",
-        "tiles of 16 x 32 by 32 x 16 float16, sums of float32",
-        "amx:AmxFloat16",
-        *(_X86, "amx-tile", "amx-fp16"),
-    ),
-    _record(
-        "tdpbusd",
-        "tiles of 16 x 64 by 64 x 16 bytes, unsigned by signed, sums of 32 bits",
-        "amx:AmxInt8",
-        *(_X86, "amx-tile", "amx-int8"),
-    ),
-    _record(
-        "sdot", "groups of four signed bytes, sums of 32 bits", "neon:Sdot", *(_ARM, "dotprod")
-    ),
-    _record(
-        "usdot",
+        "x86_64 avx512vnni",
         "groups of four bytes, unsigned by signed, sums of 32 bits",
+    ),
+    _record(
+        "vpdpbusd:VexVpdpbusd",
+        "x86_64 avxvnni",
+        "groups of four bytes, unsigned by signed, without AVX-512",
+        name="vpdpbusd-vex",
+    ),
+    _record("vdpbf16ps:Vdpbf16ps", "x86_64 avx512bf16", "pairs of bfloat16, sums of float32"),
+    _record(
+        "multiply_add:Float16MultiplyAdd",
+        "x86_64 avx512fp16",
+        "float16, sums of float16",
+        name="vfmadd231ph",
+    ),
+    _record(
+        "amx:AmxBfloat16",
+        "x86_64 amx-tile amx-bf16",
+        "tiles of 16 x 32 by 32 x 16 bfloat16, sums of float32",
+        name="tdpbf16ps",
+    ),
+    _record(
+        "amx:AmxFloat16",
+        "x86_64 amx-tile amx-fp16",
+        "tiles of 16 x 32 by 32 x 16 float16, sums of float32",
+        name="tdpfp16ps",
+    ),
+    _record(
+        "amx:AmxInt8",
+        "x86_64 amx-tile amx-int8",
+        "tiles of 16 x 64 by 64 x 16 bytes, unsigned by signed, sums of 32 bits",
+        name="tdpbusd",
+    ),
+    _record(
+        "neon:Sdot", "aarch64 dotprod", "groups of four signed bytes, sums of 32 bits", name="sdot"
+    ),
+    _record(
         "neon:Usdot",
-        *(_ARM, "i8mm"),
+        "aarch64 i8mm",
+        "groups of four bytes, unsigned by signed, sums of 32 bits",
+        name="usdot",
     ),
     _record(
-        "bfmmla",
-        "tiles of 2 x 4 by 4 x 2 bfloat16, sums of float32",
         "neon_tiles:Bfmmla",
-        *(_ARM, "bf16"),
+        "aarch64 bf16",
+        "tiles of 2 x 4 by 4 x 2 bfloat16, sums of float32",
+        name="bfmmla",
     ),
     _record(
-        "smmla",
-        "tiles of 2 x 8 by 8 x 2 signed bytes, sums of 32 bits",
         "neon_tiles:Smmla",
-        *(_ARM, "i8mm"),
+        "aarch64 i8mm",
+        "tiles of 2 x 8 by 8 x 2 signed bytes, sums of 32 bits",
+        name="smmla",
     ),
     _record(
-        "wmma.f16",
-        "fragments of 16 x 16 x 16 float16, sums of float32",
         "fragments:Float16Fragments",
-        *(_CUDA, "sm_70"),
+        "cuda sm_70",
+        "fragments of 16 x 16 x 16 float16, sums of float32",
+        name="wmma.f16",
     ),
     _record(
-        "wmma.bf16",
-        "fragments of 16 x 16 x 16 bfloat16, sums of float32",
         "fragments:Bfloat16Fragments",
-        *(_CUDA, "sm_80"),
+        "cuda sm_80",
+        "fragments of 16 x 16 x 16 bfloat16, sums of float32",
+        name="wmma.bf16",
     ),
 )
 """The records of this package's instructions. Templates prefer them to those of other

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 import numpy as np
 
-from chameleon_tvm.instructions.base import Array, Expr, Instruction
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, Stmt
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Array, Instruction
 from chameleon_tvm.late_tvm import tirx
-
-Stmt = Any
-Buffer = Any
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 SUMS, DATA, WEIGHTS = "sums", "data", "weights"
 """The possible contents of a register."""
@@ -77,19 +77,27 @@ class TileProduct(Instruction):
     registers: ClassVar[int]
     cost: ClassVar[float] = 1.0
 
-    @abstractmethod
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Compute what the instruction computes, with loops over arrays.
+        """The sums after the instruction, for tests. Each addition is rounded to ``self.sums``.
 
         Args:
-            sums: The sums before the instruction, shape (rows, columns). The number of rows may be
-                smaller than the attribute ``rows``, for a tile that is not full.
+            sums: The sums before the instruction, shape (rows, columns).
             data: The left side, shape (rows, depth).
             weights: The right side as it is stored, shape (depth / pack, columns, pack).
 
         Returns:
-            The new sums, shape (rows, columns).
+            The new sums. Products are exact, and each sum is rounded to the dtype of ``sums``.
         """
+        if self.data == BFLOAT16_BITS:
+            data, weights = (STORAGE[BFLOAT16].real(side) for side in (data, weights))
+        exact = np.float64 if sums.dtype.kind == "f" else np.int32
+        groups, _, pack = weights.shape
+        result = sums.copy()
+        for k in range(groups * pack):
+            left = data[:, k].astype(exact)
+            right = weights[k // pack, :, k % pack].astype(exact)
+            result = (result + np.multiply.outer(left, right)).astype(sums.dtype)
+        return result
 
     def element(self, holds: str) -> str:
         """The dtype of the elements of a register.
@@ -123,7 +131,7 @@ class TileProduct(Instruction):
             body: The statement.
         """
         buffers = [tirx.AllocBuffer(tile.buffer) for tile in registers if tile.buffer is not None]
-        return in_turn([*buffers, body])
+        return emit.sequence([*buffers, body])
 
     @abstractmethod
     def zero(self, register: Register) -> Stmt:
@@ -154,31 +162,3 @@ class TileProduct(Instruction):
             start: Index in ``target`` of the first element of the first row.
             stride: Number of elements from the start of a row to the start of the next row.
         """
-
-
-def in_turn(statements: Sequence[Stmt]) -> Stmt:
-    """One statement that runs the given statements in order."""
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
-
-
-def added_products(sums: Array, data: Array, weights: Array) -> Array:
-    """Compute a tile product in NumPy, as the meaning of an instruction for tests.
-
-    Bfloat16 operands, which are stored as integers, must be converted first.
-
-    Args:
-        sums: The sums before the instruction, shape (rows, columns).
-        data: The left side, shape (rows, depth).
-        weights: The right side as it is stored, shape (depth / pack, columns, pack).
-
-    Returns:
-        The new sums. Products are exact, and each sum is rounded to the dtype of ``sums``.
-    """
-    exact = np.float64 if sums.dtype.kind == "f" else np.int32
-    groups, _, pack = weights.shape
-    result = sums.copy()
-    for k in range(groups * pack):
-        left = data[:, k].astype(exact)
-        right = weights[k // pack, :, k % pack].astype(exact)
-        result = (result + np.multiply.outer(left, right)).astype(sums.dtype)
-    return result

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from chameleon_tvm.emit import Expr, number
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.activation_arrays import ARRAYS, SELU_SCALE, SELU_SLOPE, Exact
-from chameleon_tvm.operators.elementary import erf, exp, number, sigmoid, tanh
+from chameleon_tvm.operators.elementary import erf, exp, sigmoid, tanh
 from chameleon_tvm.operators.spec import slope_of
-
-Expr = Any
 
 _SQRT_HALF = math.sqrt(0.5)
 _CUBIC = 0.044715

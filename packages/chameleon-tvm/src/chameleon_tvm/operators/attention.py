@@ -6,33 +6,24 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
-from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm import emit
 from chameleon_tvm.late_tvm import te, tirx, tvm
-from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.operators.base import Operator, seeded_array
-from chameleon_tvm.types import STORAGE, tolerance_of
+from chameleon_tvm.operators.attention_specs import ordered
+from chameleon_tvm.operators.base import TypedOperator, seeded_array
+from chameleon_tvm.types import STORAGE
 
 _HIDDEN_ONE_IN = 7
 """In masks for measurements, one element in this many hides a key."""
 
 
-class Attention(Operator):
+class Attention(TypedOperator):
     """The operator of attention: its TensorIR function and its NumPy reference.
 
     Inputs are query, key and value, or one packed array of the three; then the mask, if any. The
     mask is float32, whatever the dtype of query, key and value.
     """
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.spec = AttentionSpec.of(task)
-
-    @property
-    def tolerance(self) -> float:
-        return tolerance_of(self.spec.output_dtype)
 
     def inputs(self) -> Arrays:
         spec = self.spec
@@ -47,19 +38,11 @@ class Attention(Operator):
         return arrays
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        layouts = self.layouts
-        if index >= len(layouts):
+        if index >= (1 if self.spec.packed else 3):
             return array
-        moved = np.ascontiguousarray(array.transpose(_axes(layouts[index])))
+        _, _, layout = self.spec.parts[index]
+        moved = np.ascontiguousarray(array.transpose(_axes(layout)))
         return STORAGE[self.spec.dtype].stored(moved)
-
-    @property
-    def layouts(self) -> tuple[str, ...]:
-        """Layouts of the inputs, except that of the mask."""
-        spec = self.spec
-        if spec.packed:
-            return ("BSHD",)
-        return (spec.query_layout, spec.key_layout, spec.value_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:
         back = np.argsort(_axes(self.spec.output_layout))
@@ -85,29 +68,22 @@ class Attention(Operator):
     def _parts(self, inputs: Arrays) -> Arrays:
         if not self.spec.packed:
             return inputs
-        heads, shared = self.spec.query[1], self.spec.key[1]
         packed, *mask = inputs
-        return [*np.split(packed, [heads, heads + shared], axis=1), *mask]
+        return [*np.split(packed, self.spec.first_heads[1:], axis=1), *mask]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         spec = self.spec
-        shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
-        names = ["packed"] if spec.packed else ["query", "key", "value"]
-        dtype = STORAGE[spec.dtype].storage_dtype
-        parts = [
-            te.placeholder(ordered(shape, layout), dtype, name=name)
-            for shape, layout, name in zip(shapes, self.layouts, names, strict=True)
-        ]
+        kind = STORAGE[spec.dtype]
+        arrays = {
+            name: te.placeholder(ordered(shape, layout), kind.storage_dtype, name=name)
+            for name, shape, layout in spec.parts
+        }
         mask = [te.placeholder(spec.mask, "float32", name="mask")] if spec.mask else []
-        heads, shared = spec.query[1], spec.key[1]
 
         def element(part: int, b: Any, h: Any, s: Any, d: Any) -> Any:
-            if spec.packed:
-                first = (0, heads, heads + shared)[part]
-                return widening(STORAGE[spec.dtype], parts[0][b, s, h + first, d])
-            indices = dict(zip("BHSD", (b, h, s, d), strict=True))
-            value = parts[part](*(indices[axis] for axis in self.layouts[part]))
-            return widening(STORAGE[spec.dtype], value)
+            name, _, layout = spec.parts[part]
+            indices = dict(zip("BHSD", (b, h + spec.first_heads[part], s, d), strict=True))
+            return emit.widening(kind, arrays[name](*(indices[axis] for axis in layout)))
 
         d = te.reduce_axis((0, spec.query[3]), name="d")
 
@@ -154,9 +130,9 @@ class Attention(Operator):
         shape = ordered(spec.output, spec.output_layout)
         out = result = te.compute(shape, mixed, name="attention")
         if spec.output_dtype != "float32":
-            kind = STORAGE[spec.output_dtype]
-            out = te.compute(shape, lambda *at: rounding(kind, result(*at)), name="out")
-        return te.create_prim_func([*parts, *mask, out])
+            written = STORAGE[spec.output_dtype]
+            out = te.compute(shape, lambda *at: emit.rounding(written, result(*at)), name="out")
+        return te.create_prim_func([*arrays.values(), *mask, out])
 
 
 def _axes(layout: str) -> list[int]:

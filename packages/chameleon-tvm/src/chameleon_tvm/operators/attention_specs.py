@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
+from chameleon_core.plugins.options import option
 
-from chameleon_tvm.operators.spec import TypedSpec, computed_in, helped, positive, times
+from chameleon_tvm.operators.spec import TypedSpec, computed_in, converted, positive, times
 from chameleon_tvm.types import FLOAT32, HALVES
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
@@ -22,8 +23,7 @@ KEY_LAYOUTS = (*TOKENS_INSIDE, "BHDS")
 _RANK = 4
 
 
-def _shape(text: str) -> dict[str, str]:
-    return helped(f"{text} as [batch, heads, tokens, features], whatever the layout")
+_SHAPE = "as [batch, heads, tokens, features], whatever the layout"
 
 
 @attrs.frozen(kw_only=True)
@@ -50,33 +50,26 @@ class AttentionSpec(TypedSpec):
 
     kind: ClassVar[str] = "attention"
 
-    query: tuple[int, int, int, int] = attrs.field(converter=tuple, metadata=_shape("queries"))
-    key: tuple[int, int, int, int] = attrs.field(converter=tuple, metadata=_shape("keys"))
-    value: tuple[int, int, int, int] = attrs.field(converter=tuple, metadata=_shape("values"))
-    scale: float = attrs.field(
+    query: tuple[int, int, int, int] = converted(f"queries {_SHAPE}")
+    key: tuple[int, int, int, int] = converted(f"keys {_SHAPE}")
+    value: tuple[int, int, int, int] = converted(f"values {_SHAPE}")
+    scale: float = converted(
+        "factor of the products, usually one over the root of features",
         default=1.0,
         converter=float,
-        metadata=helped("factor of the products, usually one over the root of features"),
     )
-    causal: bool = attrs.field(
-        default=False, metadata=helped("whether query i sees keys 0 to i only")
+    causal: bool = option(False, "whether query i sees keys 0 to i only")
+    mask: tuple[int, ...] = converted(
+        "shape of a mask that is broadcast and added to products; empty for none", default=()
     )
-    mask: tuple[int, ...] = attrs.field(
-        default=(),
-        converter=tuple,
-        metadata=helped("shape of a mask that is broadcast and added to products; empty for none"),
+    query_layout: str = option("BHSD", " or ".join(TOKENS_INSIDE))
+    key_layout: str = option("BHSD", " or ".join(KEY_LAYOUTS))
+    value_layout: str = option("BHSD", " or ".join(TOKENS_INSIDE))
+    output_layout: str = option("BHSD", " or ".join(TOKENS_INSIDE))
+    packed: bool = option(
+        False, "whether query, key and value are one array, heads after heads, in BSHD"
     )
-    query_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
-    key_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(KEY_LAYOUTS)))
-    value_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
-    output_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
-    packed: bool = attrs.field(
-        default=False,
-        metadata=helped("whether query, key and value are one array, heads after heads, in BSHD"),
-    )
-    dtype: str = attrs.field(
-        default=FLOAT32, metadata=helped(f"dtype: float32, or {' or '.join(HALVES)} on CPUs")
-    )
+    dtype: str = option(FLOAT32, f"dtype: float32, or {' or '.join(HALVES)} on CPUs")
 
     def __attrs_post_init__(self) -> None:
         computed_in(self, self.dtype, (FLOAT32, *HALVES))
@@ -155,13 +148,26 @@ class AttentionSpec(TypedSpec):
         return self.query[1] // self.key[1]
 
     @property
-    def packed_shape(self) -> tuple[int, int, int, int]:
-        """Logical shape of the single array that holds queries, keys and values (``packed``).
+    def parts(self) -> tuple[tuple[str, tuple[int, int, int, int], str], ...]:
+        """Name, shape and layout of the array of each of query, key and value.
 
-        The shape is (batch, heads + 2 key heads, tokens, features).
+        The shape is [batch, heads, tokens, features]. If all three are packed, the array is the
+        same.
         """
-        batch, heads, tokens, features = self.query
-        return (batch, heads + 2 * self.key[1], tokens, features)
+        if self.packed:
+            batch, heads, tokens, features = self.query
+            return (("packed", (batch, heads + 2 * self.key[1], tokens, features), "BSHD"),) * 3
+        return (
+            ("query", self.query, self.query_layout),
+            ("key", self.key, self.key_layout),
+            ("value", self.value, self.value_layout),
+        )
+
+    @property
+    def first_heads(self) -> tuple[int, int, int]:
+        """The first head of query, key and value in their array."""
+        heads, shared = self.query[1], self.key[1]
+        return (0, heads, heads + shared) if self.packed else (0, 0, 0)
 
     @property
     def output(self) -> tuple[int, int, int, int]:

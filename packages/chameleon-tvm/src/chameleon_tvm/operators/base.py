@@ -95,6 +95,14 @@ class Operator(ABC):
         return outputs
 
 
+class TypedOperator(Operator):
+    """An operator whose arguments name the dtype of its output."""
+
+    @property
+    def tolerance(self) -> float:
+        return tolerance_of(self.spec.output_dtype)
+
+
 def is_operator(kind: str) -> bool:
     """Whether this package or an installed plugin defines an operator of this kind."""
     return kind in OWN or kind in default_registry().names("operators")

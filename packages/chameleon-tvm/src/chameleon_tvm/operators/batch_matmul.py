@@ -10,26 +10,20 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.conversions import rounding, widening
+from chameleon_tvm.emit import rounding, widening
 from chameleon_tvm.late_tvm import te, tvm
+from chameleon_tvm.operators import quantized_products
 from chameleon_tvm.operators.base import (
-    Operator,
+    TypedOperator,
     is_for_cpu,
     seeded_array,
     seeded_integers,
     widened,
 )
-from chameleon_tvm.operators.quantized_products import (
-    PARAMETERS,
-    QuantizedProduct,
-    example,
-    finished_product,
-)
-from chameleon_tvm.operators.specs import BatchMatmulSpec
-from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE, tolerance_of
+from chameleon_tvm.types import COMPUTE, FLOAT32, STORAGE
 
 
-class BatchMatmul(Operator):
+class BatchMatmul(TypedOperator):
     """The product (batch, m, k) x (batch, k, n); the right side may be stored transposed.
 
     An int8 operator has a third input: a constant array with the fields of
@@ -38,21 +32,16 @@ class BatchMatmul(Operator):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.spec = BatchMatmulSpec.of(task)
         self._on_cpu = is_for_cpu(task.target)
         if self.spec.quantized:
             self.constants = frozenset({2})
-
-    @property
-    def tolerance(self) -> float:
-        return tolerance_of(self.spec.output_dtype)
 
     def inputs(self) -> Arrays:
         spec = self.spec
         if spec.quantized:
             data = COMPUTE[spec.dtype].data
             sides = [seeded_integers(shape, data, at) for at, shape in enumerate((spec.a, spec.b))]
-            return [*sides, example(spec.a[2]).array]
+            return [*sides, quantized_products.example(spec.a[2]).array]
         return [seeded_array(shape, spec.dtype, at) for at, shape in enumerate((spec.a, spec.b))]
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
@@ -70,7 +59,7 @@ class BatchMatmul(Operator):
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
         left, right = (array.astype(np.float64) for array in inputs[:2])
-        numbers = QuantizedProduct.of(inputs[2]) if spec.quantized else None
+        numbers = quantized_products.QuantizedProduct.of(inputs[2]) if spec.quantized else None
         if numbers is not None:
             left, right = left - numbers.left_zero_point, right - numbers.right_zero_point
         sums = left @ (right.swapaxes(1, 2) if spec.transpose_b else right)
@@ -78,7 +67,7 @@ class BatchMatmul(Operator):
 
     @cached_property
     def _numbers(self) -> te.Tensor:
-        return te.placeholder((PARAMETERS,), FLOAT32, name="quantization")
+        return te.placeholder((quantized_products.PARAMETERS,), FLOAT32, name="quantization")
 
     def _operand(self, side: int, element: Any) -> Any:
         """An element of a side in the form that is multiplied, as an expression."""
@@ -92,8 +81,8 @@ class BatchMatmul(Operator):
         """A sum in the form that is written to the output, as an expression."""
         written = self.spec.output_dtype
         if self.spec.quantized:
-            numbers = [self._numbers[at] for at in range(PARAMETERS)]
-            return finished_product(sums.astype(FLOAT32), written, numbers)
+            numbers = [self._numbers[at] for at in range(quantized_products.PARAMETERS)]
+            return quantized_products.finished_product(sums.astype(FLOAT32), written, numbers)
         return rounding(STORAGE[written], sums) if self._on_cpu else sums.astype(written)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:

@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
-from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.epilogues import FusedOperator
-from chameleon_tvm.operators.layouts import SPATIAL, channel_block, is_channels_last, physical_shape
-from chameleon_tvm.operators.specs import convolution_of
+from chameleon_tvm.operators.layouts import (
+    SPATIAL,
+    channel_block,
+    is_channels_last,
+    physical_index,
+    physical_shape,
+)
 
 _TAPS = ("rz", "ry", "rx")
 """Names of the loops over a filter's axes."""
@@ -26,9 +30,6 @@ class Convolution(FusedOperator):
     axes, I, O) if channels come last, else as (O, I, spatial axes).
     """
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task, convolution_of(task))
-
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         array = self.epilogue.stored(index, array)
         if index == 0:
@@ -40,7 +41,7 @@ class Convolution(FusedOperator):
         return to_layout(array, self.spec.output_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return [from_layout(out, self.spec.output_layout) for out in self.epilogue.logical(outputs)]
+        return [from_layout(out, self.spec.output_layout) for out in super().logical(outputs)]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -86,7 +87,7 @@ class Convolution(FusedOperator):
             for x, first, extent in zip(at, before, size, strict=True):
                 inside += [x >= first, x < extent + first]
             at = [x - first for x, first in zip(at, before, strict=True)]
-            value = element(data(*_physical_index((b, channel, *at), spec.layout)))
+            value = element(data(*physical_index((b, channel, *at), spec.layout)))
             return te.if_then_else(te.all(*inside), value, te.const(0, self.epilogue.centred_type))
 
         padded = data
@@ -119,7 +120,7 @@ class Convolution(FusedOperator):
             ]
             tap = (*taps, channel_axis, o) if last else (o, channel_axis, *taps)
             return te.sum(
-                operand(seen(*_physical_index((b, source, *at), spec.layout)))
+                operand(seen(*physical_index((b, source, *at), spec.layout)))
                 * operand(weights(*tap)),
                 axis=[*taps, channel_axis] if last else [channel_axis, *taps],
             )
@@ -182,11 +183,3 @@ def _logical_index(indices: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
         return indices
     b, outer, *at, inner = indices
     return (b, outer * block + inner, *at)
-
-
-def _physical_index(indices: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
-    b, c, *at = indices
-    if is_channels_last(layout):
-        return (b, *at, c)
-    block = channel_block(layout)
-    return (b, c // block, *at, c % block) if block else indices

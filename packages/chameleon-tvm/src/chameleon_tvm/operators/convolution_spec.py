@@ -11,15 +11,10 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import attrs
+from chameleon_core.plugins.options import option
 
-from chameleon_tvm.operators.layouts import (
-    LAYOUT_HINT,
-    SPATIAL,
-    channel_block,
-    channels_first,
-    spatial_rank,
-)
-from chameleon_tvm.operators.spec import FusedSpec, computed_in, helped, positive, times
+from chameleon_tvm.operators import layouts
+from chameleon_tvm.operators.spec import FusedSpec, computed_in, converted, positive, times
 from chameleon_tvm.types import FLOAT32, HALVES, INT7, INT8, WEIGHTED
 
 PerAxis = int | tuple[int, ...]
@@ -50,39 +45,26 @@ class ConvolutionSpec(FusedSpec):
     rank: ClassVar[int]
     """Number of spatial axes."""
 
-    input: tuple[int, ...] = attrs.field(
-        converter=tuple,
-        metadata=helped("input shape, channels second ([N, C, H, W]), whatever the layout"),
+    input: tuple[int, ...] = converted(
+        "input shape, channels second ([N, C, H, W]), whatever the layout"
     )
-    kernel: PerAxis = attrs.field(
-        converter=_numbers, metadata=helped("filter size, one number or one for each axis")
-    )
-    stride: PerAxis = attrs.field(
-        default=1, converter=_numbers, metadata=helped("stride along each axis")
-    )
-    padding: PerAxis = attrs.field(
+    kernel: PerAxis = converted("filter size, one number or one for each axis", converter=_numbers)
+    stride: PerAxis = converted("stride along each axis", default=1, converter=_numbers)
+    padding: PerAxis = converted(
+        "one number, one for each axis, or those before and those after "
+        "([top, left, bottom, right])",
         default=0,
         converter=_numbers,
-        metadata=helped(
-            "one number, one for each axis, or those before and those after "
-            "([top, left, bottom, right])"
-        ),
     )
-    dilation: PerAxis = attrs.field(
-        default=1, converter=_numbers, metadata=helped("distance between taps along each axis")
+    dilation: PerAxis = converted(
+        "distance between taps along each axis", default=1, converter=_numbers
     )
-    layout: str = attrs.field(
-        default="", metadata=helped("input layout; NCHW, NCW or NCDHW if missing. " + LAYOUT_HINT)
-    )
-    output_layout: str = attrs.field(
-        default="", metadata=helped("output layout; the input's if missing")
-    )
-    dtype: str = attrs.field(
-        default=FLOAT32,
-        metadata=helped(
-            f"dtype: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
-            f"{' and '.join(HALVES)} of conv2d on GPUs"
-        ),
+    layout: str = option("", "input layout; NCHW, NCW or NCDHW if missing. " + layouts.LAYOUT_HINT)
+    output_layout: str = option("", "output layout; the input's if missing")
+    dtype: str = option(
+        FLOAT32,
+        f"dtype: float32; {', '.join(HALVES)}, {INT8} and {INT7} on CPUs; "
+        f"{' and '.join(HALVES)} of conv2d on GPUs",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -97,7 +79,7 @@ class ConvolutionSpec(FusedSpec):
         ):
             object.__setattr__(self, name, value)
         if not self.layout:
-            object.__setattr__(self, "layout", channels_first(self.rank))
+            object.__setattr__(self, "layout", layouts.channels_first(self.rank))
         if not self.output_layout:
             object.__setattr__(self, "output_layout", self.layout)
         self._check_lengths()
@@ -135,14 +117,16 @@ class ConvolutionSpec(FusedSpec):
             raise self.fail(
                 f"input needs {rank + 2} numbers; kernel, stride and dilation 1 or {rank}; "
                 f"padding 1, {rank} or {2 * rank}",
-                f"Write input as [N, C, {', '.join(SPATIAL[-rank:])}] whatever the layout.",
+                f"Write input as [N, C, {', '.join(layouts.SPATIAL[-rank:])}] whatever the layout.",
             )
 
     def _check_layout(self, layout: str, channels: int, what: str) -> None:
         """Refuse a layout that the input or the output cannot have."""
-        if spatial_rank(layout) != self.rank:
-            raise self.fail(f"{layout} is no layout of {self.rank} spatial axes", LAYOUT_HINT)
-        block = channel_block(layout)
+        if layouts.spatial_rank(layout) != self.rank:
+            raise self.fail(
+                f"{layout} is no layout of {self.rank} spatial axes", layouts.LAYOUT_HINT
+            )
+        block = layouts.channel_block(layout)
         if block and channels % block:
             raise self.fail(
                 f"{channels} {what} channels do not divide into the blocks of {layout}",

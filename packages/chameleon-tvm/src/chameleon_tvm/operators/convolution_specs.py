@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
+from chameleon_core.plugins.options import option
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.convolution_spec import ConvolutionSpec
-from chameleon_tvm.operators.spec import helped
 
 
 @attrs.frozen(kw_only=True)
 class GroupedSpec(ConvolutionSpec):
     """A convolution (cross-correlation), possibly grouped."""
 
-    filters: int = attrs.field(metadata=helped("number of output channels"))
-    groups: int = attrs.field(default=1, metadata=helped("number of groups"))
+    filters: int = option(attrs.NOTHING, "number of output channels")
+    groups: int = option(1, "number of groups")
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -67,7 +67,7 @@ class Conv3dSpec(GroupedSpec):
 class DepthwiseSpec(ConvolutionSpec):
     """A depthwise convolution, in which each channel has its own filters."""
 
-    multiplier: int = attrs.field(default=1, metadata=helped("output channels per input channel"))
+    multiplier: int = option(1, "output channels per input channel")
 
     @property
     def output_channels(self) -> int:

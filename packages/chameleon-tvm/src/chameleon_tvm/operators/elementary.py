@@ -6,11 +6,9 @@ A call of the C library computes one lane at a time and takes about twenty times
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from chameleon_tvm.emit import Expr, integer, number, typed
 from chameleon_tvm.late_tvm import tirx
-
-Expr = Any
 
 _ERF_NUMERATOR = (
     -2.72614225801306e-10,
@@ -69,13 +67,6 @@ largest of float32."""
 _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
-def number(constant: float, like: Expr) -> Expr:
-    """A float32 constant with as many lanes as the expression ``like``."""
-    scalar = tirx.FloatImm("float32", constant)
-    lanes = lanes_of(like)
-    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
-
-
 def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
     """The value of a polynomial at ``x``, by Horner's rule.
 
@@ -106,8 +97,8 @@ def exp(x: Expr) -> Expr:
 
     def of_power(inside: Expr, power: Expr) -> Expr:
         rest = inside - power * number(_LOG_2_HIGH, x) - power * number(_LOG_2_LOW, x)
-        exponent = tirx.Cast(typed("int32", x), power) + _integer(_EXPONENT_BIAS, x)
-        shifted = exponent << _integer(_FRACTION_BITS, x)
+        exponent = tirx.Cast(typed("int32", x), power) + integer(_EXPONENT_BIAS, x)
+        shifted = exponent << integer(_FRACTION_BITS, x)
         scale = tirx.reinterpret(typed("float32", x), shifted)
         return _named(rest, lambda rest: scale * of_rest(rest))
 
@@ -155,26 +146,3 @@ def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """An expression that computes a value once, although ``body`` may read it several times."""
     variable = tirx.Var("t", value.ty)
     return tirx.Let(variable, value, body(variable))
-
-
-def lanes_of(value: Expr) -> int:
-    """Number of lanes of an expression; 1 for a scalar."""
-    _, _, lanes = str(value.ty).partition("x")
-    return int(lanes) if lanes else 1
-
-
-def typed(dtype: str, like: Expr) -> str:
-    """The name of a vector dtype with as many lanes as an expression, such as ``int32x8``.
-
-    Args:
-        dtype: The dtype of an element.
-        like: The expression.
-    """
-    lanes = lanes_of(like)
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-
-def _integer(constant: int, like: Expr) -> Expr:
-    scalar = tirx.IntImm("int32", constant)
-    lanes = lanes_of(like)
-    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)

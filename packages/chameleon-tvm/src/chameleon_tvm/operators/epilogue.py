@@ -9,13 +9,13 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions import conversions
+from chameleon_tvm import emit
 from chameleon_tvm.late_tvm import te
 from chameleon_tvm.operators.activation_arrays import Exact
 from chameleon_tvm.operators.activations import activate, activated
 from chameleon_tvm.operators.base import seeded_array, widened
 from chameleon_tvm.operators.specs import FusedSpec
-from chameleon_tvm.types import FLOAT32, STORAGE, tolerance_of
+from chameleon_tvm.types import FLOAT32, STORAGE
 
 
 class Epilogue:
@@ -50,13 +50,8 @@ class Epilogue:
     def _real(self, dtype: str, element: Any) -> Any:
         """An element of a tensor, converted to the dtype of sums, as an expression."""
         if self._on_cpu:
-            return conversions.widening(STORAGE[dtype], element)
+            return emit.widening(STORAGE[dtype], element)
         return element.astype(self.operand_type)
-
-    @property
-    def tolerance(self) -> float:
-        """Largest error that the output may have: |difference| over largest |expected|."""
-        return tolerance_of(self.spec.output_dtype)
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
         """Random logical data and weights of some shapes, the same in every process."""
@@ -184,7 +179,7 @@ class Epilogue:
                 value = value + self._real(spec.output_dtype, residual(*indices))
             value = activate(value, spec.activation)
             if self._on_cpu:
-                return conversions.rounding(STORAGE[spec.output_dtype], value)
+                return emit.rounding(STORAGE[spec.output_dtype], value)
             return value.astype(spec.dtype)
 
         return parameters, te.compute(shape, finish, name="out", varargs_names=names)

@@ -6,6 +6,8 @@ An image has one, two or three spatial axes: W, HW or DHW.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from chameleon_core.errors import ConfigError
 
@@ -90,6 +92,20 @@ def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
         return (n, *spatial, c)
     block = channel_block(layout)
     return (n, c // block, *spatial, block) if block else shape
+
+
+def physical_index(indices: Sequence[Any], layout: str) -> list[Any]:
+    """The index in memory of an element of an image in a layout.
+
+    Args:
+        indices: The logical index (N, C, spatial axes).
+        layout: The name of the layout.
+    """
+    n, c, *at = indices
+    if is_channels_last(layout):
+        return [n, *at, c]
+    block = channel_block(layout)
+    return [n, c // block, *at, c % block] if block else [*indices]
 
 
 def _match(layout: str) -> re.Match[str]:

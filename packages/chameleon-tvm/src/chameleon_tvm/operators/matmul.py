@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
-from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.late_tvm import te, tvm
 from chameleon_tvm.operators.epilogues import FusedOperator
-from chameleon_tvm.operators.specs import DenseSpec
 
 
 class Dense(FusedOperator):
@@ -22,15 +20,9 @@ class Dense(FusedOperator):
     (features, units), so that its inner loop can be vectorized.
     """
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task, DenseSpec.of(task))
-
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
         array = self.epilogue.stored(index, array)
         return contiguous(array.T) if index == 1 else array
-
-    def logical(self, outputs: Arrays) -> Arrays:
-        return self.epilogue.logical(outputs)
 
     def reference(self, inputs: Arrays) -> Arrays:
         data = self.epilogue.centred(inputs[0], inputs[2:])

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
+from chameleon_core.plugins.options import option
 
 from chameleon_tvm.operators.spec import (
     FusedSpec,
     TypedSpec,
     check_products,
     computed_in,
-    helped,
+    converted,
     positive,
     times,
 )
@@ -27,13 +28,10 @@ class DenseSpec(FusedSpec):
 
     kind: ClassVar[str] = "dense"
 
-    input: tuple[int, int] = attrs.field(
-        converter=tuple, metadata=helped("input shape as [rows, features]")
-    )
-    units: int = attrs.field(metadata=helped("number of outputs per row"))
-    dtype: str = attrs.field(
-        default=FLOAT32,
-        metadata=helped(f"dtype: {FLOAT32}, {' or '.join(HALVES)}, or {INT8} or {INT7} on CPUs"),
+    input: tuple[int, int] = converted("input shape as [rows, features]")
+    units: int = option(attrs.NOTHING, "number of outputs per row")
+    dtype: str = option(
+        FLOAT32, f"dtype: {FLOAT32}, {' or '.join(HALVES)}, or {INT8} or {INT7} on CPUs"
     )
 
     def __attrs_post_init__(self) -> None:
@@ -80,20 +78,12 @@ class BatchMatmulSpec(TypedSpec):
 
     kind: ClassVar[str] = "batch_matmul"
 
-    a: tuple[int, int, int] = attrs.field(
-        converter=tuple, metadata=helped("left shape as [batch, m, k]")
+    a: tuple[int, int, int] = converted("left shape as [batch, m, k]")
+    b: tuple[int, int, int] = converted(
+        "right shape as [batch, k, n]; [batch, n, k] with transpose_b"
     )
-    b: tuple[int, int, int] = attrs.field(
-        converter=tuple,
-        metadata=helped("right shape as [batch, k, n]; [batch, n, k] with transpose_b"),
-    )
-    transpose_b: bool = attrs.field(
-        default=False, metadata=helped("whether the right side is stored as [batch, n, k]")
-    )
-    dtype: str = attrs.field(
-        default=FLOAT32,
-        metadata=helped(f"dtype: float32, {' or '.join(HALVES)}, or {INT8} on CPUs"),
-    )
+    transpose_b: bool = option(False, "whether the right side is stored as [batch, n, k]")
+    dtype: str = option(FLOAT32, f"dtype: float32, {' or '.join(HALVES)}, or {INT8} on CPUs")
 
     def __attrs_post_init__(self) -> None:
         computed_in(self, self.dtype, VARYING)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 
@@ -23,21 +22,10 @@ TOLERANCE = 1e-3
 """The tolerance of a task if the user gives none."""
 
 
-@attrs.frozen(kw_only=True)
-class ReadFunction:
-    """A user's TensorIR function in the form that a task carries.
-
-    Attributes:
-        arguments: The task's arguments, with the default tolerance :data:`TOLERANCE`.
-        flop: Number of floating-point operations of one evaluation.
-    """
-
-    arguments: dict[str, Any]
-    flop: float
-
-
-def read_function(source: str, reference: str, constants: Sequence[str], name: str) -> ReadFunction:
-    """Import a user's TensorIR function and its reference, and return a task's arguments.
+def read_function(
+    source: str, reference: str, constants: Sequence[str], name: str
+) -> tuple[dict[str, Any], float]:
+    """Import a user's TensorIR function and its reference, in the form that a task carries.
 
     Args:
         source: Name of the function, as ``path.py:function`` or ``package.module:function``.
@@ -45,6 +33,10 @@ def read_function(source: str, reference: str, constants: Sequence[str], name: s
             reference.
         constants: Names of inputs that never change.
         name: Name of the task, for error messages.
+
+    Returns:
+        The task's arguments, with the default tolerance :data:`TOLERANCE`, and the number of
+        floating-point operations of one evaluation.
 
     Raises:
         ConfigError: The file, the function or an input does not exist, the object is no PrimFunc,
@@ -63,10 +55,8 @@ def read_function(source: str, reference: str, constants: Sequence[str], name: s
     if reference:
         computing = named_object(reference, f"primfunc {name}")
         text = _portable_source(computing, reference, name)
-    return ReadFunction(
-        arguments={**arguments, "constants": list(constants), "reference": text},
-        flop=function_flop(function, name),
-    )
+    arguments = {**arguments, "constants": list(constants), "reference": text}
+    return arguments, function_flop(function, name)
 
 
 def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
+from chameleon_core.plugins.options import option
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.spec import OperatorSpec, helped
+from chameleon_tvm.operators.spec import OperatorSpec, converted
 
 
 @attrs.frozen(kw_only=True)
@@ -16,27 +17,16 @@ class PrimFuncSpec(OperatorSpec):
 
     kind: ClassVar[str] = "primfunc"
 
-    source: str = attrs.field(
-        metadata={
-            **helped("'path.py:function' or 'package.module:function' that returns a PrimFunc"),
-            "source": True,
-        }
+    source: str = option(
+        attrs.NOTHING,
+        "'path.py:function' or 'package.module:function' that returns a PrimFunc",
+        source=True,
     )
-    constants: tuple[str, ...] = attrs.field(
-        default=(), converter=tuple, metadata=helped("names of inputs that never change")
+    constants: tuple[str, ...] = converted("names of inputs that never change", default=())
+    reference: str = option(
+        "", "a function of NumPy arrays, named as in source; source itself if missing", source=True
     )
-    reference: str = attrs.field(
-        default="",
-        metadata={
-            **helped("a function of NumPy arrays, named as in source; source itself if missing"),
-            "source": True,
-        },
-    )
-    tolerance: float = attrs.field(
-        default=1e-3,
-        validator=attrs.validators.gt(0),
-        metadata=helped("largest |difference| over the largest |expected|"),
-    )
+    tolerance: float = option(1e-3, "largest |difference| over the largest |expected|", above=0)
 
     def __attrs_post_init__(self) -> None:
         if not self.source:
@@ -58,12 +48,12 @@ class PrimFuncSpec(OperatorSpec):
         from chameleon_tvm.operators.prim_functions import read_function  # noqa: PLC0415 - TVM
 
         called = self.name or name
-        read = read_function(self.source, self.reference, self.constants, called)
+        arguments, flop = read_function(self.source, self.reference, self.constants, called)
         return Task(
             name=called,
             operator=self.kind,
-            arguments={**read.arguments, "tolerance": self.tolerance},
+            arguments={**arguments, "tolerance": self.tolerance},
             target=target,
-            flop=read.flop,
+            flop=flop,
             weight=self.weight,
         )

@@ -21,17 +21,17 @@ from chameleon_tvm.operators.activation_arrays import Exact
 from chameleon_tvm.operators.activations import activated
 from chameleon_tvm.operators.base import seeded_array, seeded_integers
 from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.quantized_products import LARGEST, KernelNumbers
 from chameleon_tvm.operators.requantizing import finished
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 
-LARGEST = STORAGE[UINT8].high
 PARAMETERS = 5
 """Number of fields of ``Quantization``."""
 
 
 @attrs.frozen(kw_only=True)
-class Quantization:
+class Quantization(KernelNumbers):
     """The constants of an int8 operator that all channels share.
 
     The kernel gets them as one float32 array, in this order.
@@ -49,21 +49,6 @@ class Quantization:
     residual_zero_point: float = 0.0
     out_multiplier: float = 1.0
     out_zero_point: float = 0.0
-
-    @property
-    def array(self) -> NDArray[np.float32]:
-        """The fields as the float32 array that operators take, shape (5,)."""
-        return np.array(attrs.astuple(self), np.float32)
-
-    @classmethod
-    def of(cls, array: NDArray[Any]) -> Quantization:
-        """Read the fields from an array of shape (5,)."""
-        return cls(
-            **{
-                field.name: float(number)
-                for field, number in zip(attrs.fields(cls), array, strict=True)
-            }
-        )
 
 
 _BOUNDED = frozenset({"sigmoid", "tanh", "hardsigmoid"})

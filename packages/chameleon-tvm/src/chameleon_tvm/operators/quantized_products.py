@@ -12,14 +12,13 @@ with halves rounded to even numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.elementary import lanes_of
+from chameleon_tvm.emit import constant, every
 from chameleon_tvm.operators.requantizing import clipped
 from chameleon_tvm.types import STORAGE, UINT8
 
@@ -28,8 +27,24 @@ PARAMETERS = 4
 LARGEST = STORAGE[UINT8].high
 
 
+@attrs.frozen
+class KernelNumbers:
+    """Numbers that a kernel gets as one float32 array, in the order of the fields."""
+
+    @property
+    def array(self) -> NDArray[np.float32]:
+        """The fields as the float32 array that operators take."""
+        return np.array(attrs.astuple(self), np.float32)
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Self:
+        """Read the fields from such an array."""
+        fields = attrs.fields(cls)
+        return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
+
+
 @attrs.frozen(kw_only=True)
-class QuantizedProduct:
+class QuantizedProduct(KernelNumbers):
     """The zero points and the scale of a product of two quantized tensors.
 
     The kernel gets these numbers as one float32 array, in the order of the attributes.
@@ -46,17 +61,6 @@ class QuantizedProduct:
     scale: float
     out_zero_point: float = 0.0
 
-    @property
-    def array(self) -> NDArray[np.float32]:
-        """The fields as the float32 array that operators take, shape (4,)."""
-        return np.array(attrs.astuple(self), np.float32)
-
-    @classmethod
-    def of(cls, array: NDArray[Any]) -> QuantizedProduct:
-        """Read the fields from an array of shape (4,)."""
-        fields = attrs.fields(cls)
-        return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
-
     def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
         """Compute the output of a quantized product from its exact sums, for checks.
 
@@ -69,8 +73,7 @@ class QuantizedProduct:
         scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
         if not STORAGE[written].whole:
             return scaled
-        result: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
-        return result
+        return np.asarray(np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST))
 
 
 def example(reduced: int) -> QuantizedProduct:
@@ -97,10 +100,8 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
         numbers: The fields of ``QuantizedProduct`` in order, float32 scalars.
     """
     _, _, scale, zero = numbers
-    lanes = lanes_of(sums)
-    every = scale if lanes == 1 else tirx.Broadcast(scale, lanes)
-    real = sums * every
+    real = sums * every(scale, sums)
     if not STORAGE[written].whole:
         return real
-    low, high = (tirx.FloatImm("float32", bound) - zero for bound in (0.0, float(LARGEST)))
+    low, high = (constant(bound) - zero for bound in (0.0, float(LARGEST)))
     return clipped(real, low, high, zero)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from chameleon_tvm.emit import Expr, constant, every, number, typed
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.activations import activate
-from chameleon_tvm.operators.elementary import lanes_of, number, typed
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.types import STORAGE, UINT8
-
-Expr = Any
 
 LARGEST = float(STORAGE[UINT8].high)
 INTEGRAL = 1.5 * 2.0**23
@@ -34,25 +31,24 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
         numbers: The fields of ``Quantization`` in order, float32 scalars.
     """
     _, scale, zero, multiplier, out_zero = numbers
-    lanes = lanes_of(real)
     quantized = STORAGE[spec.output_dtype].whole
     if residual is not None and quantized:
         steps = tirx.Cast(typed("float32", real), tirx.Cast(typed("int32", real), residual))
-        real = real + (steps - _splat(zero, lanes)) * _splat(scale, lanes)
+        real = real + (steps - every(zero, real)) * every(scale, real)
     elif residual is not None:
         real = real + residual
     if not quantized:
         return activate(real, spec.activation)
     # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
     # keep their order, so that those of an activation that clips bound them as well.
-    low, high = _float(0.0) - out_zero, _float(LARGEST) - out_zero
+    low, high = constant(0.0) - out_zero, constant(LARGEST) - out_zero
     if spec.activation in CLIPPING:
         bottom, top = CLIPPING[spec.activation]
-        low = tirx.max(low, _float(bottom) * multiplier)
-        high = high if top is None else tirx.min(high, _float(top) * multiplier)
+        low = tirx.max(low, constant(bottom) * multiplier)
+        high = high if top is None else tirx.min(high, constant(top) * multiplier)
     else:
         real = activate(real, spec.activation)
-    return clipped(real * _splat(multiplier, lanes), low, high, out_zero)
+    return clipped(real * every(multiplier, real), low, high, out_zero)
 
 
 def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
@@ -65,17 +61,8 @@ def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
         high: The upper bound of ``scaled``, a scalar without a fractional part.
         zero: The output's zero point, a float32 scalar.
     """
-    lanes = lanes_of(scaled)
-    inside = tirx.min(tirx.max(scaled, _splat(low, lanes)), _splat(high, lanes))
+    inside = tirx.min(tirx.max(scaled, every(low, scaled)), every(high, scaled))
     # The sum has no digits behind the point, and those before it are the last bits: an addition
     # rounds halves to even numbers, and a conversion takes another instruction.
     bits = tirx.reinterpret(typed("int32", scaled), inside + number(INTEGRAL, scaled))
-    return tirx.Cast(typed(UINT8, scaled), bits + _splat(tirx.Cast("int32", zero), lanes))
-
-
-def _float(value: float) -> Expr:
-    return tirx.FloatImm("float32", value)
-
-
-def _splat(scalar: Expr, lanes: int) -> Expr:
-    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+    return tirx.Cast(typed(UINT8, scaled), bits + every(tirx.Cast("int32", zero), scaled))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import attrs
 from chameleon_core.errors import ConfigError
+from chameleon_core.plugins.options import option
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.gpus import BFLOAT16_SINCE, capability
@@ -33,9 +34,15 @@ def times(*extents: int) -> str:
     return "x".join(map(str, extents))
 
 
-def helped(text: str) -> dict[str, str]:
-    """Metadata of an attrs field that hold its line of help."""
-    return {"help": text}
+def converted(words: str, default: Any = attrs.NOTHING, converter: Any = tuple) -> Any:
+    """Declare an argument whose value is converted, for example a list to a tuple.
+
+    Args:
+        words: The help text.
+        default: The value if the user gives none; without it, the argument is required.
+        converter: A function of the user's value.
+    """
+    return attrs.field(default=default, converter=converter, metadata={"help": words})
 
 
 @attrs.frozen(kw_only=True)
@@ -50,12 +57,8 @@ class OperatorSpec(ABC):
 
     kind: ClassVar[str]
 
-    name: str = attrs.field(default="", metadata=helped("unique name; made up if missing"))
-    weight: int = attrs.field(
-        default=1,
-        validator=attrs.validators.ge(1),
-        metadata=helped("how often the operator occurs in the network"),
-    )
+    name: str = option("", "unique name; made up if missing")
+    weight: int = option(1, "how often the operator occurs in the network", at_least=1)
 
     @property
     @abstractmethod
@@ -154,15 +157,11 @@ class TypedSpec(OperatorSpec):
     """
 
     dtype: str
-    output_dtype: str = attrs.field(
-        default="",
-        metadata={
-            "output": True,
-            **helped(
-                f"the output's dtype, if not the default: {FLOAT32} for operators in "
-                f"{BFLOAT16} and {FLOAT16}, {UINT8} for those in {INT8}"
-            ),
-        },
+    output_dtype: str = option(
+        "",
+        f"the output's dtype, if not the default: {FLOAT32} for operators in "
+        f"{BFLOAT16} and {FLOAT16}, {UINT8} for those in {INT8}",
+        output=True,
     )
 
     def __attrs_post_init__(self) -> None:
@@ -192,25 +191,14 @@ class FusedSpec(TypedSpec):
     output's dtype.
     """
 
-    bias: bool = attrs.field(
-        default=False,
-        metadata={"epilogue": True, **helped("whether a constant per output channel is added")},
+    bias: bool = option(False, "whether a constant per output channel is added", epilogue=True)
+    residual: bool = option(
+        False, "whether an input of the output's shape and layout is added", epilogue=True
     )
-    residual: bool = attrs.field(
-        default=False,
-        metadata={
-            "epilogue": True,
-            **helped("whether an input of the output's shape and layout is added"),
-        },
-    )
-    activation: str = attrs.field(
-        default="none",
-        metadata={
-            "epilogue": True,
-            **helped(
-                f"activation of the sum: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}"
-            ),
-        },
+    activation: str = option(
+        "none",
+        f"activation of the sum: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}",
+        epilogue=True,
     )
 
     def __attrs_post_init__(self) -> None:

@@ -19,7 +19,12 @@ from chameleon_tvm.operators.convolution_specs import (
     GroupedSpec,
     convolution_of,
 )
-from chameleon_tvm.operators.layouts import LAYOUT_HINT, channel_block, physical_shape
+from chameleon_tvm.operators.layouts import (
+    LAYOUT_HINT,
+    channel_block,
+    physical_index,
+    physical_shape,
+)
 from chameleon_tvm.operators.matmul_specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
 from chameleon_tvm.operators.spec import ACTIVATIONS, FusedSpec, OperatorSpec, TypedSpec
@@ -46,5 +51,6 @@ __all__ = [
     "TypedSpec",
     "channel_block",
     "convolution_of",
+    "physical_index",
     "physical_shape",
 ]

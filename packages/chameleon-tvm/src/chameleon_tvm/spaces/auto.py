@@ -31,7 +31,7 @@ class AutoSpace(SpaceProvider):
     preloads: ClassVar[tuple[str, ...]] = TemplateSpace.preloads
 
     def __init__(self, options: AutoOptions) -> None:
-        self._template = TemplateSpace(options.template)
+        self._template = TemplateSpace(options)
         self._options = options
 
     @cached_property
@@ -48,9 +48,8 @@ class AutoSpace(SpaceProvider):
         return self._provider(task).builder(task, threads=threads)
 
     def _provider(self, task: Task) -> SpaceProvider:
-        record = None
-        if not is_operator(task.operator):
-            record = default_registry().space_of(task.operator)
+        own = is_operator(task.operator)
+        record = None if own else default_registry().space_of(task.operator)
         if record is not None:
             provider: SpaceProvider = make_stage(KINDS["spaces"], record, record.options())
             return provider

@@ -376,15 +376,12 @@ def check_instruction(record: InstructionRecord, target: str = "native") -> bool
         PluginError: The instruction's class cannot be imported, or making its object fails.
     """
     instruction = instruction_of(record)
+    where = f"instruction '{record.name}': the record's"
     for what in ("name", "summary", "architecture"):
         own, said = getattr(record, what), getattr(instruction, what)
-        assert own == said, (
-            f"instruction '{record.name}': the record's {what} is {own!r}, its class's {said!r}"
-        )
-    own, said = sorted(record.features), sorted(instruction.features)
-    assert own == said, (
-        f"instruction '{record.name}': the record's features are {own}, its class's {said}"
-    )
+        assert own == said, f"{where} {what} is {own!r}, its class's {said!r}"
+    features, others = sorted(record.features), sorted(instruction.features)
+    assert features == others, f"{where} features are {features}, its class's {others}"
     return check_meaning(instruction, target)
 
 

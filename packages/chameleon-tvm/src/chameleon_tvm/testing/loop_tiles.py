@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
-from chameleon_tvm.instructions.conversions import widening
-from chameleon_tvm.instructions.tiles import Buffer, Register, Stmt, TileProduct
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, Stmt
+from chameleon_tvm.instructions.base import BFLOAT16_BITS
+from chameleon_tvm.instructions.tiles import Register, TileProduct
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.types import BFLOAT16, STORAGE
 
@@ -46,55 +46,38 @@ class LoopTiles(TileProduct):
     def zero(self, register: Register) -> Stmt:
         zero = tirx.const(0, self.element(register.holds))
         count = register.rows * register.width
-        return _loop(count, lambda at: tirx.BufferStore(register.buffer, zero, [at]))
+        return emit.loop("i", count, lambda at: emit.store(register.buffer, [at], zero))
 
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
         def element(row: Expr, at: Expr) -> Stmt:
-            value = tirx.BufferLoad(source, [start + row * stride + at])
-            return tirx.BufferStore(register.buffer, value, [row * register.width + at])
+            value = emit.load(source, [start + row * stride + at])
+            return emit.store(register.buffer, [row * register.width + at], value)
 
-        return _each(register, element)
+        return emit.loops({"row": register.rows, "at": register.width}, element)
 
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
         def add(row: Expr, column: Expr, group: Expr, k: int) -> Stmt:
-            index = row * self.columns + column
-            left = tirx.BufferLoad(data.buffer, [row * data.width + group * self.pack + k])
+            index = [row * self.columns + column]
+            left = emit.load(data.buffer, [row * data.width + group * self.pack + k])
             at = (group * self.columns + column) * self.pack + k
-            right = tirx.BufferLoad(weights.buffer, [at])
+            right = emit.load(weights.buffer, [at])
             product = self._widened(left, self.data) * self._widened(right, self.weights)
-            total = tirx.BufferLoad(sums.buffer, [index]) + product
-            return tirx.BufferStore(sums.buffer, total, [index])
+            return emit.store(sums.buffer, index, emit.load(sums.buffer, index) + product)
 
-        def adds(row: Expr, column: Expr, group: Expr) -> Stmt:
-            return tirx.SeqStmt([add(row, column, group, k) for k in range(self.pack)])
+        def adds(row: Expr, group: Expr, column: Expr) -> Stmt:
+            return emit.sequence([add(row, column, group, k) for k in range(self.pack)])
 
-        return _loop(
-            sums.rows,
-            lambda row: _loop(
-                data.width // self.pack,
-                lambda group: _loop(self.columns, lambda column: adds(row, column, group)),
-            ),
-        )
+        groups = data.width // self.pack
+        return emit.loops({"row": sums.rows, "group": groups, "column": self.columns}, adds)
 
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
         def element(row: Expr, at: Expr) -> Stmt:
-            value = tirx.BufferLoad(register.buffer, [row * register.width + at])
-            return tirx.BufferStore(target, value, [start + row * stride + at])
+            value = emit.load(register.buffer, [row * register.width + at])
+            return emit.store(target, [start + row * stride + at], value)
 
-        return _each(register, element)
+        return emit.loops({"row": register.rows, "at": register.width}, element)
 
     def _widened(self, value: Expr, dtype: str) -> Expr:
         if dtype == BFLOAT16_BITS and np.dtype(self.sums).kind == "f":
-            return widening(STORAGE[BFLOAT16], value)
+            return emit.widening(STORAGE[BFLOAT16], value)
         return tirx.Cast(self.sums, value)
-
-
-def _each(register: Register, element: Callable[[Expr, Expr], Stmt]) -> Stmt:
-    """A loop that runs a statement for each element of a register, by row and column."""
-    return _loop(register.rows, lambda row: _loop(register.width, lambda at: element(row, at)))
-
-
-def _loop(extent: int, body: Any) -> Stmt:
-    variable = tirx.Var("i", "int32")
-    first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", extent)
-    return tirx.For(variable, first, count, tirx.ForKind.SERIAL, body(variable))

@@ -22,8 +22,8 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_tvm import emit
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.template import emit
 
 from chameleon_networks.compile.sequence.accesses import table_axis, takes_strides
 from chameleon_networks.compile.sequence.calls import (

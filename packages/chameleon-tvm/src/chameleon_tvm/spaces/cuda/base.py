@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.gpus import MAX_VECTOR_BYTES, GpuInfo, gpu_info
@@ -32,6 +34,8 @@ class CudaTemplate(Template):
     """
 
     plain_loops: ClassVar[bool] = False
+    weight_axes: ClassVar[tuple[int, ...]]
+    """The axes of the weights in the order of their packed form."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options
@@ -59,6 +63,13 @@ class CudaTemplate(Template):
         function = self.scheduled(values)
         verify(function, tvm_target(self.task.target), self.info)
         return function
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # one order serves all
+        weights = [
+            np.ascontiguousarray(array.transpose(self.weight_axes)) for array in constants[:1]
+        ]
+        return weights + constants[1:]
 
 
 class NestTemplate(CudaTemplate):

@@ -8,13 +8,10 @@ threads computes the part that it multiplies in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.instructions.fragments import SIDE
@@ -46,6 +43,7 @@ class ConvolutionTemplate(NestTemplate):
     """
 
     kind: ClassVar[type[Conv2dSpec | DepthwiseConv2dSpec]] = Conv2dSpec
+    weight_axes = (1, 2, 3, 0)
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.spec = self.kind.of(task)
@@ -122,11 +120,6 @@ class ConvolutionTemplate(NestTemplate):
             schedule.transform_layout(anchor, ("read", 1), lambda o, i, h, w: (i, h, w, o))
         return schedule.mod["main"]
 
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values  # one order serves all
-        weights, *bias = constants
-        return [np.ascontiguousarray(weights.transpose(1, 2, 3, 0)), *bias]
-
 
 class DepthwiseTemplate(ConvolutionTemplate):
     """Template of depthwise convolutions with one filter per channel.
@@ -162,6 +155,8 @@ def convolution_template(task: Task, options: TemplateOptions) -> Template:
 
 class ImplicitGemmTemplate(TensorCoreTemplate):
     """Template of convolutions on tensor cores: NHWC, any strides, dilations and padding."""
+
+    weight_axes = (2, 3, 1, 0)
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.spec = Conv2dSpec.of(task)
@@ -259,11 +254,6 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
         if self.spec.residual:
             schedule.transform_layout(output, ("read", 2 if self.spec.bias else 1), image)
         return schedule.mod["main"]
-
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values  # one order serves all
-        weights, *bias = constants
-        return [np.ascontiguousarray(weights.transpose(2, 3, 1, 0)), *bias]
 
 
 def _fragments(rows: int) -> int:

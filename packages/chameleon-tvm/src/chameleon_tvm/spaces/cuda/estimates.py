@@ -101,11 +101,8 @@ GROUPS = (
 
 def estimate(nest: Nest, info: GpuInfo, values: Values) -> Estimates:
     """The estimates of n configurations."""
-    threads = nest.threads(values).astype(np.float64)
-    blocks = nest.blocks(values).astype(np.float64)
-    sums = nest.sums(values).astype(np.float64)
-    steps = nest.steps(values).astype(np.float64)
-    per_step = nest.per_step(values).astype(np.float64)
+    counts = (nest.threads, nest.blocks, nest.sums, nest.steps, nest.per_step)
+    threads, blocks, sums, steps, per_step = (count(values).astype(np.float64) for count in counts)
     shared = nest.shared_bytes(values, FLOAT_BYTES).astype(np.float64)
     needed = registers(nest, values).astype(np.float64)
     fetched = sum(nest.fetched(values).values())
@@ -134,8 +131,7 @@ def _resident_warps(info: GpuInfo, threads: Numbers, shared: Numbers, needed: Nu
     by_threads = info.threads_per_multiprocessor // (warps * info.warp_size)
     by_shared = info.shared_per_multiprocessor // np.maximum(shared, 1.0)
     most = np.minimum(np.minimum(by_registers, by_threads), by_shared)
-    resident: Numbers = np.clip(most, 1, info.blocks_per_multiprocessor) * warps
-    return resident
+    return np.asarray(np.clip(most, 1, info.blocks_per_multiprocessor) * warps)
 
 
 def _sector_use(nest: Nest, values: Values) -> Numbers:
@@ -191,5 +187,4 @@ def guessed_cost(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     busy = np.minimum(1.0, e.resident_warps * np.sqrt(e.sums) / (ENOUGH_WARPS * 4.0))
     spread = np.minimum(1.0, e.blocks / ENOUGH_BLOCKS)
     full = e.threads / (np.ceil(e.threads / info.warp_size) * info.warp_size)
-    cost: Numbers = (np.maximum(compute, memory) + 0.1 * memory) / (busy * spread * full)
-    return cost
+    return np.asarray((np.maximum(compute, memory) + 0.1 * memory) / (busy * spread * full))

@@ -7,6 +7,7 @@ they need into shared memory (cooperative fetching). Sums stay in registers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -179,8 +180,7 @@ class Nest:
     def shared_bytes(self, values: Values, element_bytes: int) -> Numbers:
         """Bytes of shared memory of a block; shape (n,)."""
         arrays = [elements * element_bytes for elements in self.fetched(values).values()]
-        total: Numbers = np.asarray(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in arrays))
-        return total
+        return aligned(arrays)
 
     def blocks(self, values: Values) -> Numbers:
         """Number of blocks of threads in a launch, for all copies of the nest; shape (n,)."""
@@ -189,8 +189,7 @@ class Nest:
     def steps(self, values: Values) -> Numbers:
         """Number of times that a block copies its operands to shared memory, shape (n,)."""
         chosen = [values[axis.knob][:, 0] for axis in self.reductions if not axis.whole]
-        steps: Numbers = np.prod(chosen, axis=0) if chosen else np.ones(1, np.int64)
-        return steps
+        return np.asarray(np.prod(chosen, axis=0) if chosen else np.ones(1, np.int64))
 
     def per_step(self, values: Values) -> Numbers:
         """Number of products that one iteration of the kernel's outer reduction loop adds to a sum.
@@ -201,8 +200,7 @@ class Nest:
         Returns:
             Array of shape (n,).
         """
-        total: Numbers = np.asarray(prod(self.inner(values).values(), start=1))
-        return total
+        return np.asarray(prod(self.inner(values).values(), start=1))
 
     def operands_of_a_thread(self, values: Values) -> Numbers:
         """Number of elements that a thread reads from shared memory to add one product to each sum.
@@ -228,5 +226,13 @@ class Nest:
 
 
 def _product(parts: dict[str, Numbers]) -> Numbers:
-    product: Numbers = np.prod(list(parts.values()), axis=0)
-    return product
+    return np.asarray(np.prod(list(parts.values()), axis=0))
+
+
+def aligned(sizes: Sequence[Any]) -> Numbers:
+    """Bytes of arrays that begin at multiples of ``ALIGNMENT`` one after another.
+
+    Args:
+        sizes: Bytes of each array, of shape (n,).
+    """
+    return np.asarray(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))

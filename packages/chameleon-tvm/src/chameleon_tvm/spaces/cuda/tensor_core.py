@@ -18,7 +18,6 @@ from chameleon_core.space import (
     Knob,
     Values,
 )
-from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
@@ -29,8 +28,8 @@ from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.cuda.base import CudaTemplate
 from chameleon_tvm.spaces.cuda.estimates import ENOUGH_BLOCKS
 from chameleon_tvm.spaces.cuda.fragments import APART, BANKS, WARP, Product, scheduled
-from chameleon_tvm.spaces.cuda.nest import ALIGNMENT
-from chameleon_tvm.spaces.cuda.tiling import UNROLL_STEPS, first_guesses
+from chameleon_tvm.spaces.cuda.nest import aligned
+from chameleon_tvm.spaces.cuda.tiling import UNROLLING, with_guesses
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
 HALF_BYTES, SUM_BYTES = 2, 4
@@ -109,17 +108,12 @@ class TensorCoreTemplate(CudaTemplate):
                 Factorization(name=name, extent=extent, parts=2)
                 for name, extent in zip(tiles, extents, strict=True)
             ),
-            Choice(name="auto_unroll_max_step", options=UNROLL_STEPS),
-            Choice(name="unroll_explicit", options=(0, 1)),
+            *UNROLLING,
             *(Choice(name=f"vector_{name}", options=WIDTHS) for name in self.product.names),
         ]
-        constraints = self._constraints()
-        bare = DesignSpace(knobs, constraints=constraints)
-        return DesignSpace(
-            knobs,
-            constraints=constraints,
-            features=FeatureBlock(names=FEATURES, compute=self._features),
-            first_guesses=first_guesses(bare, self._cost, ["tile_m", "tile_n", *tiles]),
+        features = FeatureBlock(names=FEATURES, compute=self._features)
+        return with_guesses(
+            knobs, self._constraints(), features, self._cost, ["tile_m", "tile_n", *tiles]
         )
 
     def _constraints(self) -> tuple[Constraint, ...]:
@@ -149,8 +143,7 @@ class TensorCoreTemplate(CudaTemplate):
         narrow = sum(1.0 / values[f"vector_{name}"] for name in self.product.names)
         work = loads + staged * (1.0 + narrow) + 0.5 / _depth(self.product, values)
         busy = np.minimum(1.0, 2.0**blocks / ENOUGH_BLOCKS) * np.minimum(1.0, 2.0**warps / 4.0)
-        cost: NDArray[np.float64] = work / busy
-        return cost
+        return np.asarray(work / busy)
 
     def _features(self, values: Values) -> NDArray[np.float64]:
         """Features for cost models, shape (n, len(FEATURES))."""
@@ -169,28 +162,31 @@ class TensorCoreTemplate(CudaTemplate):
         return scheduled(self.unscheduled, self.product, values)
 
 
+def product_of(task: Task) -> tuple[Sizes, Product]:
+    """The sizes of a dense operator or of batched products, and the function's description."""
+    if task.operator == DenseSpec.kind:
+        dense = DenseSpec.of(task)
+        rows, inner = dense.input
+        product = Product(anchor="dense", names=("data", "weights"), dtype=dense.dtype)
+        return Sizes(rows=rows, columns=dense.units, inner=inner), product
+    spec = BatchMatmulSpec.of(task)
+    batch, rows, inner = spec.a
+    product = Product(
+        anchor="batch_matmul",
+        transposed=spec.transpose_b,
+        names=("left", "right"),
+        dtype=spec.dtype,
+    )
+    return Sizes(batch=batch, rows=rows, columns=spec.columns, inner=inner), product
+
+
 class ProductTemplate(TensorCoreTemplate):
     """Template of dense operators and batched products on tensor cores."""
 
-    def matrices(self) -> tuple[Sizes, Product]:
-        if self.task.operator == DenseSpec.kind:
-            dense = DenseSpec.of(self.task)
-            rows, inner = dense.input
-            product = Product(anchor="dense", names=("data", "weights"), dtype=dense.dtype)
-            return Sizes(rows=rows, columns=dense.units, inner=inner), product
-        spec = BatchMatmulSpec.of(self.task)
-        batch, rows, inner = spec.a
-        product = Product(
-            anchor="batch_matmul",
-            transposed=spec.transpose_b,
-            names=("left", "right"),
-            dtype=spec.dtype,
-        )
-        return Sizes(batch=batch, rows=rows, columns=spec.columns, inner=inner), product
+    weight_axes = (1, 0)
 
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values  # one order serves all
-        return [np.ascontiguousarray(array.T) for array in constants[:1]] + constants[1:]
+    def matrices(self) -> tuple[Sizes, Product]:
+        return product_of(self.task)
 
 
 def shared_bytes(product: Product, values: Values) -> Numbers:
@@ -209,14 +205,12 @@ def shared_bytes(product: Product, values: Values) -> Numbers:
     right = (columns, depth) if product.transposed else (depth, columns)
     staged = [taps * length * _row(row) * HALF_BYTES for length, row in ((rows, depth), right)]
     sizes = [*staged, rows * columns * SUM_BYTES]
-    total: Numbers = np.asarray(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
-    return total
+    return aligned(sizes)
 
 
 def _depth(product: Product, values: Values) -> Numbers:
     """Number of fragments that a step multiplies one after another for each fragment of sums."""
-    depth: Numbers = np.prod([values[knob][:, 1] for knob in product.knobs], axis=0)
-    return depth
+    return np.asarray(np.prod([values[knob][:, 1] for knob in product.knobs], axis=0))
 
 
 def _row(elements: Numbers) -> Numbers:
@@ -225,8 +219,7 @@ def _row(elements: Numbers) -> Numbers:
 
 
 def _warps(values: Values) -> Numbers:
-    warps: Numbers = values["tile_m"][:, 1] * values["tile_n"][:, 1]
-    return warps
+    return np.asarray(values["tile_m"][:, 1] * values["tile_n"][:, 1])
 
 
 def _registers(values: Values) -> Numbers:

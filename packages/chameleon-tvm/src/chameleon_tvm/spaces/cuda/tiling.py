@@ -32,6 +32,11 @@ MAX_VIRTUAL_THREADS = 8
 UNROLL_STEPS = (0, 512, 1500)
 """Largest number of statements of a loop body that is unrolled: the choices of AutoTVM's CUDA
 templates."""
+UNROLLING = (
+    Choice(name="auto_unroll_max_step", options=UNROLL_STEPS),
+    Choice(name="unroll_explicit", options=(0, 1)),
+)
+"""The knobs of ``unroll``."""
 GUESSES = 16
 _DRAWN = 8192
 _TILE_PARTS = 4
@@ -44,15 +49,28 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
         nest: The loop nest of the operator.
         info: The description of the GPU.
     """
-    knobs, constraints = _knobs(nest), _constraints(nest, info)
-    block = FeatureBlock(
+    features_block = FeatureBlock(
         names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS
     )
-    bare = DesignSpace(knobs, constraints=constraints)
-    guesses = first_guesses(
-        bare, lambda values: guessed_cost(nest, info, values), [axis.knob for axis in nest.outputs]
+    return with_guesses(
+        _knobs(nest),
+        _constraints(nest, info),
+        features_block,
+        lambda values: guessed_cost(nest, info, values),
+        [axis.knob for axis in nest.outputs],
     )
-    return DesignSpace(knobs, constraints=constraints, features=block, first_guesses=guesses)
+
+
+def with_guesses(
+    knobs: Sequence[Knob],
+    constraints: Sequence[Constraint],
+    features: FeatureBlock,
+    cost: Callable[[Values], NDArray[np.float64]],
+    tiles: Sequence[str],
+) -> DesignSpace:
+    """The design space whose first guesses a cost chooses; see ``first_guesses``."""
+    guesses = first_guesses(DesignSpace(knobs, constraints=constraints), cost, tiles)
+    return DesignSpace(knobs, constraints=constraints, features=features, first_guesses=guesses)
 
 
 def _knobs(nest: Nest) -> list[Knob]:
@@ -66,8 +84,7 @@ def _knobs(nest: Nest) -> list[Knob]:
         for axis in nest.reductions
         if not axis.whole
     ]
-    knobs.append(Choice(name="auto_unroll_max_step", options=UNROLL_STEPS))
-    knobs.append(Choice(name="unroll_explicit", options=(0, 1)))
+    knobs += UNROLLING
     for operand in nest.operands:
         widths = _widths(nest, operand)
         if len(widths) > 1:

@@ -8,23 +8,24 @@ from typing import Any
 
 import attrs
 
+from chameleon_tvm.emit import sequence
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.trees import (
+    found,
     is_element,
     structural_equal,
     structural_map,
     substituted,
     uses,
-    walk,
 )
 from chameleon_tvm.spaces.loops.vectors import (
     COMPARISONS,
     MOST_CUTS,
     Guarded,
+    analyzer_of,
     computes,
     counted_loop,
     decided,
-    in_turn,
     lane_loop,
     step_of,
     stride_of,
@@ -93,13 +94,8 @@ def _columns(initial: Any, update: Any, lanes: int) -> Any | None:
 
 def _edges(body: Any, variable: Any) -> list[Any]:
     """The comparisons along a variable that leave out a window's terms beyond the border."""
-    edges: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if "if_then_else" in str(node.op):
-            walk(node.args[0], COMPARISONS, edges.append)
-
-    walk(body, tvm.ir.Call, visit)
+    branches = [call for call in found(body, tvm.ir.Call) if "if_then_else" in str(call.op)]
+    edges = [edge for call in branches for edge in found(call.args[0], COMPARISONS)]
     sides = [(edge, step_of(edge.a, variable), step_of(edge.b, variable)) for edge in edges]
     return [edge for edge, *steps in sides if None not in steps and any(steps)]
 
@@ -151,9 +147,7 @@ class _Columns:
         if len(self.starts) != len(stores) or not all(map(self._begins, self.starts, stores)):
             return False
         values = [each.value for each in self.statements]
-        loads: list[Any] = []
-        for value in values:
-            walk(value, tvm.ir.TensorLoad, loads.append)
+        loads = [load for value in values for load in found(value, tvm.ir.TensorLoad)]
         own = all(
             is_element(load, store)
             for load in loads
@@ -187,14 +181,11 @@ class _Columns:
         parts.append(self._vectors(low, high, width))
         if high < count:
             parts.append(self._alone(high, count))
-        return in_turn(parts)
+        return sequence(parts)
 
     def _within(self, count: int) -> tuple[int, int]:
         """The range of sums whose windows all lie within the borders."""
-        analyzer = tvm.sym.Analyzer()
-        for loop in self.around:
-            limits = (tirx.IntImm(str(loop.loop_var.ty), end) for end in (0, int(loop.extent)))
-            analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(*limits))
+        analyzer = analyzer_of(*((loop.loop_var, int(loop.extent)) for loop in self.around))
 
         def holds(at: int) -> bool:
             number = tirx.IntImm(str(self.column.ty), at)
@@ -241,10 +232,10 @@ class _Columns:
             """
 
             def vector(number: int, place: int, lane: Any) -> Any:
-                return in_turn(body(lane + number * lanes, lane + place))
+                return sequence(body(lane + number * lanes, lane + place))
 
             dtype = str(self.column.ty)
-            return in_turn(
+            return sequence(
                 [lane_loop(dtype, lanes, partial(vector, *each)) for each in enumerate(places)]
             )
 

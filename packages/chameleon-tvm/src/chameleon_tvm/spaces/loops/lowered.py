@@ -6,28 +6,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from chameleon_tvm.emit import sequence
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.loops import vectors
 from chameleon_tvm.spaces.loops.columns import with_columns
 from chameleon_tvm.spaces.loops.partial_sums import partial_vectors, reduced
-from chameleon_tvm.spaces.loops.trees import structural_map, substituted, uses, walk
-from chameleon_tvm.spaces.loops.vectors import (
-    COMPARISONS,
-    LEAST_LANES,
-    MOST_CUTS,
-    MOST_STEP,
-    Guarded,
-    computes,
-    counted_loop,
-    decided,
-    in_turn,
-    lane_loop,
-    offset_of,
-    reads_buffer,
-    step_of,
-    stride_of,
-    width_of,
-)
+from chameleon_tvm.spaces.loops.trees import found, structural_map, substituted, uses
 from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
 from chameleon_tvm.types import UINT8
@@ -40,17 +25,16 @@ def with_vectors(statement: Any, lanes: int) -> Any:
         statement: Loops and stores without blocks, over arrays of any rank.
         lanes: Number of elements of a vector.
     """
-    own: list[Any] = []
-    walk(statement, tirx.AllocBuffer, lambda allocation: own.append(allocation.buffer))
+    own = [allocation.buffer for allocation in found(statement, tirx.AllocBuffer)]
 
     def mapped(loop: Any) -> Any:
         if int(loop.kind) != int(tirx.ForKind.SERIAL) or not counts_from_zero(loop):
             return loop
-        guard = Guarded.of(loop)
+        guard = vectors.Guarded.of(loop)
         if guard is not None:
             return guard.split(
                 int(loop.extent),
-                lambda count: mapped(counted_loop(loop.loop_var, count, guard.body)),
+                lambda count: mapped(vectors.counted_loop(loop.loop_var, count, guard.body)),
             )
         stores = _stores(loop.body)
         if not stores:
@@ -58,14 +42,16 @@ def with_vectors(statement: Any, lanes: int) -> Any:
         period = _period(loop)
         if period is not None:
             block, inner = _in_periods(loop, period)
-            return counted_loop(block, int(loop.extent) // period, mapped(inner))
+            return vectors.counted_loop(block, int(loop.extent) // period, mapped(inner))
         if len(stores) > 1:
             return _vector_loop(loop, stores, lanes, own) or loop
         pieces = _pieces(loop)
-        return in_turn([_vector_loop(piece, [piece.body], lanes, own) or piece for piece in pieces])
+        return sequence(
+            [_vector_loop(piece, [piece.body], lanes, own) or piece for piece in pieces]
+        )
 
-    def side_by_side(sequence: Any) -> Any:
-        return in_turn(list(with_columns(sequence.seq, lanes)))
+    def side_by_side(statements: Any) -> Any:
+        return sequence(list(with_columns(statements.seq, lanes)))
 
     statement = structural_map(statement, [(tirx.SeqStmt, side_by_side)])
     return structural_map(statement, [(tirx.For, mapped)])
@@ -84,7 +70,7 @@ def _stores(body: Any) -> list[Any]:
         stores = [substituted(store, bind.var, bind.value) for store in stores]
     buffers = [store.buffer for store in stores]
     apart = not any(
-        reads_buffer(store.value, buffer)
+        vectors.reads_buffer(store.value, buffer)
         for store in stores
         for buffer in buffers
         if not buffer.same_as(store.buffer)
@@ -98,30 +84,22 @@ def _period(loop: Any) -> int | None:
     LLVM must not vectorize such a loop. It may take the neighbours of a remainder to be neighbours
     beyond the period, too (https://github.com/llvm/llvm-project/issues/156849).
     """
-    extent, periods = int(loop.extent), set()
-    analyzer = tvm.sym.Analyzer()
-    dtype = str(loop.loop_var.ty)
-    whole = tvm.ir.Range.from_min_extent(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, extent))
-    analyzer.bind(loop.loop_var, whole)
-
-    def visit(remainder: Any) -> None:
-        if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, loop.loop_var):
-            periods.add(int(remainder.b))
-
-    def visit_access(buffer: Any, indices: Sequence[Any]) -> None:
-        # Divisions of a loop's variable by all extents of an array are no longer there then.
-        if indices:
-            walk(analyzer.simplify(offset_of(buffer, indices)), tirx.FloorMod, visit)
-
-    def visit_condition(comparison: Any) -> None:
-        loads: list[Any] = []
-        walk(comparison, tvm.ir.TensorLoad, loads.append)
-        if not loads:
-            walk(comparison, tirx.FloorMod, visit)
-
-    walk(loop.body, tirx.BufferStore, lambda store: visit_access(store.buffer, store.indices))
-    walk(loop.body, tvm.ir.TensorLoad, lambda load: visit_access(load.source, load.indices))
-    walk(loop.body, COMPARISONS, visit_condition)
+    extent, variable = int(loop.extent), loop.loop_var
+    analyzer = vectors.analyzer_of((variable, extent))
+    accesses = [
+        *((store.buffer, store.indices) for store in found(loop.body, tirx.BufferStore)),
+        *((load.source, load.indices) for load in found(loop.body, tvm.ir.TensorLoad)),
+    ]
+    # Divisions of a loop's variable by all extents of an array are no longer there then.
+    computed = [analyzer.simplify(vectors.offset_of(*access)) for access in accesses if access[1]]
+    comparisons = found(loop.body, vectors.COMPARISONS)
+    computed += [each for each in comparisons if not found(each, tvm.ir.TensorLoad)]
+    periods = {
+        int(remainder.b)
+        for each in computed
+        for remainder in found(each, tirx.FloorMod)
+        if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, variable)
+    }
     return min((p for p in periods if 1 < p < extent and extent % p == 0), default=None)
 
 
@@ -129,43 +107,33 @@ def _in_periods(loop: Any, period: int) -> tuple[Any, Any]:
     """The variable of a loop over periods, and the loop over the iterations of one period."""
     dtype, name = str(loop.loop_var.ty), str(loop.loop_var.name)
     block, inside = tirx.Var(f"{name}_block", dtype), tirx.Var(name, dtype)
-    analyzer = tvm.sym.Analyzer()
-    for variable, count in ((block, int(loop.extent) // period), (inside, period)):
-        bounds = (tirx.IntImm(dtype, number) for number in (0, count))
-        analyzer.bind(variable, tvm.ir.Range.from_min_extent(*bounds))
+    analyzer = vectors.analyzer_of((block, int(loop.extent) // period), (inside, period))
     body = substituted(loop.body, loop.loop_var, block * period + inside)
     body = structural_map(body, [((tirx.FloorMod, tirx.FloorDiv), analyzer.simplify)])
-    return block, counted_loop(inside, period, body)
+    return block, vectors.counted_loop(inside, period, body)
 
 
 def _pieces(loop: Any) -> list[Any]:
     """A loop, cut where a condition on its variable changes, as between concatenated arrays."""
     variable, store = loop.loop_var, loop.body
     extent = int(loop.extent)
-    cuts: set[int] = set()
-
-    def visit(node: Any) -> None:
-        if step_of(node.a, variable) in {0, 1}:
-            cuts.update(_boundaries(node, variable))
-
-    walk(store.value, COMPARISONS, visit)
+    comparisons = found(store.value, vectors.COMPARISONS)
+    known = [each for each in comparisons if vectors.step_of(each.a, variable) in {0, 1}]
+    cuts = {cut for comparison in known for cut in _boundaries(comparison, variable)}
     inside = sorted(cut for cut in cuts if 0 < cut < extent)
-    if not inside or len(inside) > MOST_CUTS:
+    if not inside or len(inside) > vectors.MOST_CUTS:
         return [loop]
     pieces = []
     for start, end in itertools.pairwise([0, *inside, extent]):
         counter = tirx.Var(str(variable.name), str(variable.ty))
-        analyzer = tvm.sym.Analyzer()
-        dtype = str(variable.ty)
-        analyzer.bind(
-            counter,
-            tvm.ir.Range.from_min_extent(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, end - start)),
-        )
         body = substituted(store, variable, counter + start)
-        value = structural_map(body.value, [(COMPARISONS, analyzer.simplify)])
-        value = structural_map(value, [(tvm.ir.Call, decided), (tirx.Select, decided)])
+        simplify = vectors.analyzer_of((counter, end - start)).simplify
+        value = structural_map(body.value, [(vectors.COMPARISONS, simplify)])
+        value = structural_map(
+            value, [(tvm.ir.Call, vectors.decided), (tirx.Select, vectors.decided)]
+        )
         body = tirx.BufferStore(body.buffer, value, list(body.indices))
-        pieces.append(counted_loop(counter, end - start, body))
+        pieces.append(vectors.counted_loop(counter, end - start, body))
     return pieces
 
 
@@ -173,7 +141,9 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
     """Values of a variable at which a comparison such as ``variable + a < b`` may change."""
     zero = tirx.IntImm(str(variable.ty), 0)
     gap = substituted(comparison.b, variable, zero) - substituted(comparison.a, variable, zero)
-    step = (step_of(comparison.a, variable) or 0) - (step_of(comparison.b, variable) or 0)
+    step = (vectors.step_of(comparison.a, variable) or 0) - (
+        vectors.step_of(comparison.b, variable) or 0
+    )
     bound = tvm.sym.Analyzer().simplify(gap)
     if step in {1, -1} and isinstance(bound, tirx.IntImm):
         yield from (step * int(bound), step * int(bound) + 1)
@@ -181,12 +151,12 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
 
 def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any]) -> Any | None:
     """An innermost loop in vectors, or None if it cannot be vectorized."""
-    width = width_of(int(loop.extent), lanes)
-    if not width or not all(computes(store.value, loop.loop_var) for store in stores):
+    width = vectors.width_of(int(loop.extent), lanes)
+    if not width or not all(vectors.computes(store.value, loop.loop_var) for store in stores):
         return None
-    strides = {stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
+    strides = {vectors.stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
     if strides == {1}:
-        return in_turn([part for store in stores for part in _mapped(loop, store, width, own)])
+        return sequence([part for store in stores for part in _mapped(loop, store, width, own)])
     return reduced(loop, stores, width) if strides == {0} else None
 
 
@@ -197,12 +167,12 @@ def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list
     loop that adds to its array starts with several vectors per step, as far as registers hold them.
     """
     extent = int(loop.extent)
-    own = reads_buffer(store.value, store.buffer)
+    own = vectors.reads_buffer(store.value, store.buffer)
     once = own or _may_overwrite(store, loop.loop_var, allocated)
     widths = [lanes * partial_vectors(extent, lanes)] if own else []
     widths.append(lanes)
     if once:
-        widths += [width for width in (lanes // 2, lanes // 4) if width >= LEAST_LANES]
+        widths += [width for width in (lanes // 2, lanes // 4) if width >= vectors.LEAST_LANES]
     loops, done = [], 0
     for width in dict.fromkeys(widths):
         count = (extent - done) // width
@@ -212,7 +182,7 @@ def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list
     if done < extent and once:
         rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
         body = substituted(store, loop.loop_var, rest + done)
-        loops.append(counted_loop(rest, extent - done, body))
+        loops.append(vectors.counted_loop(rest, extent - done, body))
     elif done < extent:
         loops.append(_vectors(loop, store, extent - lanes, lanes, 1))
     return loops
@@ -224,8 +194,7 @@ def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
     def is_allocated(buffer: Any) -> bool:
         return any(buffer.same_as(other) for other in allocated)
 
-    loads: list[Any] = []
-    walk(store.value, tvm.ir.TensorLoad, loads.append)
+    loads = found(store.value, tvm.ir.TensorLoad)
     return is_allocated(store.buffer) and any(
         is_allocated(load.source) and any(uses(index, variable) for index in load.indices)
         for load in loads
@@ -239,7 +208,7 @@ def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
     def vector(lane: Any) -> Any:
         return substituted(store, loop.loop_var, step * width + lane + start)
 
-    return counted_loop(step, count, lane_loop(str(step.ty), width, vector))
+    return vectors.counted_loop(step, count, vectors.lane_loop(str(step.ty), width, vector))
 
 
 def _with_whole_loads(function: Any) -> Any:
@@ -250,18 +219,18 @@ def _with_whole_loads(function: Any) -> Any:
         if not isinstance(place, tirx.Ramp) or not isinstance(place.stride, tirx.IntImm):
             return load
         step, lanes = int(place.stride), int(place.lanes)
-        if not 1 < step <= MOST_STEP:
+        if not 1 < step <= vectors.MOST_STEP:
             return load
         # Nothing is read behind the last element: there, memory may end.
         starts = [min(n * lanes, step * (lanes - 1) + 1 - lanes) for n in range(step)]
-        vectors = [
+        parts = [
             tirx.BufferLoad(load.source, [tirx.Ramp(place.base + start, 1, lanes)])
             for start in starts
         ]
         wanted = range(0, step * lanes, step)
         numbers = [min(at // lanes, step - 1) for at in wanted]
         return tirx.Shuffle(
-            vectors, [n * lanes + at - starts[n] for n, at in zip(numbers, wanted, strict=True)]
+            parts, [n * lanes + at - starts[n] for n, at in zip(numbers, wanted, strict=True)]
         )
 
     return function.with_body(structural_map(function.body, [(tvm.ir.TensorLoad, mapped)]))
@@ -309,8 +278,7 @@ def with_bytes(statement: Any) -> Any:
     Args:
         statement: Any statement of TensorIR.
     """
-    truths: list[Any] = []
-    walk(statement, tirx.AllocBuffer, lambda allocation: truths.append(allocation.buffer))
+    truths = [allocation.buffer for allocation in found(statement, tirx.AllocBuffer)]
     pairs = [
         (old, tirx.decl_buffer(old.shape, UINT8, str(old.name), scope=old.scope()))
         for old in truths

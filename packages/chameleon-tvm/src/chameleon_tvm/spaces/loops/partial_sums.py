@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 
+from chameleon_tvm.emit import sequence
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.trees import is_element, substituted
-from chameleon_tvm.spaces.loops.vectors import counted_loop, in_turn, lane_loop, reads_buffer
+from chameleon_tvm.spaces.loops.vectors import counted_loop, lane_loop, reads_buffer
 
 PARTIAL = 4
 """Number of vectors of partial sums. Successive additions to one vector wait for each other, but
@@ -117,7 +118,7 @@ def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
         return None
 
     def each(count: int, body: Callable[[_Reduction, Any], Any]) -> Any:
-        return in_turn([lane_loop(dtype, count, partial(body, one)) for one in reductions])
+        return sequence([lane_loop(dtype, count, partial(body, one)) for one in reductions])
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
         """The statements that add one vector of terms to the partial results of each reduction.

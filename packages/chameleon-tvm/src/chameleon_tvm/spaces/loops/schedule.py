@@ -17,7 +17,7 @@ import attrs
 
 from chameleon_tvm.quick_tvm import Schedule, te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import LANES, PASSES
-from chameleon_tvm.spaces.loops.trees import structural_equal, structural_map, uses, walk
+from chameleon_tvm.spaces.loops.trees import found, structural_equal, structural_map, uses
 from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.types import FLOAT32, STORAGE
 
@@ -54,7 +54,7 @@ def plan_parts(extents: Sequence[int]) -> int:
     return next(parts for parts in nearest if in_one_piece(extents, parts))
 
 
-def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
+def plan_rows(extents: Sequence[int]) -> int:
     """Number of equal parts into which threads divide a tensor of 8-bit or 16-bit numbers.
 
     Outer axes are divided into single indices, and at most one axis is cut into longer pieces. So a
@@ -63,12 +63,11 @@ def plan_rows(extents: Sequence[int], most: int = MOST_PARTS) -> int:
 
     Args:
         extents: Extents of the tensor's axes.
-        most: Largest number of parts.
     """
     parts = 1
     for extent in extents:
-        if parts * extent > most:
-            return parts * divisor(extent, most // parts)
+        if parts * extent > MOST_PARTS:
+            return parts * divisor(extent, MOST_PARTS // parts)
         parts *= extent
     return parts
 
@@ -96,15 +95,13 @@ def _copies_in_one_piece(extents: tuple[int, ...], parts: int) -> bool:
     (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
     outer, _ = schedule.split(schedule.fuse(*schedule.get_loops(block)), [parts, None])
     schedule.parallel(outer)
-    divided: list[bool] = []
-
-    def visit(loop: Any) -> None:
-        if isinstance(loop.body, tirx.BufferStore):
-            divisions = (tirx.FloorDiv, tirx.FloorMod)
-            walk(loop.body, divisions, lambda node: divided.append(uses(node, loop.loop_var)))
-
-    walk(lowered(schedule.mod["main"], lambda body: body, PASSES).body, tirx.For, visit)
-    return not any(divided)
+    loops = found(lowered(schedule.mod["main"], lambda body: body, PASSES).body, tirx.For)
+    return not any(
+        uses(division, loop.loop_var)
+        for loop in loops
+        if isinstance(loop.body, tirx.BufferStore)
+        for division in found(loop.body, (tirx.FloorDiv, tirx.FloorMod))
+    )
 
 
 def _divisors(total: int) -> set[int]:
@@ -189,11 +186,9 @@ _COSTLY = ("exp", "log", "tanh", "erf", "pow", "sqrt", "sin", "cos", "atan", "si
 
 def is_costly(block: Any) -> bool:
     """Whether a block's operations take much longer than reading its numbers."""
-    nodes: list[Any] = []
-    walk(block.body, (tvm.ir.Call, tirx.Div), nodes.append)
     return any(
         isinstance(node, tirx.Div) or any(part in str(node.op) for part in _COSTLY)
-        for node in nodes
+        for node in found(block.body, (tvm.ir.Call, tirx.Div))
     )
 
 
@@ -248,16 +243,9 @@ def interleaved(block: Any) -> int:
     """
     last = block.iter_vars[-1]
     extent = int(last.dom.extent)
-    counts: list[int] = []
-
-    def visit(node: Any) -> None:
-        if node.a.same_as(last.var):
-            ways = int(getattr(node.b, "value", 0))
-            if 1 < ways < extent and extent % ways == 0:
-                counts.append(ways)
-
-    walk(block.body, tirx.FloorMod, visit)
-    return min(counts, default=1)
+    remainders = [node for node in found(block.body, tirx.FloorMod) if node.a.same_as(last.var)]
+    counts = [int(getattr(node.b, "value", 0)) for node in remainders]
+    return min((n for n in counts if 1 < n < extent and extent % n == 0), default=1)
 
 
 def has_gaps(block: Any) -> bool:
@@ -270,8 +258,7 @@ def has_gaps(block: Any) -> bool:
 
 def computes_with_places(block: Any) -> bool:
     """Whether a block computes with its loop indices, and does not only read elements at them."""
-    values: list[Any] = []
-    walk(block.body, tirx.BufferStore, lambda node: values.append(node.value))
+    values = [store.value for store in found(block.body, tirx.BufferStore)]
     placeless = [
         structural_map(
             value, [(tvm.ir.TensorLoad, lambda load: tirx.FloatImm("float32", 0.0).astype(load.ty))]

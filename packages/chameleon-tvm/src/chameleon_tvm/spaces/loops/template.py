@@ -14,7 +14,6 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.fallbacks import fall_back
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.targets import target_info
@@ -78,10 +77,6 @@ class LoopTemplate(Template):
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         return loops_of(scheduled(self._function, _plan(values), self._lanes))
-
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values
-        return constants  # there are none
 
 
 def _plan(values: Mapping[str, Any]) -> LoopPlan:

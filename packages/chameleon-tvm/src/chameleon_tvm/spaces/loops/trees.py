@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from chameleon_tvm.quick_tvm import tirx, tvm
@@ -11,13 +10,13 @@ from chameleon_tvm.quick_tvm import tirx, tvm
 from tvm_ffi import structural_equal, structural_hash, structural_map, structural_walk  # isort: skip
 
 __all__ = [
+    "found",
     "is_element",
     "structural_equal",
     "structural_hash",
     "structural_map",
     "substituted",
     "uses",
-    "walk",
 ]
 
 
@@ -45,18 +44,19 @@ def is_element(value: Any, store: Any) -> bool:
     )
 
 
-def walk(tree: Any, kinds: type | tuple[type, ...], visit: Callable[[Any], None]) -> None:
-    """Visit every node of some classes in an expression or statement of TensorIR.
+def found(tree: Any, kinds: type | tuple[type, ...]) -> list[Any]:
+    """All nodes of some classes in an expression or statement of TensorIR, in order.
 
     Other nodes are skipped in C++, because calls of Python take most of the time.
 
     Args:
         tree: The expression or statement.
         kinds: The classes.
-        visit: The function to call with each node.
     """
+    nodes: list[Any] = []
 
     def visited(node: Any) -> None:
-        visit(node)
+        nodes.append(node)
 
     structural_walk(tree, [(kinds, visited)])
+    return nodes

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.quick_tvm import tirx, tvm
-from chameleon_tvm.spaces.loops.trees import substituted, uses, walk
+from chameleon_tvm.spaces.loops.trees import found, substituted, uses
 
 LEAST_LANES = 4
 """Smallest number of lanes of a vector. Narrower vectors are not worth their code."""
@@ -59,9 +59,7 @@ def computes(value: Any, variable: Any) -> bool:
             return not uses(node.args[0], variable)
         return "call_packed" not in str(node.op)
 
-    nodes: list[Any] = []
-    walk(value, (tvm.ir.TensorLoad, tvm.ir.Call), nodes.append)
-    return all(map(fits, nodes))
+    return all(map(fits, found(value, (tvm.ir.TensorLoad, tvm.ir.Call))))
 
 
 def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
@@ -118,9 +116,20 @@ def step_of(index: Any, variable: Any) -> int | None:
 
 def reads_buffer(value: Any, buffer: Any) -> bool:
     """Whether a value depends on elements of an array."""
-    loads: list[Any] = []
-    walk(value, tvm.ir.TensorLoad, loads.append)
-    return any(load.source.same_as(buffer) for load in loads)
+    return any(load.source.same_as(buffer) for load in found(value, tvm.ir.TensorLoad))
+
+
+def analyzer_of(*ranges: tuple[Any, int]) -> Any:
+    """TVM's analyzer, which knows that variables count from 0 to below their extents.
+
+    Args:
+        ranges: Pairs of a variable and its extent.
+    """
+    analyzer = tvm.sym.Analyzer()
+    for variable, extent in ranges:
+        bounds = (tirx.IntImm(str(variable.ty), number) for number in (0, extent))
+        analyzer.bind(variable, tvm.ir.Range.from_min_extent(*bounds))
+    return analyzer
 
 
 def counted_loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
@@ -140,11 +149,6 @@ def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
     lane = tirx.Var("lane", dtype)
     kind = tirx.ForKind.VECTORIZED if width > 1 else tirx.ForKind.SERIAL
     return counted_loop(lane, width, body(lane), kind)
-
-
-def in_turn(statements: Sequence[Any]) -> Any:
-    """One statement that runs the given statements in order."""
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
 def decided(node: Any) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.sketch.cycles import MANY_INSTRUCTIONS
 from chameleon_tvm.spaces.sketch.model import NestModel, merged_model
-from chameleon_tvm.spaces.sketch.nest import Extents, Nest
+from chameleon_tvm.spaces.sketch.nest import Nest, product, total
 from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm.spaces.sketch.plan import SKETCH, ThinnedFactorization
 
@@ -76,16 +76,10 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
             return None
 
         def holds(values: Values) -> NDArray[np.bool_]:
-            parts = nest.extents(values)
+            extents = nest.extents(values)
             count = len(values[SKETCH])
-            loops, offset = [], 0
-            for loop in nest.loops:
-                extent: Any = np.ones(count)
-                for part in parts[offset : offset + len(loop)]:
-                    extent = extent * part
-                offset += len(loop)
-                loops.append(extent)
-            table = np.stack(loops, axis=1)
+            loops = [product(extents[_parts(nest, at)]) for at in range(len(nest.loops))]
+            table = np.stack([np.broadcast_to(loop, (count,)) for loop in loops], axis=1)
             ok = np.ones(count, bool)
             for knob in nest.locations:
                 location = values[knob].astype(np.int64)
@@ -117,30 +111,7 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
             return make(alike) or _always
         return per_sketch([None if model is None else make(model) for model in models])
 
-    # The most selective and the cheapest first: sampling checks them in this order.
-    return [
-        Constraint(
-            reason="the innermost loop does not fill whole vector registers",
-            holds=build(_whole_vectors),
-        ),
-        Constraint(
-            reason="the register tile is too small to hide the latency of multiply-add",
-            holds=build(_busy_units),
-        ),
-        Constraint(
-            reason="the register tile has more accumulators than there are vector registers",
-            holds=build(_fitting_registers),
-        ),
-        Constraint(reason="fewer parallel iterations than cores", holds=build(_parallel_enough)),
-        Constraint(
-            reason="so much unrolled code compiles for seconds and runs no faster",
-            holds=build(_compact_code),
-        ),
-        Constraint(
-            reason="an inlined padding leaves conditions in the innermost loops",
-            holds=build(_unconditional),
-        ),
-    ]
+    return [Constraint(reason=reason, holds=build(make)) for make, reason in _CPU_REASONS.items()]
 
 
 def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
@@ -219,6 +190,17 @@ def _unconditional(model: NestModel) -> Predicate | None:
     )
 
 
+# The most selective and the cheapest first: sampling checks them in this order.
+_CPU_REASONS: dict[Callable[[NestModel], Predicate | None], str] = {
+    _whole_vectors: "the innermost loop does not fill whole vector registers",
+    _busy_units: "the register tile is too small to hide the latency of multiply-add",
+    _fitting_registers: "the register tile has more accumulators than there are vector registers",
+    _parallel_enough: "fewer parallel iterations than cores",
+    _compact_code: "so much unrolled code compiles for seconds and runs no faster",
+    _unconditional: "an inlined padding leaves conditions in the innermost loops",
+}
+
+
 MAX_VIRTUAL_THREADS = 8
 """The limit that TVM's GPU check sets on ``vthread``."""
 
@@ -258,12 +240,9 @@ def _bound_within(nest: Nest | None, axis: str, least: int, most: int) -> Predic
 
     def holds(values: Values) -> NDArray[np.bool_]:
         extents = nest.extents(values)
-        bound: Any = np.ones(len(values[SKETCH]))
-        for position in nest.threads:
-            if nest.threads[position] == axis:
-                for extent in extents[_parts(nest, position)]:
-                    bound = bound * extent
-        return np.asarray((bound <= most) & (bound >= least))
+        positions = [position for position, thread in nest.threads.items() if thread == axis]
+        bound = product(extent for at in positions for extent in extents[_parts(nest, at)])
+        return np.broadcast_to((bound <= most) & (bound >= least), (len(values[SKETCH]),))
 
     return holds
 
@@ -275,15 +254,17 @@ def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
     def holds(values: Values) -> NDArray[np.bool_]:
         extents = nest.extents(values)
         reads = [access for access in nest.accesses if not access.written]
-        total: Any = np.zeros(1)
+        copied = []
         for number, position in nest.shared_at.items():
             inside = nest.tile(_parts(nest, position).stop, extents)
             # The threads of a block share the copy: it spans what all of them read.
             for at, axis in nest.threads.items():
                 if at <= position and axis != "blockIdx.x":
-                    _widen(nest, inside, extents, at)
-            total = total + reads[int(number)].footprint(inside)
-        return np.broadcast_to(total <= limit, (len(values[SKETCH]),))
+                    parts = zip(nest.loops[at], extents[_parts(nest, at)], strict=True)
+                    for part, extent in parts:
+                        inside[part.axis.name] = inside[part.axis.name] * extent
+            copied.append(reads[int(number)].footprint(inside))
+        return np.broadcast_to(total(copied) <= limit, (len(values[SKETCH]),))
 
     return holds
 
@@ -292,8 +273,3 @@ def _parts(nest: Nest, position: int) -> slice:
     """The positions of a loop's parts among the parts of all loops."""
     start = sum(len(loop) for loop in nest.loops[:position])
     return slice(start, start + len(nest.loops[position]))
-
-
-def _widen(nest: Nest, tile: dict[str, Any], extents: list[Extents], position: int) -> None:
-    for part, extent in zip(nest.loops[position], extents[_parts(nest, position)], strict=True):
-        tile[part.axis.name] = tile[part.axis.name] * extent

@@ -66,5 +66,4 @@ def cycles_of(
     near = facts["traffic_l1"] / L2_BYTES_PER_CYCLE
     far = facts["traffic_l2"] / info.l3_bytes_per_cycle
     busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED * (near + far)
-    cycles_per_core: NDArray[np.float64] = busy / (float(info.cores) * facts["balance"])
-    return cycles_per_core
+    return np.asarray(busy / (float(info.cores) * facts["balance"]))

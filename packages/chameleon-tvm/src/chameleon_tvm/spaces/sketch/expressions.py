@@ -11,24 +11,15 @@ import numpy as np
 from chameleon_tvm.quick_tvm import tvm
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    tvm.tirx.Add: np.add,
-    tvm.tirx.Sub: np.subtract,
-    tvm.tirx.Mul: np.multiply,
-    tvm.tirx.FloorDiv: np.floor_divide,
-    tvm.tirx.FloorMod: np.mod,
-    tvm.tirx.Min: np.minimum,
-    tvm.tirx.Max: np.maximum,
-}
-
-_SYMBOLIC: dict[type, Callable[[Any, Any], Any]] = {
     tvm.tirx.Add: operator.add,
     tvm.tirx.Sub: operator.sub,
     tvm.tirx.Mul: operator.mul,
-    tvm.tirx.FloorDiv: tvm.tirx.floordiv,
-    tvm.tirx.FloorMod: tvm.tirx.floormod,
-    tvm.tirx.Min: tvm.tirx.min,
-    tvm.tirx.Max: tvm.tirx.max,
+    tvm.tirx.FloorDiv: operator.floordiv,
+    tvm.tirx.FloorMod: operator.mod,
+    tvm.tirx.Min: np.minimum,
+    tvm.tirx.Max: np.maximum,
 }
+_SYMBOLIC = {**_BINARY, tvm.tirx.Min: tvm.tirx.min, tvm.tirx.Max: tvm.tirx.max}
 _COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 

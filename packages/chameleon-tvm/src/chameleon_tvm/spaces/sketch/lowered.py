@@ -77,7 +77,7 @@ def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | 
         name_of(loop) not in reduction.spatial for loop in loops[: len(loops) - len(tile)]
     )
     if not outermost:
-        update = _Writer(reduction, guards, None, product).update()
+        update = _Writer(reduction=reduction, guards=guards, sums=None, product=product).update()
         return None if update is None else [_initial(reduction), update]
     sums = tirx.decl_buffer(
         [int(loop.extent) for loop in tile],
@@ -86,7 +86,7 @@ def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | 
         scope="local",
     )
     index = [loop.loop_var for loop in tile]
-    update = _Writer(reduction, guards, sums, product).update()
+    update = _Writer(reduction=reduction, guards=guards, sums=sums, product=product).update()
     clear = _nest(tile, tirx.BufferStore(sums, reduction.start, index))
     store = reduction.store
     write = _nest(
@@ -158,6 +158,7 @@ def _conjuncts(condition: Any) -> list[Any]:
     return [condition]
 
 
+@attrs.frozen(kw_only=True, eq=False)
 class _Writer:
     """Writes the loops and guards of an addition.
 
@@ -168,12 +169,10 @@ class _Writer:
         product: The expression that is added if the guards hold.
     """
 
-    def __init__(self, reduction: Reduction, guards: Guards, sums: Any, product: Any) -> None:
-        self._reduction = reduction
-        self._guards = guards
-        self._sums = sums
-        self._product = product
-        self._first_tile = reduction.first_tile_loop
+    reduction: Reduction
+    guards: Guards
+    sums: Any
+    product: Any
 
     def update(self) -> Any:
         """The complete loop nest of the addition."""
@@ -181,29 +180,30 @@ class _Writer:
 
     def _guarded(self, depth: int, narrowed: dict[str, tuple[int, int]], last: str | None) -> Any:
         """The loops from ``depth`` inwards, inside the guards whose last variable is ``last``."""
-        inner = {name_of(loop) for loop in self._reduction.loops[depth:]}
+        inner = {name_of(loop) for loop in self.reduction.loops[depth:]}
         conditions = [
             c
-            for c in self._guards.hoisted
+            for c in self.guards.hoisted
             if not variables_of(c) & inner and (last is None or last in variables_of(c))
         ]
         body = self._loop(depth, narrowed)
         return tirx.IfThenElse(tirx.all(*conditions), body, None) if conditions else body
 
     def _loop(self, depth: int, narrowed: dict[str, tuple[int, int]]) -> Any:
-        if depth == len(self._reduction.loops):
+        if depth == len(self.reduction.loops):
             return self._addition()
-        loop = self._reduction.loops[depth]
+        loop = self.reduction.loops[depth]
         name = name_of(loop)
-        borders = [b for b in self._guards.borders if b.reduction == name]
+        borders = [b for b in self.guards.borders if b.reduction == name]
         if borders:
             return self._split(depth, narrowed, borders[0])
         start, extent = narrowed.get(name, (0, int(loop.extent)))
         body = self._guarded(depth + 1, narrowed, name)
-        return with_body(loop, body, start=start, extent=extent, unroll=depth >= self._first_tile)
+        unroll = depth >= self.reduction.first_tile_loop
+        return with_body(loop, body, start=start, extent=extent, unroll=unroll)
 
     def _split(self, depth: int, narrowed: dict[str, tuple[int, int]], border: Border) -> Any:
-        loop = self._reduction.loops[depth]
+        loop = self.reduction.loops[depth]
         chosen: Any = None
         for version in reversed(border.versions):
             pieces = [
@@ -225,13 +225,13 @@ class _Writer:
         return chosen
 
     def _addition(self) -> Any:
-        store = self._reduction.store
-        if self._sums is None:
+        store = self.reduction.store
+        if self.sums is None:
             total = tirx.BufferLoad(store.buffer, list(store.indices))
-            return tirx.BufferStore(store.buffer, total + self._product, list(store.indices))
-        index = [loop.loop_var for loop in self._reduction.tile]
-        total = tirx.BufferLoad(self._sums, index)
-        return tirx.BufferStore(self._sums, total + self._product, index)
+            return tirx.BufferStore(store.buffer, total + self.product, list(store.indices))
+        index = [loop.loop_var for loop in self.reduction.tile]
+        total = tirx.BufferLoad(self.sums, index)
+        return tirx.BufferStore(self.sums, total + self.product, index)
 
 
 def _nest(loops: Loops, statement: Any) -> Any:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.sketch.cycles import cycles_of
-from chameleon_tvm.spaces.sketch.nest import MOST_COPIES, Access, Extents, Nest
+from chameleon_tvm.spaces.sketch.nest import MOST_COPIES, Access, Extents, Nest, product, total
 from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT, SKETCH
 
@@ -129,7 +129,7 @@ class NestModel:
         lanes = float(self.lanes)
         vector = extents[-1]
         vectors = np.ceil(vector / lanes)
-        copies = _product(extents[start:-1])
+        copies = product(extents[start:-1])
         accumulators = self.accumulators(extents)
         tile = nest.tile(start, extents)
         innermost = nest.parts[-1].axis.name
@@ -152,7 +152,7 @@ class NestModel:
         )
         levels = nest.levels
         inner = levels[-2] if len(levels) > 1 else start
-        facts["inner_reduction"] = _product(extents[inner:start])
+        facts["inner_reduction"] = product(extents[inner:start])
         stays = self._sums_stay(extents, copies)
         facts["sums_kept"] = stays * np.ones(1)
         everything = math.prod(axis.extent for axis in nest.axes if axis.reduction)
@@ -166,7 +166,7 @@ class NestModel:
         Args:
             extents: Extents of all parts of the nest, each of shape (n,) or (1,).
         """
-        copies = _product(extents[self._innermost_level() : -1])
+        copies = product(extents[self._innermost_level() : -1])
         return copies * np.ceil(extents[-1] / float(self.lanes))
 
     def _sums_stay(self, extents: list[Extents], copies: Any) -> Any:
@@ -204,7 +204,7 @@ class NestModel:
         for extent in reversed(extents[:-1]):
             size = size * extent
             unrolled = np.where(size <= limit, size, unrolled)
-        copies = _product(extents[self._innermost_level() : -1])
+        copies = product(extents[self._innermost_level() : -1])
         at_least = MOST_COPIES if self.rewritten else 1
         if self.rewritten:
             unrolled = np.maximum(unrolled, np.where(copies <= at_least, copies, 1))
@@ -269,8 +269,8 @@ class NestModel:
         for number, start in enumerate(levels):
             tile = nest.tile(start, extents)
             sizes = [access.footprint(tile) for access in nest.accesses]
-            size = _total(sizes)
-            trips = _product(extents[:start])
+            size = total(sizes)
+            trips = product(extents[:start])
             footprints.append(size)
             traffics.append(trips * size)
             facts[f"footprint{number}"] = size
@@ -299,7 +299,7 @@ class NestModel:
                 continue
             # The knob does not say which input it feeds; the largest share is counted.
             tile, trips = self.nest.split_at(location, extents)
-            again = _total([trips * a.footprint(tile) for a in inputs]) / _total(
+            again = total([trips * a.footprint(tile) for a in inputs]) / total(
                 [a.footprint(self.nest.tile(0, extents)) for a in inputs]
             )
             repeated = np.where(location >= 0, np.maximum(repeated, again), repeated)
@@ -325,17 +325,3 @@ def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
     staged = [None if model is None else model.nest.staged_at for model in models]
     stages = tuple(nowhere if stage is None else int(stage) for stage in staged)
     return attrs.evolve(bare[0], stages=stages)
-
-
-def _product(extents: list[Extents]) -> Any:
-    product: Any = np.ones(1)
-    for extent in extents:
-        product = product * extent
-    return product
-
-
-def _total(arrays: list[Extents]) -> Any:
-    total: Any = np.zeros(1)
-    for array in arrays:
-        total = total + array
-    return total

@@ -8,7 +8,8 @@ of many configurations at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,17 @@ from chameleon_tvm.spaces.sketch.expressions import evaluate
 Extents = NDArray[np.float64]
 
 _ONE: Extents = np.ones(1)
+
+
+def product(extents: Iterable[Extents]) -> Any:
+    """The product of arrays, one after another; ones if there are none."""
+    return math.prod(extents, start=np.ones(1))
+
+
+def total(arrays: Iterable[Extents]) -> Any:
+    """The sum of arrays, one after another; zeros if there are none."""
+    return sum(arrays, start=np.zeros(1))
+
 
 MOST_COPIES = 64
 """Largest number of statements of a register tile that is unrolled. Larger tiles stay loops."""
@@ -74,8 +86,7 @@ class Access:
             for axis, stride in dimension.items():
                 span = span + (tile[axis] if abs(stride) == 1 else abs(stride) * tile[axis])
             size = size * (span if len(dimension) == 1 else np.minimum(span, extent))
-        bytes_read: Extents = size
-        return bytes_read
+        return np.asarray(size)
 
 
 @attrs.frozen(kw_only=True)
@@ -225,9 +236,7 @@ class Nest:
 
 def axes_of(schedule: Schedule, block: Any) -> tuple[Axis, ...]:
     """The loops around a block, with the names of their variables."""
-    reductions = {
-        variable.binding_name: variable.reduction for variable in _bindings(schedule, block)
-    }
+    reductions = {loop: reduction for _, loop, reduction in _bindings(schedule, block)}
     axes = []
     for handle in schedule.get_loops(block):
         loop = schedule.get(handle)
@@ -236,33 +245,19 @@ def axes_of(schedule: Schedule, block: Any) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-@attrs.frozen(kw_only=True)
-class _Binding:
-    variable: str
-    binding_name: str
-    reduction: bool
-
-
-def _bindings(schedule: Schedule, block: Any) -> list[_Binding]:
-    """A block's variables with the loops that they are directly bound to."""
-    realize = _realize(schedule, block)
-    bindings = []
-    for variable, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        bindings.append(
-            _Binding(
-                variable=str(variable.var.name),
-                binding_name=str(getattr(value, "name", "")),
-                reduction=int(variable.iter_type) == int(tvm.tirx.IterVar.CommReduce),
-            )
+def _bindings(schedule: Schedule, block: Any) -> list[tuple[str, str, bool]]:
+    """For each variable of a block: its name, its loop's name, and whether it is summed over."""
+    realize = schedule.get(schedule.get_loops(block)[-1]).body
+    while not isinstance(realize, tvm.s_tir.SBlockRealize):
+        realize = realize.body
+    return [
+        (
+            str(variable.var.name),
+            str(getattr(value, "name", "")),
+            int(variable.iter_type) == int(tvm.tirx.IterVar.CommReduce),
         )
-    return bindings
-
-
-def _realize(schedule: Schedule, block: Any) -> Any:
-    body = schedule.get(schedule.get_loops(block)[-1]).body
-    while not isinstance(body, tvm.s_tir.SBlockRealize):
-        body = body.body
-    return body
+        for variable, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    ]
 
 
 def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
@@ -272,8 +267,7 @@ def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
         schedule: The schedule that has the block.
         block: The block.
     """
-    bindings = _bindings(schedule, block)
-    names = {binding.variable: binding.binding_name for binding in bindings}
+    names = {variable: loop for variable, loop, _ in _bindings(schedule, block)}
     origin = dict.fromkeys(names, 0)
     body = schedule.get(block)
     accesses = []

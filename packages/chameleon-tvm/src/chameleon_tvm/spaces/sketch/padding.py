@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from chameleon_tvm.spaces.sketch.borders import MOST_PIECES
-from chameleon_tvm.spaces.sketch.nest import Axis, Extents, Nest
+from chameleon_tvm.spaces.sketch.nest import Axis, Extents, Nest, product
 
 _MIDDLE = 3
 """Number of tiles from which an axis has a first, a middle and a last tile."""
@@ -75,8 +75,5 @@ def _windows(nest: Nest) -> list[tuple[Axis, Axis]]:
 
 
 def _product_of(nest: Nest, extents: list[Extents], axis: Axis, start: int, end: int) -> Any:
-    product: Any = np.ones(1)
-    for part, extent in zip(nest.parts[start:end], extents[start:end], strict=True):
-        if part.axis.name == axis.name:
-            product = product * extent
-    return product
+    parts = zip(nest.parts[start:end], extents[start:end], strict=True)
+    return product(extent for part, extent in parts if part.axis.name == axis.name)

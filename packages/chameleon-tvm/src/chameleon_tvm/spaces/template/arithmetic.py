@@ -12,17 +12,16 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.emit import Expr
 from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
-from chameleon_tvm.instructions.conversions import widening
 from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.quantized import Quantization
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType
@@ -102,7 +101,7 @@ class Arithmetic:
             lanes: Number of elements of the vector.
         """
         if not self.quantized:
-            return value if self.as_they_are else widening(self.data, value, lanes)
+            return value if self.as_they_are else emit.widening(self.data, value)
         if self._centred:
             zero = emit.splat(emit.cast(self.read, zero_point), lanes)
             return emit.cast(self.read, value) - zero
@@ -124,7 +123,7 @@ class Arithmetic:
         """
         if not self.quantized:
             same = self.multiplied == self.data.storage_dtype
-            return value if same else widening(self.data, value)
+            return value if same else emit.widening(self.data, value)
         if zero_point is None:
             return value
         return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, Values
-from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.device.targets import TargetInfo, target_info
@@ -25,6 +24,7 @@ from chameleon_tvm.spaces.template.estimates import (
     Numbers,
     Tiling,
     broadcast_is_operand,
+    floats,
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.types import HALVES
@@ -164,9 +164,7 @@ class AttentionTiling(Tiling):
     def estimate(self, values: Values) -> AttentionEstimates:
         spec, info = self.spec, self.info
         batch, heads, queries, keys = spec.scores
-        vectors, rows, outputs, columns, block = (
-            values[name].astype(np.float64) for name in TILE_KNOBS
-        )
+        vectors, rows, outputs, columns, block = floats(values, *TILE_KNOBS)
         own = not broadcast_is_operand(info)
         width = vectors * self.lanes
         # What is left at the ends of a tile of outputs is computed in smaller pieces.
@@ -200,7 +198,7 @@ class AttentionTiling(Tiling):
         """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
-        vectors, rows, outputs, _, block = (values[name].astype(np.float64) for name in TILE_KNOBS)
+        vectors, rows, outputs, _, block = floats(values, *TILE_KNOBS)
         width = vectors * self.lanes
         # A broadcast that is an operand takes half of what loading it into a register does.
         broadcast = 0.5 if broadcast_is_operand(info) else 1.0
@@ -234,17 +232,14 @@ class AttentionTiling(Tiling):
         stride = spec.query[1] * spec.query[3] * FLOAT_BYTES
         conflicts = (stride & (stride - 1) == 0) and len(self._places()) > 1
         apart = np.where(in_place & conflicts, 0.2 * inner, 0.0)
-        total: Numbers = e.imbalance * (
-            e.waste * (scores + mixed + powers + moved + spilled + widened) + copied + apart
-        )
-        return total
+        tiles = scores + mixed + powers + moved + spilled + widened
+        return np.asarray(e.imbalance * (e.waste * tiles + copied + apart))
 
 
 def _issued(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
     """Cycles per multiply-add, limited by the busiest unit or by too few independent sums."""
     latency = info.vector_registers / 2 / np.maximum(sums, 1.0)
-    issued: Numbers = np.maximum(1.0, np.maximum(ports, latency))
-    return issued
+    return np.asarray(np.maximum(1.0, np.maximum(ports, latency)))
 
 
 def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
@@ -271,18 +266,7 @@ class AttentionTemplate(Template):
         return AttentionTiling(self.spec, self.info, self.dot.depth).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        tile = AttentionTile(
-            query_vectors=values["query_vectors"],
-            key_rows=values["key_rows"],
-            query_rows=values["query_rows"],
-            value_vectors=values["value_vectors"],
-            block=values["key_block"],
-            copy=values["keys"] == "copy",
-            unroll=values["unroll"],
-        )
+        sizes = {name: values[name] for name in (*TILE_KNOBS, "unroll")}
+        tile = AttentionTile(copy=values["keys"] == "copy", **sizes)
         lanes = self.info.lanes("float32")
         return AttentionLoops(self.spec, tile, lanes, self.dot).function()
-
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values
-        return constants  # there are none

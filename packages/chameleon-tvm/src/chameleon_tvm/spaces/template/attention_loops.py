@@ -15,12 +15,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.instructions.conversions import rounding
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.attention_parts import (
     AttentionTile,
     Part,
@@ -31,7 +31,6 @@ from chameleon_tvm.spaces.template.attention_parts import (
     pieces_of,
     runs_of,
 )
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm.types import FLOAT32, STORAGE
 
 LOWEST = -3.4028234663852886e38
@@ -57,7 +56,7 @@ class AttentionLoops:
         self.dot = dot
         self.keys = spec.key[2]
         # Blocks of keys, the last of which may be shorter.
-        self.blocks = math.ceil(self.keys / tile.block)
+        self.blocks = math.ceil(self.keys / tile.key_block)
         # Queries and keys of two bytes are multiplied as they are: a query that is multiplied with
         # the scale would be rounded once more.
         self.rounded = dot.depth > 1
@@ -136,7 +135,7 @@ class AttentionLoops:
                 "queries", (self.spec.query[3] // depth, width * depth), dtype=self.dot.weights
             ),
             mask=emit.buffer("masked", (self.tile.key_rows, width)),
-            scores=emit.buffer("scores", (min(self.tile.block, self.keys), width)),
+            scores=emit.buffer("scores", (min(self.tile.key_block, self.keys), width)),
             sums=emit.buffer("sums", (valid, self.spec.value[3])),
             scales=emit.buffer("scales", (width,)),
             most=emit.registers(vectors, self.lanes, name="most"),
@@ -159,15 +158,15 @@ class AttentionLoops:
             count: Expr = self.blocks
             if self.spec.causal:
                 seen = tirx.min(first + valid, self.keys)
-                count = tirx.floordiv(seen + self.tile.block - 1, self.tile.block)
-            loop = emit.loop("block", count, lambda at: self._block(row, at * self.tile.block))
+                count = tirx.floordiv(seen + self.tile.key_block - 1, self.tile.key_block)
+            loop = emit.loop("block", count, lambda at: self._block(row, at * self.tile.key_block))
             body = emit.sequence([loop, *self._shares(row), self._written(row)])
         return emit.local(scratch, emit.sequence([*start, self._scaled_queries(row), body]))
 
     def _block(self, row: Row, start: Expr) -> Stmt:
         """The statements that add a block of keys to the outputs of a tile of queries."""
         count: Expr = (
-            self.keys if self.blocks == 1 else tirx.min(self.tile.block, self.keys - start)
+            self.keys if self.blocks == 1 else tirx.min(self.tile.key_block, self.keys - start)
         )
         if self.spec.causal:
             # Later keys are hidden from the whole tile; but a tile of scores needs enough keys.
@@ -321,7 +320,7 @@ class AttentionLoops:
         for v, (old, most, total) in enumerate(zip(before, row.most, row.totals, strict=True)):
             if self.blocks == 1:
                 continue
-            factor = exponential(read(old) - read(most), lanes)
+            factor = exponential(read(old) - read(most))
             factors.append(emit.store(row.scales, [v * lanes], factor, lanes))
             scaled = read(total) * emit.load(row.scales, [v * lanes], lanes)
             factors.append(assign(total, scaled))
@@ -331,7 +330,7 @@ class AttentionLoops:
             score = emit.load(row.scores, indices, lanes) - read(row.most[v])
             power = emit.buffer("power", (lanes,))
             statements = [
-                assign(power, exponential(score, lanes)),
+                assign(power, exponential(score)),
                 emit.store(row.scores, indices, read(power), lanes),
                 assign(total, read(total) + read(power)),
             ]
@@ -439,5 +438,5 @@ class AttentionLoops:
 
     def _write(self, row: Row, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
         indices = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
-        value = rounding(STORAGE[self.spec.output_dtype], value, lanes)
+        value = emit.rounding(STORAGE[self.spec.output_dtype], value)
         return emit.store(self.out, [indices[a] for a in self.spec.output_layout], value, lanes)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from chameleon_tvm.instructions.conversions import widening
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, integer, number, typed
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr
+from chameleon_tvm.operators.elementary import polynomial
 from chameleon_tvm.types import FLOAT32, STORAGE, StorageType
 
 _LOG2_E = 1.4426950408889634
@@ -39,7 +39,7 @@ class AttentionTile:
         key_rows: Number of keys whose scores are in registers at a time.
         query_rows: Number of queries whose outputs are in registers at a time.
         value_vectors: Number of vectors of an output that are in registers at a time.
-        block: Number of keys of a block.
+        key_block: Number of keys of a block.
         copy: Whether keys and values are copied first, so that the tokens of a head are contiguous.
         unroll: Number of features per iteration of the innermost loop of the scores.
     """
@@ -48,7 +48,7 @@ class AttentionTile:
     key_rows: int
     query_rows: int
     value_vectors: int
-    block: int
+    key_block: int
     copy: bool
     unroll: int
 
@@ -79,7 +79,7 @@ class Part:
             d: Index of the first feature.
             lanes: Number of features, which must be along the last axis if there are several.
         """
-        return widening(self.kind, self.as_held(b, h, s, d, lanes), lanes)
+        return emit.widening(self.kind, self.as_held(b, h, s, d, lanes))
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
         """Read features of a token in the array's own dtype; arguments as for ``load``."""
@@ -128,22 +128,13 @@ class Row:
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
     """Queries, keys and values, as parts of the function's parameters."""
     kind = STORAGE[spec.dtype]
-    dtype = kind.storage_dtype
-    if spec.packed:
-        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=dtype)
-        heads, shared = spec.query[1], spec.key[1]
-        firsts = (0, heads, heads + shared)
-        query, key, value = (
-            Part(data=data, layout="BSHD", first=first, kind=kind) for first in firsts
-        )
-        return query, key, value
+    arrays = {
+        name: emit.buffer(name, ordered(shape, layout), dtype=kind.storage_dtype)
+        for name, shape, layout in spec.parts
+    }
     query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout), dtype=dtype), layout=layout, kind=kind)
-        for name, shape, layout in (
-            ("query", spec.query, spec.query_layout),
-            ("key", spec.key, spec.key_layout),
-            ("value", spec.value, spec.value_layout),
-        )
+        Part(data=arrays[name], layout=layout, first=first, kind=kind)
+        for (name, _, layout), first in zip(spec.parts, spec.first_heads, strict=True)
     )
     return query, key, value
 
@@ -204,32 +195,16 @@ def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
     return [*runs, (whole * size, rest, 1)] if rest else runs
 
 
-def exponential(value: Expr, lanes: int = 1) -> Expr:
+def exponential(value: Expr) -> Expr:
     """e^x for float32 x <= 0 to about 1e-6 of the result; 0 for minus infinity, exactly 1 for 0.
 
     Args:
         value: x, a scalar or a vector.
-        lanes: Number of elements of the vector; 1 for a scalar.
     """
-
-    def every(scalar: Expr) -> Expr:
-        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
-
-    def number(constant: float) -> Expr:
-        return every(tirx.FloatImm("float32", constant))
-
-    def integer(constant: int) -> Expr:
-        return every(tirx.IntImm("int32", constant))
-
-    def typed(name: str) -> str:
-        return name if lanes == 1 else f"{name}x{lanes}"
-
-    exponent = tirx.max(value, number(_LEAST_POWER)) * number(_LOG2_E)
+    exponent = tirx.max(value, number(_LEAST_POWER, value)) * number(_LOG2_E, value)
     # Truncation rounds numbers below zero up.
-    whole = tirx.Cast(typed("int32"), exponent - number(0.5))
-    fraction = exponent - tirx.Cast(typed("float32"), whole)
-    power = number(_POWER_OF_TWO[0])
-    for coefficient in _POWER_OF_TWO[1:]:
-        power = power * fraction + number(coefficient)
-    bits = tirx.shift_left(whole + integer(_EXPONENT_BIAS), integer(_MANTISSA_BITS))
-    return power * tirx.reinterpret(typed("float32"), bits)
+    whole = tirx.Cast(typed("int32", value), exponent - number(0.5, value))
+    fraction = exponent - tirx.Cast(typed("float32", value), whole)
+    power = polynomial(_POWER_OF_TWO, fraction)
+    bits = tirx.shift_left(whole + integer(_EXPONENT_BIAS, value), integer(_MANTISSA_BITS, value))
+    return power * tirx.reinterpret(typed("float32", value), bits)

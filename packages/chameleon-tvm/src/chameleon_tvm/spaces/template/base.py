@@ -56,16 +56,18 @@ class Template(ABC):
             values: The value of each knob by its name.
         """
 
-    @abstractmethod
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Convert logical constants (weights, [bias]) to the form that ``function`` takes.
 
-        A delivered network packs its weights once, with this method.
+        A delivered network packs its weights once, with this method. It returns the constants as
+        they are, unless a template has a form of its own for them.
 
         Args:
             values: The value of each knob by its name, as for ``function``.
             constants: The logical constants.
         """
+        del values
+        return constants
 
     @property
     def tolerance(self) -> float:

@@ -10,18 +10,13 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm import emit
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.algorithms import (
-    KNOB,
-    allowed_weights,
-    joined,
-    rounding_error,
-    with_stored_weights,
-)
+from chameleon_tvm.spaces.template import algorithms
 from chameleon_tvm.spaces.template.arithmetic import (
     FLOAT32,
     Arithmetic,
@@ -32,7 +27,6 @@ from chameleon_tvm.spaces.template.arithmetic import (
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import channel_blocks, filled, pack_constants, tile_of
 from chameleon_tvm.spaces.template.direct import DirectConvolution
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.quantized_epilogue import QuantizedProductEpilogue
@@ -42,6 +36,32 @@ from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 
 MOST = 4.0
 """Bound of the largest of many outputs' errors, as a multiple of the expected error."""
+
+
+def product_geometry(
+    target: str, shape: tuple[int, int, int], layouts: tuple[str, str], groups: int = 1
+) -> Geometry:
+    """The sizes of the convolution that computes matrix products.
+
+    Args:
+        target: The canonical target.
+        shape: Rows, products that each output adds up (padding included), and columns.
+        layouts: Layouts of the left side and of the output.
+        groups: Number of products.
+    """
+    rows, inner, columns = shape
+    return Geometry(
+        batch=1,
+        groups=groups,
+        ic=inner,
+        oc=columns,
+        size=(1, rows),
+        out=(1, rows),
+        kernel=(1, 1),
+        layout=layouts[0],
+        out_layout=layouts[1],
+        lanes=target_info(target).lanes("float32"),
+    )
 
 
 def tiling_of(
@@ -76,23 +96,12 @@ class DenseTemplate(Template):
         self.spec = spec = DenseSpec.of(task)
         rows, features = spec.input
         self.arithmetic = arithmetic_of(spec, task.target)
-        dot = self.arithmetic.dot
-        self.geometry = Geometry(
-            batch=1,
-            groups=1,
-            ic=filled(features, dot.depth),
-            oc=spec.units,
-            size=(1, rows),
-            out=(1, rows),
-            kernel=(1, 1),
-            layout="NHWC",
-            out_layout="NHWC",
-            lanes=target_info(task.target).lanes("float32"),
-        )
+        shape = (rows, filled(features, self.arithmetic.dot.depth), spec.units)
+        self.geometry = product_geometry(task.target, shape, ("NHWC", "NHWC"))
         self.tiles = TileProducts.of(attrs.evolve(self.geometry, ic=features), spec, task.target)
         self._algorithms = {DIRECT: self.arithmetic}
         if self.arithmetic is FLOAT32:
-            for name in allowed_weights(options):
+            for name in algorithms.allowed_weights(options):
                 widening = stored_weights(WEIGHTS[name], task.target)
                 if widening is not None:
                     self._algorithms[name] = Arithmetic(dot=widening)
@@ -103,9 +112,9 @@ class DenseTemplate(Template):
             for name, algorithm in self._algorithms.items()
         }
         if len(spaces) > 1:
-            return with_stored_weights(spaces)
+            return algorithms.with_stored_weights(spaces)
         vectors = spaces[DIRECT]
-        return vectors if self.tiles is None else joined(vectors, self.tiles.space())
+        return vectors if self.tiles is None else algorithms.joined(vectors, self.tiles.space())
 
     @property
     def tolerance(self) -> float:
@@ -114,18 +123,18 @@ class DenseTemplate(Template):
         It is a few times the expected error, because the largest of many errors is compared.
         """
         names = [name for name in self._algorithms if name != DIRECT]
-        return MOST * max((rounding_error(WEIGHTS[name]) for name in names), default=0.0)
+        return MOST * max((algorithms.rounding_error(WEIGHTS[name]) for name in names), default=0.0)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         out = self.spec.result_shape
         shapes = {"data": self.spec.input, "residual": out, "out": out}
-        if self.tiles is not None and values[KNOB] == TILED:
+        if self.tiles is not None and values[algorithms.KNOB] == TILED:
             return self.tiles.function(values, shapes)
         loops = DirectConvolution(
             self.geometry,
             tile_of(values),
             self.spec,
-            arithmetic=self._algorithms[values.get(KNOB, DIRECT)],
+            arithmetic=self._algorithms[values.get(algorithms.KNOB, DIRECT)],
             channels=self.spec.input[1],
         )
         return emit.with_shapes(loops.function(), shapes)
@@ -134,9 +143,9 @@ class DenseTemplate(Template):
         weights, *rest = constants
         filters = weights[:, :, None, None]
         packed = [filters, *rest]
-        if self.tiles is not None and values[KNOB] == TILED:
+        if self.tiles is not None and values[algorithms.KNOB] == TILED:
             return self.tiles.pack(values, packed)
-        arithmetic = self._algorithms[values.get(KNOB, DIRECT)]
+        arithmetic = self._algorithms[values.get(algorithms.KNOB, DIRECT)]
         return pack_constants(packed, self.geometry, tile_of(values), arithmetic)
 
 
@@ -232,18 +241,9 @@ class BatchMatmulTemplate(Template):
         batch, rows, inner = self.spec.a
         columns = self.spec.columns
         # One group per product; a layout blocked by all of a group's channels is (batch, m, k).
-        self.geometry = Geometry(
-            batch=1,
-            groups=batch,
-            ic=filled(inner, self.arithmetic.dot.depth),
-            oc=columns,
-            size=(1, rows),
-            out=(1, rows),
-            kernel=(1, 1),
-            layout=f"NCHW{inner}c",
-            out_layout=f"NCHW{columns}c",
-            lanes=target_info(task.target).lanes("float32"),
-        )
+        shape = (rows, filled(inner, self.arithmetic.dot.depth), columns)
+        layouts = (f"NCHW{inner}c", f"NCHW{columns}c")
+        self.geometry = product_geometry(task.target, shape, layouts, groups=batch)
 
     def space(self) -> DesignSpace:
         return tiling_of(self.task, self.geometry, self.spec.a[2], self.arithmetic).space()
@@ -252,7 +252,3 @@ class BatchMatmulTemplate(Template):
         loops = PackingBatchMatmul(self.geometry, tile_of(values), self.spec, self.arithmetic)
         shapes = {"data": self.spec.a, "out": self.spec.result_shape}
         return emit.with_shapes(loops.function(), shapes)
-
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values
-        return constants  # numbers of an int8 operator, which are the same for all columns

@@ -12,6 +12,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.layouts import with_rank
@@ -21,7 +22,6 @@ from chameleon_tvm.operators.specs import (
     convolution_of,
     physical_shape,
 )
-from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
 from chameleon_tvm.spaces.template.arithmetic import (
     FLOAT32,
@@ -242,18 +242,17 @@ class ConvolutionTemplate(Template):
         shapes = parameter_shapes(self.spec)
         if self.other is not None and values[KNOB] != DIRECT:
             return self.other.function(values, shapes)
-        loops: WinogradConvolution | DirectConvolution
-        if _is_winograd(values):
-            loops = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
-        else:
-            loops = DirectConvolution(
-                self.geometry,
-                tile_of(values),
-                self.spec,
-                arithmetic=self.arithmetic,
-                channels=self.spec.input[1],
-                staging=self.staging,
-            )
+        if values.get(KNOB, DIRECT) != DIRECT:
+            winograd = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
+            return emit.with_shapes(winograd.function(), shapes)
+        loops = DirectConvolution(
+            self.geometry,
+            tile_of(values),
+            self.spec,
+            arithmetic=self.arithmetic,
+            channels=self.spec.input[1],
+            staging=self.staging,
+        )
         return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
@@ -261,7 +260,7 @@ class ConvolutionTemplate(Template):
             return self.other.pack(values, constants)
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
-        if not _is_winograd(values):
+        if values.get(KNOB, DIRECT) == DIRECT:
             if self.staging is not None:
                 weights = rows_as_channels(weights)
             packed = [weights, *bias]
@@ -277,7 +276,3 @@ class ConvolutionTemplate(Template):
             planar = weights.reshape(*weights.shape[:2], *self.geometry.kernel)
             last = self._transformed[out] = (weights, transform_weights(planar, out))
         return last[1]
-
-
-def _is_winograd(values: Mapping[str, Any]) -> bool:
-    return bool(values.get(KNOB, DIRECT) != DIRECT)

@@ -12,21 +12,16 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
-from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template import conv2d
 from chameleon_tvm.spaces.template.algorithms import KNOB, joined
 from chameleon_tvm.spaces.template.arithmetic import lanewise
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.conv2d import (
-    geometry_of,
-    pack_constants,
-    parameter_shapes,
-    tile_of,
-)
 from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.planar import PlanarProducts
@@ -122,7 +117,7 @@ class DepthwiseTemplate(Template):
             raise TypeError(f"{task.operator} is no depthwise convolution")
         self.spec = spec
         self.arithmetic = lanewise(spec)
-        geometry = geometry_of(spec, self.info.lanes("float32"))
+        geometry = conv2d.geometry_of(spec, self.info.lanes("float32"))
         self.planar = PlanarProducts.of(geometry, spec, self.info)
         channels = spec.output_channels
         self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
@@ -141,16 +136,16 @@ class DepthwiseTemplate(Template):
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         if self.planar is not None and values[KNOB] != DIRECT:
-            return self.planar.function(values, parameter_shapes(self.spec))
-        loops = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
-        return emit.with_shapes(loops.function(), parameter_shapes(self.spec))
+            return self.planar.function(values, conv2d.parameter_shapes(self.spec))
+        loops = DepthwiseConvolution(self.geometry, conv2d.tile_of(values), self.spec)
+        return emit.with_shapes(loops.function(), conv2d.parameter_shapes(self.spec))
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         if self.planar is not None and values[KNOB] != DIRECT:
             return self.planar.pack(values, constants)
         geometry = attrs.evolve(self.geometry, ic=1)
-        tile = attrs.evolve(tile_of(values), channels=1)
-        return pack_constants(constants, geometry, tile, self.arithmetic)
+        tile = attrs.evolve(conv2d.tile_of(values), channels=1)
+        return conv2d.pack_constants(constants, geometry, tile, self.arithmetic)
 
 
 class DepthwiseTiling(ConvolutionTiling):

@@ -14,12 +14,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec
-from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.writing import Output, TilePosition
@@ -73,26 +73,19 @@ class DirectConvolution:
         self.weights = self._make_weights()
 
     def _make_input(self) -> Input:
+        source, block, rows, spare = self.geometry, self.tile.channels, self.tile.copy, 0
         if self.staging is not None:
-            run = self.staging.ic * self.staging.kernel[1]
-            return Input(
-                self.staging,
-                self.staging.ic,
-                rows=True,
-                lanes=self.dot.depth,
-                arithmetic=self.arithmetic,
-                zero_point=self.output.epilogue.zero_point,
-                spare=self.geometry.ic - run,
-            )
-        rows = self.tile.copy or (self.one_loop and self.geometry.kernel[1] > 1)
+            source, block, rows = self.staging, self.staging.ic, True
+            spare = self.geometry.ic - source.ic * source.kernel[1]
         return Input(
-            self.geometry,
-            self.tile.channels,
-            rows=rows,
+            source,
+            block,
+            rows=rows or (self.one_loop and source.kernel[1] > 1),
             lanes=self.dot.depth,
             arithmetic=self.arithmetic,
             channels=self.channels,
             zero_point=self.output.epilogue.zero_point,
+            spare=spare,
         )
 
     def _make_weights(self) -> Buffer:

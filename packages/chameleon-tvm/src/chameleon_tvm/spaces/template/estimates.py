@@ -39,6 +39,11 @@ GUESS_ERROR = 0.02
 """Relative error of the estimates for good tiles."""
 
 
+def floats(values: Values, *names: str) -> list[Numbers]:
+    """The values of several knobs as floating-point numbers."""
+    return [values[name].astype(np.float64) for name in names]
+
+
 def broadcast_is_operand(info: TargetInfo) -> bool:
     """Whether a multiply-add can broadcast a memory operand; only AVX-512 can."""
     return info.vector_bytes == AVX512_BYTES

@@ -45,8 +45,12 @@ class OuterAxis:
     @property
     def padded(self) -> bool:
         """Whether a tap of any output falls outside the input."""
-        staged = (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
-        return self.pad > 0 or staged - self.pad > self.size
+        return self.pad > 0 or self.staged - self.pad > self.size
+
+    @property
+    def staged(self) -> int:
+        """Extent of the padded input, without what no output reads."""
+        return (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     @property
     def inside(self) -> float:
@@ -116,22 +120,23 @@ class Geometry:
     @property
     def staged_size(self) -> tuple[int, int]:
         """Height and width of the padded input, without rows and columns that no output reads."""
-        height, width = (
-            (out - 1) * stride + (kernel - 1) * dilation + 1
-            for out, stride, kernel, dilation in zip(
-                self.out, self.stride, self.kernel, self.dilation, strict=True
-            )
-        )
+        height, width = (axis.staged for axis in self.plane)
         return height, width
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """Whether any tap lies outside the input, vertically and horizontally."""
-        vertical, horizontal = (
-            before > 0 or staged - before > size
-            for before, staged, size in zip(self.pads, self.staged_size, self.size, strict=True)
-        )
+        """Whether a tap falls outside the input: vertically, horizontally."""
+        vertical, horizontal = (axis.padded for axis in self.plane)
         return vertical, horizontal
+
+    @property
+    def plane(self) -> list[OuterAxis]:
+        """Height and width with all of their sizes."""
+        numbers = (self.size, self.out, self.kernel, self.stride, self.dilation, self.pads)
+        return [
+            OuterAxis(size=size, out=out, kernel=kernel, stride=stride, dilation=dilation, pad=pad)
+            for size, out, kernel, stride, dilation, pad in zip(*numbers, strict=True)
+        ]
 
 
 @attrs.frozen(kw_only=True)
@@ -190,8 +195,16 @@ def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> N
     """
     x = (starts[:, None] + np.arange(columns)) * geometry.stride[1] - geometry.pads[1]
     taps = x[:, :, None] + np.arange(geometry.kernel[1]) * geometry.dilation[1]
-    inside: NDArray[np.bool_] = (taps >= 0) & (taps < geometry.size[1])
-    return inside
+    return np.asarray((taps >= 0) & (taps < geometry.size[1]))
+
+
+def blocks_of(extent: int, block: int) -> NDArray[np.int64]:
+    """Indices of an axis in blocks, of shape (blocks, block); the last block ends with the axis.
+
+    The last two blocks overlap if ``block`` does not divide ``extent``; see ``emit.within``.
+    """
+    starts = np.minimum(np.arange(math.ceil(extent / block)) * block, extent - block)
+    return starts[:, None] + np.arange(block)
 
 
 def pack_weights(
@@ -222,8 +235,7 @@ def pack_weights(
     blocks = math.ceil(extent / block)
     blocked = grouped
     if extent % block:
-        starts = np.minimum(np.arange(blocks) * block, extent - block)
-        blocked = grouped[:, starts[:, None] + np.arange(block)]
+        blocked = grouped[:, blocks_of(extent, block)]
     outer = geometry.ic // tile.channels
     inner = (tile.channels // depth, depth)
     blocked = blocked.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)

@@ -30,7 +30,7 @@ def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:
         raise ValueError(f"{attribute.name} names an algorithm twice: {', '.join(chosen)}")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # AutoOptions has a second base, whose options are slots
 class TemplateOptions:
     """Options of the space ``template``.
 

@@ -14,18 +14,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import attrs
-import numpy as np
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
 from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.device.targets import TargetInfo
+from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import ConvolutionSpec
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
-from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
 from chameleon_tvm.spaces.template.planar_tiling import (
     PlanarTile,
     PlanarTiling,
@@ -297,6 +296,5 @@ def _packed(weights: NDArray[Any], geometry: Geometry, block: int) -> NDArray[An
     """Weights in the order of the inner loops: (groups and blocks, channels and taps, a block)."""
     g = geometry
     grouped = weights.reshape(g.groups, g.oc, -1)
-    starts = np.minimum(np.arange(math.ceil(g.oc / block)) * block, g.oc - block)
-    blocked = grouped[:, starts[:, None] + np.arange(block)]
+    blocked = grouped[:, blocks_of(g.oc, block)]
     return contiguous(blocked.transpose(0, 1, 3, 2)).reshape(-1, g.ic * g.taps, block)

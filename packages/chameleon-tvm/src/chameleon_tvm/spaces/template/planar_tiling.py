@@ -23,6 +23,7 @@ from chameleon_tvm.spaces.template.estimates import (
     Numbers,
     Tiling,
     broadcast_is_operand,
+    floats,
 )
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.tiling import MOST_ROWS, divisors, tile_sizes
@@ -224,12 +225,11 @@ class PlanarTiling(Tiling):
 
     def estimate(self, values: Values) -> PlanarEstimates:
         g, info = self.geometry, self.info
-        rows = values["planar_rows"].astype(np.float64)
-        columns = values["planar_vectors"].astype(np.float64) * g.lanes
-        channels = values["planar_channels"].astype(np.float64)
+        rows, vectors, channels = floats(values, *self.tile_knobs[:3])
+        columns = vectors * g.lanes
         down, across = band_of(g, values["planar_band"].astype(np.float64))
         copy = values["planar_input"] == "copy"
-        places = rows * values["planar_vectors"]
+        places = rows * vectors
         blocks = np.ceil(g.oc / channels)
         bands = np.ceil(g.out[0] / down) * np.ceil(g.out[1] / across)
         tasks = g.batch * g.groups * bands
@@ -260,8 +260,8 @@ class PlanarTiling(Tiling):
         full rate.
         """
         g, info, e = self.geometry, self.info, self.estimate(values)
-        places = (values["planar_rows"] * values["planar_vectors"]).astype(np.float64)
-        channels = values["planar_channels"].astype(np.float64)
+        rows, vectors, channels = floats(values, *self.tile_knobs[:3])
+        places = rows * vectors
         # A vector that begins within a cache line is two loads.
         crossing = 2.0 if g.kernel[1] > 1 and g.lanes * FLOAT_BYTES >= 64 else 1.0  # noqa: PLR2004
         loads = crossing / (info.loads_per_cycle * channels)
@@ -282,7 +282,6 @@ class PlanarTiling(Tiling):
         pixel_bytes = g.ic * FLOAT_BYTES / flop_per_band
         apart = (values["planar_input"] == "in_place") & (g.ic > 1)
         strided = np.where(apart, e.again - 1.0, 0.0) * pixel_bytes
-        cost: Numbers = loops + far * (
-            0.5 * COPIED * e.copied + spilled * pixel_bytes + 0.25 * strided
+        return np.asarray(
+            loops + far * (0.5 * COPIED * e.copied + spilled * pixel_bytes + 0.25 * strided)
         )
-        return cost

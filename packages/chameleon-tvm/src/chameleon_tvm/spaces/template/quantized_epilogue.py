@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr
 from chameleon_tvm.operators.quantized import PARAMETERS
 from chameleon_tvm.operators.quantized_products import PARAMETERS as OF_PRODUCTS
 from chameleon_tvm.operators.quantized_products import finished_product
 from chameleon_tvm.operators.requantizing import finished
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr
 from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.specs import channel_block, physical_shape
-from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.operators.specs import physical_index, physical_shape
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry
 
 
@@ -186,12 +186,6 @@ class Input:
 
     def _place(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
         """Indices of an element of the tall image; ``c`` counts channels over all groups."""
-        layout = self.geometry.layout
         if self.one_axis:
             return [n, y, x * self.channels + c]
-        if layout == "NHWC":
-            return [n, y, x, c]
-        if layout == "NCHW":
-            return [n, c, y, x]
-        size = channel_block(layout)
-        return [n, tirx.floordiv(c, size), y, x, tirx.floormod(c, size)]
+        return physical_index((n, c, y, x), self.geometry.layout)

@@ -11,26 +11,18 @@ import numpy as np
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 
+from chameleon_tvm import emit
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.spec import FusedSpec
-from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template import tile_tiling
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.tile_tiling import (
-    Runs,
-    TileBlock,
-    TileTiling,
-    applies,
-    filled_channels,
-    flattened,
-    pack_tiles,
-)
 from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
 from chameleon_tvm.types import COMPUTE, FLOAT32
 
@@ -54,7 +46,7 @@ class TileConvolution:
     def __init__(
         self,
         geometry: Geometry,
-        block: TileBlock,
+        block: tile_tiling.TileBlock,
         spec: FusedSpec,
         *,
         arithmetic: TileArithmetic,
@@ -65,7 +57,7 @@ class TileConvolution:
         self.block = block
         self.product = product = arithmetic.product
         self.cores = cores
-        self.runs = Runs.of(geometry, product)
+        self.runs = tile_tiling.Runs.of(geometry, product)
         tile = Tile(
             rows=block.rows,
             columns=block.columns,
@@ -91,6 +83,7 @@ class TileConvolution:
         source = self.input.staged if block.copy else self.input.data
         self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
         self._alias = tirx.DeclBuffer(self.source, data=source.data)
+        self.registers = self._make_registers()
 
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, packed weights, constants, [residual], out."""
@@ -107,7 +100,6 @@ class TileConvolution:
         extents = channels + positions if block.channels_outermost else positions + channels
         count = math.prod(extents)
         parts = min(count, PARTS * self.cores)
-        registers = self._registers()
 
         def tile(index: Expr) -> Stmt:
             digits = emit.split(index, extents)
@@ -115,18 +107,18 @@ class TileConvolution:
                 channel, *position = digits
             else:
                 *position, channel = digits
-            return self._block(position, channel, registers)
+            return self._block(position, channel)
 
         def part(index: Expr) -> Stmt:
             first = tirx.floordiv(index * count, parts)
             rest = tirx.floordiv((index + 1) * count, parts) - first
             body = emit.loop("block", rest, lambda at: tile(first + at))
             body = emit.local(self.output.buffers, body)
-            return self.product.around([*registers.values()], body)
+            return self.product.around([*self.registers.values()], body)
 
         return emit.parallel("part", parts, part)
 
-    def _registers(self) -> dict[tuple[str, int], Register]:
+    def _make_registers(self) -> dict[tuple[str, int], Register]:
         """Registers by contents and number of the tile.
 
         Sums are numbered by tile of pixels, then by tile of channels.
@@ -139,14 +131,12 @@ class TileConvolution:
             for number, key in enumerate(places)
         }
 
-    def _block(
-        self, position: list[Expr], channel: Expr, registers: dict[tuple[str, int], Register]
-    ) -> Stmt:
+    def _block(self, position: list[Expr], channel: Expr) -> Stmt:
         g, block, product = self.geometry, self.block, self.product
         n, yo, xo = position
         y = emit.within(yo, block.rows, g.out[0])
         x = emit.within(xo, block.columns, g.out[1])
-        sums = [register for (holds, _), register in registers.items() if holds == SUMS]
+        sums = [register for (holds, _), register in self.registers.items() if holds == SUMS]
         stored = [
             product.store(
                 sums[tile * block.vectors + v],
@@ -167,29 +157,22 @@ class TileConvolution:
             sums=(self.sums,),
             valid=np.ones((block.columns, g.kernel[1]), np.bool_),
         )
-        steps = self._steps(at, registers)
         zeros = [product.zero(register) for register in sums]
-        return emit.sequence([*zeros, steps, *stored, self.output.write(at)])
+        return emit.sequence([*zeros, self._steps(at), *stored, self.output.write(at)])
 
-    def _steps(self, at: TilePosition, registers: dict[tuple[str, int], Register]) -> Stmt:
+    def _steps(self, at: TilePosition) -> Stmt:
         """Add the products of all pieces of all runs."""
         runs = self.runs
 
         def step(ry: Expr, run: Expr, piece: Expr) -> Stmt:
             number = emit.join((ry, run, piece), (runs.rows, runs.count, runs.pieces))
-            return self._multiply(at, registers, (ry, run, piece), number)
+            return self._multiply(at, (ry, run, piece), number)
 
         extents = {"ry": runs.rows, "run": runs.count, "piece": runs.pieces}
         return emit.loops(extents, step)
 
-    def _multiply(
-        self,
-        at: TilePosition,
-        registers: dict[tuple[str, int], Register],
-        tap: tuple[Expr, Expr, Expr],
-        step: Expr,
-    ) -> Stmt:
-        g, block, product = self.geometry, self.block, self.product
+    def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
+        g, block, product, registers = self.geometry, self.block, self.product, self.registers
         ry, run, piece = tap
         statements = []
         first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * block.vectors
@@ -240,8 +223,8 @@ class TileProducts:
         self.arithmetic = arithmetic
         self.product = arithmetic.product
         self.channels = geometry.ic
-        own = flattened(attrs.evolve(geometry, lanes=self.product.columns))
-        self.geometry = attrs.evolve(own, ic=filled_channels(own, self.product))
+        own = tile_tiling.flattened(attrs.evolve(geometry, lanes=self.product.columns))
+        self.geometry = attrs.evolve(own, ic=tile_tiling.filled_channels(own, self.product))
         self.spec = spec
         self.info = target_info(target)
 
@@ -255,7 +238,7 @@ class TileProducts:
             target: The canonical target.
         """
         kind = COMPUTE[spec.dtype]
-        if kind.name == FLOAT32 or not applies(geometry):
+        if kind.name == FLOAT32 or not tile_tiling.applies(geometry):
             return None
         products = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
         fitting = [product for product in products if product.data == kind.data.storage_dtype]
@@ -265,7 +248,9 @@ class TileProducts:
 
     def space(self) -> DesignSpace:
         """The design space, whose first knob is the algorithm."""
-        return TileTiling(self.geometry, self.info, self.product, in_place=self._in_place).space()
+        return tile_tiling.TileTiling(
+            self.geometry, self.info, self.product, in_place=self._in_place
+        ).space()
 
     @property
     def _in_place(self) -> bool:
@@ -280,7 +265,7 @@ class TileProducts:
             values: Values of the knobs, by name.
             shapes: Shapes of the parameters that callers pass, by name.
         """
-        block = TileBlock.of(values)
+        block = tile_tiling.TileBlock.of(values)
         loops = TileConvolution(
             self.geometry,
             block,
@@ -294,9 +279,9 @@ class TileProducts:
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Pack logical constants (weights, ...) for the function of a configuration."""
         weights, *rest = constants
-        block = TileBlock.of(values)
+        block = tile_tiling.TileBlock.of(values)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)
         more = finishing_constants(weights, rest, 1, channels, self.arithmetic)
         numbers = self.arithmetic.weights(weights)
-        packed = pack_tiles(numbers, self.geometry, block, self.product)
+        packed = tile_tiling.pack_tiles(numbers, self.geometry, block, self.product)
         return [self.arithmetic.stored(packed), *more]

@@ -21,8 +21,8 @@ from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.estimates import COPIED, TILE_CYCLES, Numbers, Tiling
-from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.estimates import COPIED, TILE_CYCLES, Numbers, Tiling, floats
+from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
 from chameleon_tvm.spaces.template.tiling import tile_sizes
 
 TILED = "tiles"
@@ -183,10 +183,10 @@ def pack_tiles(
     last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
     whole = np.pad(last, ((0, channels - oc), (0, 0), (0, 0), (0, geometry.ic - ic)))
     ordered = whole.reshape(channels, -1)
-    starts = np.minimum(np.arange(math.ceil(channels / width)) * width, channels - width)
+    blocked = ordered[blocks_of(channels, width)]
     groups = runs.depth // product.pack
-    tiles = ordered[starts[:, None] + np.arange(width)].reshape(
-        len(starts), block.vectors, product.columns, runs.steps, groups, product.pack
+    tiles = blocked.reshape(
+        len(blocked), block.vectors, product.columns, runs.steps, groups, product.pack
     )
     return contiguous(tiles.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
 
@@ -287,7 +287,7 @@ class TileTiling(Tiling):
 
     def estimate(self, values: Values) -> TileEstimates:
         g, product, runs = self.geometry, self.product, self.runs
-        pixels, strips, rows, vectors = (values[name].astype(np.float64) for name in BLOCK_KNOBS)
+        pixels, strips, rows, vectors = floats(values, *BLOCK_KNOBS)
         columns, tiles, channels = pixels * strips, strips * rows, vectors * product.columns
         down, across = np.ceil(g.out[0] / rows), np.ceil(g.out[1] / columns)
         blocks = np.ceil(g.oc / channels)
@@ -328,5 +328,4 @@ class TileTiling(Tiling):
         ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
         copies = COPIED * e.copied / self.info.l3_bytes_per_cycle
         work = e.waste / e.rows_used * e.imbalance
-        cost: Numbers = work * (np.maximum(inner, far / multiplied) + ends) + copies
-        return cost
+        return np.asarray(work * (np.maximum(inner, far / multiplied) + ends) + copies)

@@ -22,6 +22,7 @@ from chameleon_tvm.spaces.template.estimates import (
     Numbers,
     Tiling,
     broadcast_is_operand,
+    floats,
     transpose_cost,
 )
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
@@ -207,10 +208,8 @@ class ConvolutionTiling(Tiling):
 
     def estimate(self, values: Values) -> Estimates:
         g, info = self.geometry, self.info
-        rows = values["tile_rows"].astype(np.float64)
-        columns = values["tile_columns"].astype(np.float64)
-        vectors = values["tile_vectors"].astype(np.float64)
-        channels = values["channel_block"].astype(np.float64)
+        rows, columns, vectors = floats(values, "tile_rows", "tile_columns", "tile_vectors")
+        (channels,) = floats(values, "channel_block")
         copy = values["input"] == "copy"
         kh, kw = g.kernel
         data_bytes, depth = self.arithmetic.data_bytes, self.arithmetic.dot.depth
@@ -262,13 +261,7 @@ class ConvolutionTiling(Tiling):
     @property
     def _skipped(self) -> float:
         """Fraction of all taps that fall into the padding."""
-        g = self.geometry
-        inside = self._inside
-        for axis in (0, 1):
-            at = np.arange(g.out[axis])[:, None] * g.stride[axis] - g.pads[axis]
-            taps = at + np.arange(g.kernel[axis]) * g.dilation[axis]
-            inside *= float(((taps >= 0) & (taps < g.size[axis])).mean())
-        return 1.0 - inside
+        return 1.0 - math.prod((axis.inside for axis in self.geometry.plane), start=self._inside)
 
     @property
     def _inside(self) -> float:
@@ -295,8 +288,7 @@ class ConvolutionTiling(Tiling):
         copies += transpose_cost(self.geometry, self.info, self.reduced, dot.depth / dot.cost)
         # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
         habit = np.where(values["outermost"] == "channels", 0.005, 0.0)
-        cost: Numbers = np.maximum(loops, memory) + 0.1 * memory + copies + habit
-        return cost
+        return np.asarray(np.maximum(loops, memory) + 0.1 * memory + copies + habit)
 
     def _issue(self, values: Values, e: Estimates) -> Numbers:
         """Time that the busiest unit takes for an instruction of the inner loop."""
@@ -315,8 +307,7 @@ class ConvolutionTiling(Tiling):
         reused = self.geometry.taps > 1
         again = (~in_l1 & reused) / (self.geometry.lanes * values["tile_vectors"])
         busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
-        issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
-        return issue
+        return np.asarray(busiest + 0.01 * e.loads_per_fma + again)
 
     def _spilled(self, values: Values) -> Numbers:
         """Average number of sums in memory that a multiply-add of the inner loop accesses.
@@ -331,8 +322,7 @@ class ConvolutionTiling(Tiling):
         if several or not info.memory_operands or broadcast_is_operand(info) or self.reduced == 1:
             return np.zeros_like(positions)
         missing = np.maximum(0.0, 2.0 * positions + 1.0 - info.vector_registers)
-        spilled: Numbers = np.where(values["tile_vectors"] == 1, missing / (2.0 * positions), 0.0)
-        return spilled
+        return np.asarray(np.where(values["tile_vectors"] == 1, missing / (2.0 * positions), 0.0))
 
     def _overhead(self, e: Estimates) -> Numbers:
         """Time outside the inner loop per instruction of it: at its end and at a tile's end."""
@@ -344,5 +334,4 @@ class ConvolutionTiling(Tiling):
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
         ends = TILE_CYCLES + STORE_CYCLES * exposed
         cycles = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums
-        overhead: Numbers = self.info.fma_per_cycle * cycles / dot.cost
-        return overhead
+        return np.asarray(self.info.fma_per_cycle * cycles / dot.cost)

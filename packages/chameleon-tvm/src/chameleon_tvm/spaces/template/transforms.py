@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import attrs
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.polynomial import polynomial
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Expr, Stmt
 
 TAPS = 3
 """Height and width of the filters."""
@@ -117,6 +117,10 @@ class Registers:
         self.buffers.append(register)
         self.statements.append(emit.assign(register, value))
         return emit.read(register)
+
+    def tile(self, size: int, read: Callable[[int, int], Expr]) -> list[list[Expr]]:
+        """Compute every vector of a square tile once, row by row."""
+        return [[self.keep(read(i, j)) for j in range(size)] for i in range(size)]
 
     def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
         """Emit the product of a matrix with as many vectors as it has columns.

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
 from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.emit import Buffer, Expr
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.specs import FusedSpec
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 class VectorEpilogue:

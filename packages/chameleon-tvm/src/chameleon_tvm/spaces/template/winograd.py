@@ -15,12 +15,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm import emit
 from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import FusedSpec
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
-from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
 from chameleon_tvm.spaces.template.transforms import TAPS, Registers, transforms
 from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
@@ -188,8 +188,7 @@ class WinogradConvolution:
         """The transform ``B^T d B`` of one vector of channels of a tile of inputs."""
         g, size = self.geometry, self.matrices.size
         code = Registers(g.lanes)
-        tile = [[code.keep(read(i, j)) for j in range(size)] for i in range(size)]
-        points = code.square(self.matrices.data, tile)
+        points = code.square(self.matrices.data, code.tile(size, read))
         return code.code(
             [
                 emit.store(self.inputs, [i * size + j, slot, channel], points[i][j], g.lanes)
@@ -255,13 +254,9 @@ class WinogradConvolution:
 
         def some(v: Expr) -> Stmt:
             code = Registers(g.lanes)
-            tile = [
-                [
-                    code.keep(emit.load(self.products, [slot, v, i * size + j, 0], g.lanes))
-                    for j in range(size)
-                ]
-                for i in range(size)
-            ]
+            tile = code.tile(
+                size, lambda i, j: emit.load(self.products, [slot, v, i * size + j, 0], g.lanes)
+            )
             channel = start + v * g.lanes
             stores = []
             for i, row in enumerate(code.square(self.matrices.output, tile)):
@@ -319,7 +314,6 @@ def pack_transformed(
         Array of shape (blocks of output channels, points, input channels, channels of a block).
     """
     block = tile.vectors * geometry.lanes
-    blocks = math.ceil(geometry.oc / block)
-    starts = np.minimum(np.arange(blocks) * block, geometry.oc - block)
+    starts = blocks_of(geometry.oc, block)[:, 0]
     parts = [transformed[:, :, start : start + block] for start in starts.tolist()]
     return contiguous(np.stack(parts))

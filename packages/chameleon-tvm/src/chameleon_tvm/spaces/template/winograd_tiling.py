@@ -21,6 +21,7 @@ from chameleon_tvm.spaces.template.estimates import (
     Numbers,
     Tiling,
     broadcast_is_operand,
+    floats,
     transpose_cost,
 )
 from chameleon_tvm.spaces.template.geometry import Geometry
@@ -164,8 +165,7 @@ class WinogradTiling(Tiling):
 
     def estimate(self, values: Values) -> WinogradEstimates:
         g, info = self.geometry, self.info
-        rows = values["winograd_rows"].astype(np.float64)
-        vectors = values["winograd_vectors"].astype(np.float64)
+        rows, vectors = floats(values, "winograd_rows", "winograd_vectors")
         block = rows * values["winograd_steps"]
         shared = values["winograd_inputs"] == "shared"
         tiles, points = self._tiles(values), self._points(values)

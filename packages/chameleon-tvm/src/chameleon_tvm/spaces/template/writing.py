@@ -9,13 +9,16 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.conversions import rounding, widening
-from chameleon_tvm.late_tvm import tirx
+from chameleon_tvm import emit
+from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.spec import FusedSpec, TypedSpec
-from chameleon_tvm.operators.specs import BatchMatmulSpec, channel_block, physical_shape
-from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    channel_block,
+    physical_index,
+    physical_shape,
+)
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.quantized_epilogue import (
     QuantizedProductEpilogue,
@@ -44,8 +47,8 @@ class HalfVectorEpilogue(VectorEpilogue):
     def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         if self.residual is not None:
             added = emit.load(self.residual, index, lanes)
-            sums = sums + widening(self._written, added, lanes)
-        return rounding(self._written, activate(sums, self.activation), lanes)
+            sums = sums + emit.widening(self._written, added)
+        return emit.rounding(self._written, activate(sums, self.activation))
 
 
 def epilogue_of(
@@ -216,15 +219,9 @@ class Output:
         g = self.geometry
         outs = [axis.out for axis in g.outer]
         n, y, x = at.n, emit.join((*at.outer, at.y + yi), (*outs, g.out[0])), at.x + xi
-        channel = at.group * g.oc + o
-        if g.out_layout == "NHWC":
-            return [n, y, x, channel]
-        if g.out_layout == "NCHW":
-            return [n, channel, y, x]
-        size = channel_block(g.out_layout)
-        if size == g.oc:
+        if channel_block(g.out_layout) == g.oc:
             return [n, at.group, y, x, o]
-        return [n, tirx.floordiv(channel, size), y, x, tirx.floormod(channel, size)]
+        return physical_index((n, at.group * g.oc + o, y, x), g.out_layout)
 
 
 class StoredOutput(Output):

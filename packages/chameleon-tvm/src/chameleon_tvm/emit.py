@@ -11,18 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.elementary import typed
+from chameleon_tvm.types import FLOAT32, StorageType
 
 Expr = Any
 Stmt = Any
 Buffer = Any
 
 
-def buffer(
-    name: str, shape: Sequence[int], *, scope: str = "global", dtype: str = "float32"
-) -> Buffer:
+def buffer(name: str, shape: Sequence[int], *, dtype: str = "float32") -> Buffer:
     """A buffer; its dtype is float32 by default."""
-    return tirx.decl_buffer(list(shape), dtype, name, scope=scope)
+    return tirx.decl_buffer(list(shape), dtype, name)
 
 
 def loop(
@@ -101,10 +99,83 @@ def zero(lanes: int = 1, dtype: str = "float32") -> Expr:
     return constant(0.0, lanes) if dtype == "float32" else splat(tirx.const(0, dtype), lanes)
 
 
+def lanes_of(value: Expr) -> int:
+    """Number of lanes of an expression; 1 for a scalar."""
+    # Elements of te's tensors have no type before they become expressions.
+    _, _, lanes = str(getattr(value, "ty", "")).partition("x")
+    return int(lanes) if lanes else 1
+
+
+def typed(dtype: str, like: Expr) -> str:
+    """The name of a vector dtype with as many lanes as an expression, such as ``int32x8``.
+
+    Args:
+        dtype: The dtype of an element.
+        like: The expression.
+    """
+    lanes = lanes_of(like)
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def every(scalar: Expr, like: Expr) -> Expr:
+    """The value of ``scalar`` in as many lanes as the expression ``like`` has."""
+    return splat(scalar, lanes_of(like))
+
+
+def number(value: float, like: Expr) -> Expr:
+    """A float32 constant with as many lanes as the expression ``like``."""
+    return constant(value, lanes_of(like))
+
+
+def integer(value: int, like: Expr, dtype: str = "int32") -> Expr:
+    """A constant whole number with as many lanes as the expression ``like``."""
+    return every(tirx.IntImm(dtype, value), like)
+
+
 def cast(dtype: str, value: Expr) -> Expr:
     """Convert a scalar or vector to another dtype."""
     wanted = typed(dtype, value)
     return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
+
+
+def widening(kind: StorageType, value: Expr) -> Expr:
+    """The expression that converts stored numbers to float32, as ``StorageType.real`` does.
+
+    Args:
+        kind: A floating-point storage type.
+        value: The stored number, or a vector of stored numbers.
+    """
+    if kind.name == FLOAT32:
+        return value
+    if kind.storage_dtype == kind.name:
+        # A conversion of the CPU's own (F16C, NEON), denormals included.
+        return tirx.Cast(typed(FLOAT32, value), value)
+    bits = tirx.Cast(typed("uint32", value), value) << _word(16, value)
+    return tirx.reinterpret(typed(FLOAT32, value), bits)
+
+
+def rounding(kind: StorageType, value: Expr) -> Expr:
+    """The expression that rounds float32 to a storage type, as ``StorageType.stored`` does.
+
+    Args:
+        kind: A floating-point storage type.
+        value: A float32 number, or a vector of float32 numbers.
+    """
+    if kind.name == FLOAT32:
+        return value
+    if kind.storage_dtype == kind.name:
+        return tirx.Cast(typed(kind.name, value), value)
+    bits = tirx.reinterpret(typed("uint32", value), value)
+    odd = (bits >> _word(16, value)) & _word(1, value)
+    nearest = (bits + _word(0x7FFF, value) + odd) >> _word(16, value)
+    # A comparison with itself is one that TVM decides.
+    is_nan = (bits & _word(0x7FFFFFFF, value)) > _word(0x7F800000, value)
+    word = tirx.Select(is_nan, _word(0x7FC0, value), nearest)
+    return tirx.Cast(typed(kind.storage_dtype, value), word)
+
+
+def _word(value: int, like: Expr) -> Expr:
+    return integer(value, like, "uint32")
 
 
 def registers(
