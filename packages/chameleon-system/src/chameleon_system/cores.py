@@ -19,8 +19,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import Protocol
 
+from chameleon_system.closing import Closing
 from chameleon_system.thread_limit import allowed_cores, usable_threads
 
 _LIMIT = 1.35
@@ -121,7 +122,7 @@ class ThreadProbe:
                 asked.release()
 
 
-class CoreWatch:
+class CoreWatch(Closing):
     """Waits until the cores that kernels run on do not slow each other down.
 
     Args:
@@ -144,12 +145,6 @@ class CoreWatch:
         self._alone = 0.0
         self._skip = 0
         self.rests = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def wait(self) -> bool:
         """Sleep, at most a few times, until the cores are separate physical cores.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.pipeline.documents import DocumentReader
+from chameleon_core.pipeline.load import DocumentReader
 from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, absolute
 from chameleon_core.pipeline.resolve import STAGES, keys_of, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline

@@ -11,10 +11,11 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import attrs
 import numpy as np
+from chameleon_system.closing import Closing
 
 from chameleon_core.api import checks
 from chameleon_core.api.ask_store import Asked, AskStore, Rounds, described
@@ -88,7 +89,7 @@ Stage = str | Mapping[str, Any] | None
 """A stage as in a pipeline file: its name, or a mapping with ``name`` and options."""
 
 
-class Tuner:
+class Tuner(Closing):
     """Proposes configurations of a design space, and learns from the values that you report.
 
     A tuner explores, samples, synthesizes and learns as a run does, but your program measures. With
@@ -199,12 +200,6 @@ class Tuner:
         of the store raises a ``ConfigError``.
         """
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _stop(self) -> None:
         self.stopped = True

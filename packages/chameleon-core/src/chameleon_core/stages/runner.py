@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import attrs
+from chameleon_system.closing import Closing
 
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages.code import Kernel
@@ -37,7 +38,7 @@ class Arrival:
     measurement: Measurement
 
 
-class MeasureStream(ABC):
+class MeasureStream(Closing, ABC):
     """Measures jobs for one target. The jobs may overlap. A context manager.
 
     All methods except ``wake`` must be called in the thread that uses the runner. Every
@@ -79,7 +80,7 @@ class MeasureStream(ABC):
         the measurements in flight have arrived.
         """
 
-    def wake(self) -> None:  # noqa: B027 - optional hook
+    def wake(self) -> None:
         """Make the current or the next call of ``poll`` return soon. Any thread may call it.
 
         A stream without this ability returns from ``poll`` with its next measurement.
@@ -91,12 +92,6 @@ class MeasureStream(ABC):
 
         A second call does nothing.
         """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class OrderedStream(MeasureStream):
@@ -157,7 +152,7 @@ class JobAfterJob(OrderedStream):
             getattr(measurements, "close", lambda: None)()
 
 
-class Runner(ABC):
+class Runner(Closing, ABC):
     """Compiles, runs, checks and times candidates. As a context manager, it starts its workers.
 
     Attributes:
@@ -187,20 +182,14 @@ class Runner(ABC):
         """
         return 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
+    def prepare(self, space: StageRef) -> None:
         """Learn which space provider the run uses, before the runner's context is entered.
 
         Workers can then import the provider, while the main process makes tasks and design spaces.
         """
 
-    def start_late(self) -> None:  # noqa: B027 - optional hook
-        """Start no worker before the first job.
+    def start_late(self) -> None:
+        """Start no worker before the first job. Chameleon calls it instead of ``prepare``.
 
         Chameleon calls this method instead of ``prepare`` if the budget allows no measurements,
         because the run then needs all cores for other work.
@@ -226,7 +215,7 @@ class Runner(ABC):
         """
         return JobAfterJob(self.measure)
 
-    def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
+    def plan_comparison(self, plan: ComparisonPlan) -> None:
         """Accept the time limit and the progress function of a comparison.
 
         Chameleon calls this method right before ``compare``.
@@ -284,13 +273,13 @@ class Runner(ABC):
         """
         return None
 
-    def interrupt(self) -> None:  # noqa: B027 - optional hook
+    def interrupt(self) -> None:
         """Ask the runner to stop after the measurements that are running.
 
         Chameleon calls this method in a separate thread when a signal arrives.
         """
 
-    def close(self) -> None:  # noqa: B027 - optional hook
+    def close(self) -> None:
         """Stop the workers and remove all temporary files. A second call does nothing."""
 
 

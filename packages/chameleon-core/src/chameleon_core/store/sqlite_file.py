@@ -8,12 +8,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
+
+from chameleon_system.closing import Closing
 
 from chameleon_core.errors import ChameleonError
 
 
-class SQLiteFile:
+class SQLiteFile(Closing):
     """The connection of one process to a SQLite file.
 
     The file uses write-ahead logging with ``synchronous=NORMAL``. A commit survives the end of the
@@ -151,12 +153,6 @@ class SQLiteFile:
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @contextlib.contextmanager
     def _sentences(self, doing: str) -> Iterator[None]:

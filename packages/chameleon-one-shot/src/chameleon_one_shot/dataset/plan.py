@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.pipeline.assemble import Assembler
-from chameleon_core.pipeline.documents import DocumentReader
+from chameleon_core.pipeline.load import DocumentReader
 from chameleon_core.pipeline.nodes import Item, Mark, Node
 from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.plugins.registry import Registry

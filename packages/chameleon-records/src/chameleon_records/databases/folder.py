@@ -14,15 +14,8 @@ import structlog
 from chameleon_core.stages import Record, RecordKey
 from chameleon_system.files import write_whole
 
+from chameleon_records.databases import parts
 from chameleon_records.databases.contract import Kept
-from chameleon_records.databases.parts import (
-    INDEX,
-    ReadRecords,
-    checked_part,
-    index_of,
-    is_part,
-    part_name,
-)
 from chameleon_records.errors import RecordsError
 from chameleon_records.format import Records, dump, load
 from chameleon_records.merging import Table
@@ -30,7 +23,7 @@ from chameleon_records.merging import Table
 log = structlog.get_logger()
 
 
-class FolderRecords(ReadRecords):
+class FolderRecords(parts.ReadRecords):
     """Records in a folder of parts, which are files that never change.
 
     A part that is incomplete, damaged or of a newer version is left out, and a warning names it.
@@ -50,7 +43,7 @@ class FolderRecords(ReadRecords):
         for name in self._names():
             try:
                 content = (path / name).read_bytes()
-                self._table.merge(load(checked_part(name, content, name), name))
+                self._table.merge(load(parts.checked_part(name, content, name), name))
                 self._read.add(name)
             except (OSError, RecordsError) as error:
                 log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
@@ -87,7 +80,7 @@ class FolderRecords(ReadRecords):
 
     def _write(self, records: Records) -> str:
         content = dump(records)
-        name = part_name(content)
+        name = parts.part_name(content)
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             write_whole(self._path / name, content)
@@ -99,11 +92,11 @@ class FolderRecords(ReadRecords):
 
     def _index(self) -> None:
         """Write the index of all complete parts. The last writer's index has all of them."""
-        write_whole(self._path / INDEX, index_of(self._names()))
+        write_whole(self._path / parts.INDEX, parts.index_of(self._names()))
 
     def _names(self) -> list[str]:
         try:
-            return sorted(file.name for file in self._path.iterdir() if is_part(file.name))
+            return sorted(file.name for file in self._path.iterdir() if parts.is_part(file.name))
         except FileNotFoundError:
             return []
         except OSError as error:

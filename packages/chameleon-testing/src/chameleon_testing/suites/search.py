@@ -8,12 +8,7 @@ import numpy as np
 from chameleon_core.schedulers import SchedulerContext, TaskState
 from chameleon_core.task import Task
 
-from chameleon_testing.conformance import (
-    check_cost_model,
-    check_explorer,
-    check_sampler,
-    check_synthesizer,
-)
+from chameleon_testing import conformance as checks
 from chameleon_testing.generators import SEED, trial
 from chameleon_testing.suites.base import StageSuite
 
@@ -31,7 +26,7 @@ class ExplorerSuite(StageSuite):
 
     def test_proposals(self) -> None:
         """The explorer proposes legal, distinct, unvisited configurations, the same for a seed."""
-        check_explorer(self.make, draws=self.draws)
+        checks.check_explorer(self.make, draws=self.draws)
 
 
 class CostModelSuite(StageSuite):
@@ -41,7 +36,7 @@ class CostModelSuite(StageSuite):
 
     def test_predictions(self) -> None:
         """The model learns from measurements and failures, and scores each row separately."""
-        check_cost_model(self.make)
+        checks.check_cost_model(self.make)
 
 
 class SamplerSuite(StageSuite):
@@ -51,7 +46,7 @@ class SamplerSuite(StageSuite):
 
     def test_choices(self) -> None:
         """The sampler chooses rows from many, few or no candidates, the same for a seed."""
-        check_sampler(self.make)
+        checks.check_sampler(self.make)
 
 
 class SynthesizerSuite(StageSuite):
@@ -61,7 +56,7 @@ class SynthesizerSuite(StageSuite):
 
     def test_batches(self) -> None:
         """The synthesizer returns legal, distinct, unvisited rows, the same for a seed."""
-        check_synthesizer(self.make)
+        checks.check_synthesizer(self.make)
 
 
 _BATCH = 8
