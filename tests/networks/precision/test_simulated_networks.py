@@ -217,7 +217,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
         with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
             simulation.error_of({})
         batches = batches_of(residual, None)
-        ranges = simulation.calibrated(batches)
+        ranges, means = simulation.calibrated(batches)
         simulation.sample(batches.samples)
         alone = simulation.errors_alone(["int8", "bfloat16"])
         assert set(alone) == {
@@ -233,7 +233,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
             error_between(simulation.outputs(sample.inputs, every), expected, scales)
             for sample, expected in zip(batches.samples, exact, strict=True)
         )
-        simulation.restore(ranges, simulation.means)
+        simulation.restore(ranges, means)
         assert simulation.error_of(every) == error
         assert simulation.error_of({99: "int8"}) == float("inf")
         huge = [np.full_like(array, 3e38) for array in batches.samples[0].inputs]

@@ -216,9 +216,7 @@ def test_each_has_its_best_way_and_turns_are_interleaved(asked, monkeypatch):
     assert figures[2]["openvino bfloat16"]["precision"] == "bfloat16"
     assert figures[2]["onnxruntime"]["requests_per_second"] == pytest.approx(100.0)
     assert figures[1]["onnxruntime"]["turns"] == 3
-    assert command._request_ratios("network", figures[1]) == pytest.approx(
-        {"float32": 0.5, "bfloat16": 0.5}
-    )
+    assert command._request_ratios(figures[1]) == pytest.approx({"float32": 0.5, "bfloat16": 0.5})
 
 
 def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):

@@ -118,8 +118,12 @@ def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
 def _served(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
+    """The figures of each network, with the ratios of requests a second by the rivals' precision.
+
+    If the user named no rivals, missing frameworks are reported.
+    """
     network = frontend.network
-    return _served_times(
+    figures, left_out = served(
         Served(
             network=network,
             ours=OURS,
@@ -133,9 +137,16 @@ def _served(
             threads=threads,
             rounds=timing.rounds or 5,
             seconds=timing.seconds,
-        ),
-        all_rivals=timing.rivals is None,
+        )
     )
+    absent = dict(network.left_out) if timing.rivals is None else {}
+    return {
+        "streams": {
+            str(streams): {"contenders": times, "ratios": _request_ratios(times)}
+            for streams, times in figures.items()
+        },
+        "left_out": absent | left_out,
+    }
 
 
 def _compared(
@@ -275,30 +286,12 @@ def _show_times(summary: Summary) -> None:
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
 
 
-def _served_times(asked: Served, *, all_rivals: bool) -> Summary:
-    """The figures of each network, with the ratios of requests a second by the rivals' precision.
-
-    Args:
-        asked: The comparison to run.
-        all_rivals: Whether the user named no rivals, so that missing frameworks are reported.
-    """
-    figures, left_out = served(asked)
-    absent = dict(asked.network.left_out) if all_rivals else {}
-    return {
-        "streams": {
-            str(streams): {"contenders": times, "ratios": _request_ratios(asked.ours, times)}
-            for streams, times in figures.items()
-        },
-        "left_out": absent | left_out,
-    }
-
-
-def _request_ratios(ours: str, times: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def _request_ratios(times: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     groups: dict[str, list[float]] = {}
     for name, figures in times.items():
-        if name != ours:
+        if name != OURS:
             groups.setdefault(figures["asked"], []).append(figures["requests_per_second"])
-    own = times[ours]["requests_per_second"]
+    own = times[OURS]["requests_per_second"]
     return {asked: own / max(others) for asked, others in groups.items()}
 
 

@@ -22,6 +22,7 @@ from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Arrays
 from chameleon_core.words import counted
+from numpy.typing import NDArray
 
 from chameleon_networks.commands import runs
 from chameleon_networks.compile.compile import compiled
@@ -210,37 +211,25 @@ class Comparison:
         with framework_process(self.network, reference, threads=self.threads) as process:
             answers = [process.outputs(arrays) for arrays in inputs]
         with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
-            given = [ours.outputs(arrays) for arrays in inputs]
-        given, wanted = (
-            [sample.cut(outputs) for sample, outputs in zip(samples, all_outputs, strict=True)]
-            for all_outputs in (given, answers)
-        )
+            given = [sample.run(ours.outputs) for sample in samples]
+        wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=True)]
         errors = _errors(given, wanted)
-        tolerance = self._tolerance(max(map(max, errors)), inputs, answers)
-        worst = [max(of_output) for of_output in zip(*errors, strict=True)]
+        tolerance = self._tolerance(float(errors.max()), inputs, answers)
         outputs = tuple(
             OutputError(
                 shape=array.shape,
                 max_relative_error=error if math.isfinite(error) else None,
                 right=error <= tolerance,
             )
-            for array, error in zip(wanted[0], worst, strict=True)
+            for array, error in zip(wanted[0], errors.max(axis=0).tolist(), strict=True)
         )
-        failing = next(
-            (
-                (sample, output)
-                for sample, row in enumerate(errors)
-                for output, error in enumerate(row)
-                if error > tolerance
-            ),
-            None,
-        )
+        wrong = np.argwhere(errors > tolerance).tolist()
         return Verification(
             reference=reference,
             batches=len(samples),
             tolerance=tolerance if math.isfinite(tolerance) else None,
             outputs=outputs,
-            cause="" if failing is None else self.cause(inputs[failing[0]], failing[1], tolerance),
+            cause=self.cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else "",
         )
 
     def _tolerance(
@@ -404,16 +393,18 @@ class _Places:
         return sorted(found, key=self.numbers.__getitem__)
 
 
-def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> list[list[float]]:
+def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:
     """The error of each output of each sample, over the output's largest number in all samples."""
     scales = verify.magnitudes(wanted)
-    return [
+    return np.array(
         [
-            verify.error_between([got], [want], [scale])
-            for got, want, scale in zip(outputs, answers, scales, strict=True)
+            [
+                verify.error_between([got], [want], [scale])
+                for got, want, scale in zip(outputs, answers, scales, strict=True)
+            ]
+            for outputs, answers in zip(given, wanted, strict=True)
         ]
-        for outputs, answers in zip(given, wanted, strict=True)
-    ]
+    )
 
 
 def _up_to(module: Any, number: int) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.words import first_line
@@ -17,19 +16,6 @@ from chameleon_networks.graph.relaxed import bindings_of, relax, tvm
 from chameleon_networks.source_location import SourceLocation
 
 
-@attrs.frozen(kw_only=True)
-class UncompilableOperator:
-    """An operator that cannot be compiled.
-
-    Attributes:
-        operator: A phrase with the operator's name and source location.
-        problem: The message of the compiler.
-    """
-
-    operator: str
-    problem: str
-
-
 def no_kernels(target: str) -> Kernels:
     """The kernels of a network in which nothing is tuned."""
     return Kernels({}, AutoSpace(AutoOptions()), target)
@@ -37,8 +23,8 @@ def no_kernels(target: str) -> Kernels:
 
 def first_uncompilable(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
-) -> UncompilableOperator | None:
-    """Find the first operator that fails to compile, to name the operator in an error.
+) -> str | None:
+    """The first operator of a network that cannot be compiled by itself, or None.
 
     Each operator is compiled separately, because the compiler's own message names no operator. The
     result is None if each operator compiles on its own.
@@ -62,9 +48,7 @@ def first_uncompilable(
             name = str(call.op.name).removeprefix("relax.")
             known = locations.get(str(binding.var.name))
             unknown = f"an operator {name} that gives {binding.var.ty}"
-            return UncompilableOperator(
-                operator=known.sentence if known else unknown, problem=problem
-            )
+            return f"{known.sentence if known else unknown} cannot be compiled: {problem}"
     return None
 
 

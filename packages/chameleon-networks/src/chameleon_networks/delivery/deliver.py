@@ -151,7 +151,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         **{name: value for name, value in result.to_json().items() if name in fields},
     }
     # What the package says of its weights stays.
-    manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
+    manifest = {**read_manifest(staged), "verification": verification}
     write_manifest(staged, manifest)
     return staged, result
 

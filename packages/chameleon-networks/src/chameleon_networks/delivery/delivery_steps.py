@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -33,7 +32,6 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
@@ -114,8 +112,6 @@ class DeliverySteps:
             key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
-        self._virtual_machine: str | None = None
-        self._permissions: list[str] = []
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)
@@ -197,21 +193,6 @@ class DeliverySteps:
         """The kernels for fused operators, some of which have reduced dtypes."""
         return self.kernels.joined(self._alternatives).adapted(chains)
 
-    def manifest(self) -> Manifest:
-        """The manifest of the network that was compiled last."""
-        return self._manifest(self._module, self._chains, self.kernels)
-
-    def _manifest(self, module: Any, chains: Sequence[FusedOperator], kernels: Kernels) -> Manifest:
-        delivery = self._delivery
-        manifest = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
-        return {
-            **manifest,
-            "layout": self._settled.choice.to_json(),
-            "virtual_machine": self._virtual_machine,
-            **({"permissions": self._permissions} if self._permissions else {}),
-            "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
-        }
-
     def unmeasured(self) -> tuple[Unmeasured, ...]:
         """The operators whose kernels were never timed, each with the reason."""
         winners = {winner.task.key: winner for winner in self._delivery.winners}
@@ -251,13 +232,19 @@ class DeliverySteps:
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
         with warnings_once():
             built = compiled(module, chains, kernels, self._delivery.target)
-        self._virtual_machine = built.virtual_machine
-        self._permissions = sorted(built.permissions)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
             earlier.close()
-        write_package(folder, built.executable, self._manifest(module, chains, kernels))
+        permissions = sorted(built.permissions)
+        manifest = {
+            **manifest_of(module, chains, kernels, self.target, self.threads),
+            "layout": self._settled.choice.to_json(),
+            "virtual_machine": built.virtual_machine,
+            **({"permissions": permissions} if permissions else {}),
+            "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
+        }
+        write_package(folder, built.executable, manifest)
         return folder
 
     def best_in_place(self) -> Path | None:

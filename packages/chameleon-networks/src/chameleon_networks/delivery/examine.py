@@ -268,10 +268,7 @@ class Examination:
         self.steps.begin("find what fails")
         guilty = first_uncompilable(imported, self.target, network.graph.locations)
         whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
-        problem = f"the network cannot be delivered: {whole}"
-        if guilty is not None:
-            problem = f"{guilty.operator} cannot be compiled: {guilty.problem}"
-        raise ConfigError(problem, hint=WAY_OUT)
+        raise ConfigError(guilty or f"the network cannot be delivered: {whole}", hint=WAY_OUT)
 
     def _tried(self, layout: str, reference: Reference) -> CheckReport:
         """Compile and check the network in one layout.

@@ -21,7 +21,7 @@ from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import KEPT, batches_of
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
-from chameleon_networks.running.requests import write_arrays
+from chameleon_networks.running.requests import write_batches
 from chameleon_networks.running.samples import Sample
 from chameleon_networks.running.verify import Run, agreement_of_all, magnitudes
 
@@ -134,6 +134,7 @@ class ReducedRivals:
         stack: The exit stack that ends processes and removes files.
 
     Attributes:
+        about: The precision and the error of each framework that was opened, by name.
         left_out: The reason why each framework that was not timed is missing, by name.
     """
 
@@ -150,29 +151,27 @@ class ReducedRivals:
         self._threads = threads
         self._stack = stack
         self._chosen = {form.name: form for form in asked_for(network.forms, request.precisions)}
-        self._errors: dict[str, float] = {}
-        self._opened: dict[str, NetworkProcess] = {}
+        self.about: dict[str, ComputedIn] = {}
         self.left_out = left_out_reduced(network.forms, list(self._chosen.values()))
         scratch = tempfile.TemporaryDirectory(prefix="chameleon-calibration-")
         self._calibration = Path(stack.enter_context(scratch), "inputs.npz")
-        write_arrays(
-            self._calibration, [array for inputs in request.calibration for array in inputs]
-        )
+        write_batches(self._calibration, request.calibration)
 
     def opened(self) -> list[NetworkProcess]:
         """Open the frameworks, and return the processes whose outputs are finite."""
+        processes = []
         for name in self._chosen:
             if name in self.left_out:
                 continue
             log.info("opening_reduced_network", by=name)
             try:
-                self._open(name)
+                processes.append(self._open(name))
             except ChameleonError as error:
                 log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
                 self.left_out[name] = one_line(error)
-        return list(self._opened.values())
+        return processes
 
-    def _open(self, name: str) -> None:
+    def _open(self, name: str) -> NetworkProcess:
         """Open a framework, and compare its outputs with those in float32.
 
         Raises:
@@ -188,14 +187,19 @@ class ReducedRivals:
             )
         )
         try:
-            self._errors[name] = max_relative_error(
+            error = max_relative_error(
                 process.outputs, self._request.samples, self._request.expected
             )
         except ChameleonError:
             process.close()
             raise
         process.pause()
-        self._opened[name] = process
+        self.about[name] = ComputedIn(
+            asked=self._chosen[name].precision,
+            precision=process.answer["precision"],
+            max_relative_error=error,
+        )
+        return process
 
     def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
         """The precision, seconds and error of each framework that was timed, by name.
@@ -205,9 +209,8 @@ class ReducedRivals:
                 failed.
         """
         times = {}
-        for name, process in self._opened.items():
+        for name, about in self.about.items():
             if (took := seconds.get(name)) is not None:
-                about = self.about(process)
                 times[name] = RivalTime(
                     asked=about.asked,
                     precision=about.precision,
@@ -217,18 +220,6 @@ class ReducedRivals:
             else:
                 self.left_out[name] = "it failed while it was timed"
         return times
-
-    def about(self, process: NetworkProcess) -> ComputedIn:
-        """The precision and the error of the network in one of the rivals' processes.
-
-        Args:
-            process: A process that ``opened`` returned.
-        """
-        return ComputedIn(
-            asked=self._chosen[process.name].precision,
-            precision=str(process.precision),
-            max_relative_error=self._errors[process.name],
-        )
 
 
 def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:

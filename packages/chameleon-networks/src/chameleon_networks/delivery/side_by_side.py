@@ -105,9 +105,8 @@ def side_by_side(asked: Compared) -> SideBySide:
             about = _with_errors(asked, processes, request, left_out)
             processes = [process for process in processes if process.name in about]
             rivals = ReducedRivals(asked.network, request, threads=asked.threads, stack=stack)
-            opened = rivals.opened()
-            processes += opened
-            about |= {process.name: rivals.about(process) for process in opened}
+            processes += rivals.opened()
+            about |= rivals.about
             left_out |= rivals.left_out
         times = turn_seconds(processes, inputs, threads=asked.threads, rounds=asked.rounds)
     failed = {name: "it failed while it was timed" for name, turns in times.items() if not turns}

@@ -28,7 +28,9 @@ def half_type(program: Any) -> str | None:
         program: A ``torch.export.ExportedProgram``. If the program has both dtypes, the result is
             ``bfloat16``, which is coarser.
     """
-    tensors = [*program.state_dict.values(), *program.constants.values(), *_inputs(program)]
+    tree = importlib.import_module("torch.utils._pytree")
+    inputs = tree.tree_leaves(program.example_inputs)
+    tensors = [*program.state_dict.values(), *program.constants.values(), *inputs]
     kinds = {str(getattr(tensor, "dtype", "")).removeprefix("torch.") for tensor in tensors}
     return next((name for name in (BFLOAT16, FLOAT16) if name in kinds), None)
 
@@ -137,8 +139,3 @@ def rounded(arrays: Iterable[Any], kind: str) -> list[Any]:
         else array
         for array in arrays
     ]
-
-
-def _inputs(program: Any) -> list[Any]:
-    tree = importlib.import_module("torch.utils._pytree")
-    return list(tree.tree_leaves(program.example_inputs))

@@ -86,7 +86,10 @@ class Histogram:
         if self._exponent is not None:
             shift = wanted - self._exponent
             if shift or first != self._first:
-                self._counts = _coarser(self._counts, self._first, shift, first)
+                occupied, counts = np.flatnonzero(self._counts), np.zeros_like(self._counts)
+                bins = ((occupied + self._first) >> shift) - first
+                np.add.at(counts, bins, self._counts[occupied])
+                self._counts = counts
         self._exponent, self._first = wanted, first
         return wanted
 
@@ -123,20 +126,3 @@ class Histogram:
         low = float(np.interp(allowed, below, edges))
         high = float(np.interp(allowed, above, edges[::-1]))
         return min(0.0, max(low, self.low)), max(0.0, min(high, self.high))
-
-
-def _coarser(
-    counts: NDArray[np.int64], first: int, doublings: int, wanted: int
-) -> NDArray[np.int64]:
-    """The counts of wider bins.
-
-    Args:
-        counts: The counts, of shape (bins,).
-        first: Number of the first bin, in multiples of the bin width from zero.
-        doublings: How often the width doubles.
-        wanted: Number of the first wider bin, in multiples of the new width from zero.
-    """
-    coarse = np.zeros_like(counts)
-    occupied = np.flatnonzero(counts)
-    np.add.at(coarse, ((occupied + first) >> doublings) - wanted, counts[occupied])
-    return coarse

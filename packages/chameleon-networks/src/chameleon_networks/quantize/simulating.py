@@ -220,6 +220,9 @@ class Server:
         request: A mapping with the network as ``request_of`` describes it, the ``target``, and the
             ``names`` of the network's variables in the parent process.
 
+    Attributes:
+        places: Indices of the fused operators that can be simulated.
+
     Raises:
         ConfigError: This process reads a different network from the same source.
     """
@@ -232,6 +235,7 @@ class Server:
                 hint="A network has to be the same whenever it is made: seed what is random in it.",
             )
         self._simulated = SimulatedNetwork(module, chains, request["target"])
+        self.places = self._simulated.places
         self._calibrator = Calibrator(self._simulated)
         self._ranges: Message = {}
         self._samples: list[tuple[Sample, Arrays]] = []
@@ -240,9 +244,6 @@ class Server:
     def answer(self, request: Message) -> Message:
         """Answer a request with the method that its key ``do`` names."""
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
-
-    def _describe(self, _: Message) -> Message:
-        return {"places": list(self._simulated.places)}
 
     def _observe(self, request: Message) -> Message:
         self._calibrator.observe(_inputs(request))
@@ -287,8 +288,7 @@ class Server:
 
     def _outputs_of(self, inputs: Arrays, request: Message) -> Arrays:
         types = {int(index): kind for index, kind in request["types"].items()}
-        outputs: Arrays = self._simulated.outputs(inputs, types, self._ranges)
-        return outputs
+        return self._simulated.outputs(inputs, types, self._ranges)
 
 
 def _inputs(request: Message) -> Arrays:
@@ -303,7 +303,7 @@ def main() -> None:
         if servers:
             return servers[0].answer(request)
         servers.append(Server(request))
-        return {}
+        return {"places": list(servers[0].places)}
 
     serve(answer)
 

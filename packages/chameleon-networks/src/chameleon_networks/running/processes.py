@@ -188,11 +188,6 @@ class NetworkProcess(AskedProcess):
             inference.
     """
 
-    @property
-    def precision(self) -> str | None:
-        """The precision in which the framework computes, as its process reports it, or None."""
-        return self.answer.get("precision")
-
     def __init__(self, name: str, request: Message, **options: Any) -> None:
         self.compiled_ahead = request["role"] == "delivered"
         super().__init__(name, request, module=_MODULE, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,16 @@ def read_arrays(file: Path) -> Arrays:
     """The arrays of a file, in order."""
     with np.load(file) as stored:
         return [stored[f"arr_{number}"] for number in range(len(stored.files))]
+
+
+def write_batches(file: Path, batches: Sequence[Arrays]) -> None:
+    """Write the inputs of several inferences to a ``.npz`` file.
+
+    Args:
+        file: The file to write.
+        batches: The inputs of each inference.
+    """
+    write_arrays(file, [array for inputs in batches for array in inputs])
 
 
 def batches_in(file: Path, count: int) -> list[Arrays]:

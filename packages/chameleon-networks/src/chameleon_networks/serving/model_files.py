@@ -91,9 +91,7 @@ def model_files(
     batches: list[Arrays] = []
     if any(reduced.calibrated and reduced.name in wanted for reduced in chosen):
         batches = list(batches_of(network, calibrate))
-    requests.write_arrays(
-        folder / "calibration.npz", [array for inputs in batches for array in inputs]
-    )
+    requests.write_batches(folder / "calibration.npz", batches)
     kinds = {(framework, precision == INT8) for framework, precision in wanted.values()}
     request = {
         "folder": str(folder),

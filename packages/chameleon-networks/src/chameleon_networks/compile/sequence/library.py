@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from tvm_ffi.structural import WalkResult, structural_walk
 
 from chameleon_networks.compile.sequence.calls import CallSequence, Storage, Tensor, bytes_of
-from chameleon_networks.compile.sequence.weights import WEIGHTS, checksums, write_weights
+from chameleon_networks.compile.sequence.weights import WEIGHTS, write_weights
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.strides import Shape
 from chameleon_networks.runtime.linking import OBJECTS, SOURCES, compile_c
-from chameleon_networks.runtime.pack import ALIGNMENT, aligned
+from chameleon_networks.runtime.pack import ALIGNMENT, aligned, checksum
 
 KEPT_OBJECTS = "objects"
 """Folder in the user's cache folder with the object files of networks."""
@@ -374,7 +374,7 @@ class SequenceExecutable:
         own = bool(self.layout)
         # Whoever packs weights knows nothing of constants that happen to be equal.
         plan = planned(self.sequence, merged=not own)
-        sums = [0] * len(plan.blobs) if own else checksums(plan.blobs)
+        sums = [0 if own else checksum(blob, aligned(blob.nbytes)) for blob in plan.blobs]
         text = _Tables(self.sequence, plan, self.loops).text(self.layout, sums)
         with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as name:
             folder = Path(name)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks.runtime.pack import aligned, checksum, weights_table
+from chameleon_networks.runtime.pack import weights_table
 
 WEIGHTS = "weights.bin"
 """Name of the file of weights beside a library, unless the manifest names another one."""
@@ -101,8 +101,3 @@ def read_weights(file: Path) -> list[NDArray[Any]]:
     count = int(whole[16:24].view(np.int64)[0])
     offsets = whole[24 : 8 * (count + 4)].view(np.int64).tolist()
     return [whole[start:end] for start, end in itertools.pairwise(offsets)]
-
-
-def checksums(constants: Sequence[NDArray[Any]]) -> list[int]:
-    """The checksum of each constant, as a file of weights stores it."""
-    return [checksum(constant, aligned(constant.nbytes)) for constant in constants]

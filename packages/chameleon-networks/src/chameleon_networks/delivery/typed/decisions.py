@@ -140,8 +140,7 @@ class PrecisionDecisions:
         with self.simulation(target, max(1, len(usable_cores()))) as simulation:
             if self._needs_ranges:
                 batches = batches_of(self._network, precision.calibrate)
-                self._ranges = simulation.calibrated(batches)
-                self._means = simulation.means
+                self._ranges, self._means = simulation.calibrated(batches)
                 if precision.calibrate is not None:
                     self._samples = batches.samples
                 log.info("precision_calibrated", how=batches.summary)

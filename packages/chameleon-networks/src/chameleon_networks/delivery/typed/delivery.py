@@ -52,21 +52,16 @@ class Candidate:
 
     Attributes:
         point: The dtypes of the network.
-        built: The compiled network. None if it could not be compiled.
         error: The error of the outputs on inputs that were not used for calibration. Infinite if
             there are no outputs.
+        folder: The folder of the compiled network. None if it could not be compiled.
         problem: The reason why the network must not be delivered, or None.
     """
 
     point: Point
-    built: BuiltNetwork | None
     error: float
+    folder: Path | None = None
     problem: str | None = None
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the network. None if the network could not be compiled."""
-        return None if self.built is None else self.built.folder
 
 
 class Candidates:
@@ -138,22 +133,22 @@ class Candidates:
                 self._steps.seconds.during(VERIFYING),
                 self.process("the network in types", built.folder) as process,
             ):
-                return self._checked(point, built, process)
+                return self._checked(point, built.folder, process)
         except ChameleonError as error:
-            return Candidate(point=point, built=None, error=math.inf, problem=str(error))
+            return Candidate(point=point, error=math.inf, problem=str(error))
         except Exception as error:  # noqa: BLE001 - float32 remains
             fall_back("types_not_compiled", error)
             problem = f"it cannot be compiled: {first_line(error)}"
-            return Candidate(point=point, built=None, error=math.inf, problem=problem)
+            return Candidate(point=point, error=math.inf, problem=problem)
 
-    def _checked(self, point: Point, built: BuiltNetwork, process: NetworkProcess) -> Candidate:
+    def _checked(self, point: Point, folder: Path, process: NetworkProcess) -> Candidate:
         answers = (sample.run(process.outputs) for sample in self.samples)
         check = agreement_of_all(
             answers, self._expected, tolerance=self._bound, scales=self._scales
         )
         error = math.inf if check.max_relative_error is None else check.max_relative_error
         problem = check.problem or self.problem_of_metric(process.outputs)
-        return Candidate(point=point, built=built, error=error, problem=problem)
+        return Candidate(point=point, error=error, folder=folder, problem=problem)
 
     def problem_of_metric(self, run: Run) -> str | None:
         """Check that a network's dtypes do not lower the user's metric, such as accuracy, too much.

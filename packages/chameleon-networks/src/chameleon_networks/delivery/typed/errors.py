@@ -44,11 +44,6 @@ class Simulation(AskedProcess):
         threads: Number of threads that the process computes with.
 
     Attributes:
-        ranges: The range of each tensor, by tensor name, after calibration.
-        means: The mean of each channel of the tensors that fused operators read, by tensor name.
-            ``with_types`` corrects biases with these means. Empty if the correction would not
-            reduce the error.
-        method: The method that found the ranges.
         during: A function that returns a context manager. The context is entered while the process
             works, to count the seconds.
 
@@ -69,23 +64,25 @@ class Simulation(AskedProcess):
         request = {"target": target, "names": names, **request_of(network)}
         super().__init__("the simulated network", request, module=_MODULE, threads=threads)
         self._chains = chains
-        self.ranges: dict[str, Affine] = {}
-        self.means: Means = {}
-        self.method = ""
         self.during: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self._samples = 0
         self._known: dict[frozenset[tuple[int, str]], float] = {}
-        self._places = frozenset(self._ask({"do": "describe"})["places"])
+        self._places = frozenset(self.answer["places"])
 
     def _ask(self, request: Message, limit: float = RUN_SECONDS) -> Message:
         with self.during():
             return super()._ask(request, limit)
 
-    def calibrated(self, batches: Iterable[Arrays]) -> Mapping[str, Affine]:
+    def calibrated(self, batches: Iterable[Arrays]) -> tuple[Mapping[str, Affine], Means]:
         """Find the ranges of the tensors that fused operators read in int8.
 
         Args:
             batches: The calibration inputs, one batch at a time.
+
+        Returns:
+            The range of each tensor, by tensor name, and the mean of each channel of the tensors.
+            ``with_types`` corrects biases with the means. There are none if the correction would
+            not reduce the error.
 
         Raises:
             ConfigError: A batch makes a tensor of the network infinite or NaN.
@@ -95,16 +92,13 @@ class Simulation(AskedProcess):
             self._ask({"do": "observe", "inputs": self._written(batch)})
         file = self._file("means")
         reply = self._ask({"do": "calibrate", "means": str(file)})
-        self.means = dict(zip(reply["means"], read_arrays(file), strict=True))
-        self.method = reply["method"]
-        self.ranges = ranges_from_json(reply["ranges"])
-        log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=reply["errors"])
-        return self.ranges
+        ranges, method = ranges_from_json(reply["ranges"]), reply["method"]
+        log.info("calibrated", tensors=len(ranges), method=method, errors=reply["errors"])
+        return ranges, dict(zip(reply["means"], read_arrays(file), strict=True))
 
     def restore(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
         """Use ranges and means of an earlier calibration."""
         self._known.clear()
-        self.ranges, self.means = dict(ranges), dict(means)
         known = {"ranges": ranges_to_json(ranges), "names": list(means)}
         self._ask({"do": "recall", **known, "inputs": self._written(list(means.values()))})
 
