@@ -189,7 +189,7 @@ class Runner(Closing, ABC):
         """
 
     def start_late(self) -> None:
-        """Start no worker before the first job. Chameleon calls it instead of ``prepare``.
+        """Start no worker before the first job.
 
         Chameleon calls this method instead of ``prepare`` if the budget allows no measurements,
         because the run then needs all cores for other work.

@@ -24,7 +24,7 @@ def no_kernels(target: str) -> Kernels:
 def first_uncompilable(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> str | None:
-    """The first operator of a network that cannot be compiled by itself, or None.
+    """Find the first operator that fails to compile, to name the operator in an error.
 
     Each operator is compiled separately, because the compiler's own message names no operator. The
     result is None if each operator compiles on its own.

@@ -13,7 +13,6 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_tvm.emit import rounding, widening
-from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.types import FLOAT32, FLOATING_IN, STORAGE
 from numpy.typing import NDArray
 

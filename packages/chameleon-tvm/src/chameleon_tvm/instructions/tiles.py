@@ -81,7 +81,8 @@ class TileProduct(Instruction):
         """The sums after the instruction, for tests. Each addition is rounded to ``self.sums``.
 
         Args:
-            sums: The sums before the instruction, shape (rows, columns).
+            sums: The sums before the instruction, shape (rows, columns). The number of rows may be
+                smaller than the attribute ``rows``, for a tile that is not full.
             data: The left side, shape (rows, depth).
             weights: The right side as it is stored, shape (depth / pack, columns, pack).
 

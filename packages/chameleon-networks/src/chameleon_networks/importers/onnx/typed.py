@@ -16,7 +16,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 from chameleon_tvm.emit import rounding, widening
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, STORAGE, StorageType
 from numpy.typing import NDArray
 

@@ -125,7 +125,7 @@ class Geometry:
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """Whether a tap falls outside the input: vertically, horizontally."""
+        """Whether any tap lies outside the input, vertically and horizontally."""
         vertical, horizontal = (axis.padded for axis in self.plane)
         return vertical, horizontal
 
