@@ -48,6 +48,14 @@ def _logs_as_nobody_configured_them():
 
 
 @pytest.fixture(autouse=True)
+def _templates_as_this_test_makes_them():
+    """A process keeps templates, and a test may replace what a template consists of."""
+    provider = sys.modules.get("chameleon_tvm.spaces.template.provider")
+    if provider is not None:
+        provider._made.cache_clear()  # noqa: SLF001 - programs have no use for it
+
+
+@pytest.fixture(autouse=True)
 def _every_test_has_all_cores():
     """TVM binds whoever runs a kernel in this process to one core; what follows would be, too."""
     if not hasattr(os, "sched_setaffinity"):

@@ -266,7 +266,7 @@ def _batch(node: Node) -> Any:
     centred = node.emit(x - op.reshape(mean, column))
     variance = node.emit(op.mean(centred * centred, axes))
     epsilon = scalar(float(node.attributes["epsilon"]), variance)
-    factor = scale / op.sqrt(variance + epsilon)
+    factor = node.emit(scale / op.sqrt(variance + epsilon))
     momentum = float(node.attributes["momentum"])
     moved = [
         old * scalar(momentum, old) + new * scalar(1 - momentum, new)
