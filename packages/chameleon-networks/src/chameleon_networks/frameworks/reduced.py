@@ -170,10 +170,12 @@ def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
 
 
 def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
-    """For each chosen framework that cannot run on this machine, the reason, by its name.
+    """The missing package of each choice that cannot run on this machine.
+
+    The keys are names of choices (``Reduced.name``).
 
     Args:
-        forms: The network.
+        forms: The files of the network. They decide on the packages that a framework needs.
         chosen: The frameworks, each with a precision.
     """
     return not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})

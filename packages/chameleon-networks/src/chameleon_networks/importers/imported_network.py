@@ -217,7 +217,8 @@ class ImportedNetwork(ABC):
         """Open the network in a framework, as a function from inputs to outputs.
 
         Args:
-            name: One of ``frameworks``, or ``exact``.
+            name: One of ``frameworks``, or the value of the attribute ``exact``, to compute in
+                float64.
             threads: Number of threads that the framework computes with.
         """
 

@@ -1,4 +1,6 @@
-"""A process that simulates a network: ``python -m chameleon_networks.quantize.simulating``.
+"""A process that calibrates a network, and computes it with the rounding of reduced dtypes.
+
+Chameleon starts it as ``python -m chameleon_networks.quantize.simulating``.
 
 Requests and replies are lines of JSON on standard input and output. Arrays are passed in files.
 """

@@ -28,8 +28,8 @@ def checked_and_timed(
     Args:
         reference: The task's reference outputs.
         policy: The options of timing.
-        best: The lowest time so far in seconds. With None, the worker checks the kernel and only
-            finds the number of runs per repeat.
+        best: The lowest time of the task so far in seconds, infinity if there is none. With None,
+            the worker checks the kernel and only finds the number of runs per repeat.
         cores: The cores to bind the worker's main thread to; empty to bind it to none.
     """
     return {
@@ -76,7 +76,9 @@ class MeasureContext:
 
         Args:
             candidate: The candidate whose kernel the worker holds.
-            best: The lowest time so far in seconds, or None to check only.
+            best: The lowest time of the task so far in seconds, infinity if there is none. A much
+                slower kernel is timed only briefly. With None, the worker checks the kernel and
+                does not time it.
             cores: The cores to bind the worker's main thread to.
         """
         asked = checked_and_timed(self.reference, self.policy, best, cores)

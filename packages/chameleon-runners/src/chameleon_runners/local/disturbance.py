@@ -14,7 +14,7 @@ Looks = tuple[float, float]
 
 
 class LocalDisturbance:
-    """Adds up what disturbs the timing of one runner.
+    """Counts how much other programs and noise disturb the timing of a runner, for its report.
 
     Args:
         meter: The object that measures how much the kernels' cores are used by other programs.

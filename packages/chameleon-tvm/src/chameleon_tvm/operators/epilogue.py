@@ -104,7 +104,7 @@ class Epilogue:
         return frozenset({1, 2} if self.spec.bias else {1})
 
     def inputs(self) -> Arrays:
-        """Random logical inputs after data and weights: [bias], [residual].
+        """Random arrays for the optional inputs after data and weights: the bias, the residual.
 
         They are the same in every process.
         """

@@ -268,10 +268,16 @@ class _TypedDelivery:
         )
 
     def chosen(self, result: NetworkResult) -> tuple[Path, NetworkResult]:
-        """Choose dtypes for the network, and return its folder and its result.
+        """Choose the dtypes of the fastest verified network whose error is within the bound.
+
+        This compiles, verifies and times networks of several dtypes, which may take minutes.
 
         Args:
             result: The result of the delivery in float32.
+
+        Returns:
+            The folder of the chosen network, and its result. The network is the one in float32 if
+            no other is faster.
         """
         candidates = self._chosen()
         single = self._front.uniform(self._bound)

@@ -93,11 +93,13 @@ class Arithmetic:
         return self.quantized and self.read not in SHIFTS
 
     def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
-        """Convert elements of the input to the form in which they are copied and multiplied.
+        """Convert elements of the input to the dtype in which a kernel copies and multiplies them.
+
+        Some instructions need the difference from the zero point instead of the element itself.
 
         Args:
             value: An element, or a vector of ``lanes`` elements.
-            zero_point: Zero point of the data in float32; None if the data have none.
+            zero_point: Zero point of the data, a float32 expression; None if the data have none.
             lanes: Number of elements of the vector.
         """
         if not self.quantized:

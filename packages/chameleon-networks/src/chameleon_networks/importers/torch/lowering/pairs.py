@@ -26,7 +26,7 @@ class Pair:
 
     @classmethod
     def of(cls, value: Any) -> Pair:
-        """Convert a real tensor, or any number, to a pair. A pair is returned unchanged."""
+        """The pair of real and imaginary part of a real tensor, of a number, or of a pair itself."""
         if isinstance(value, Pair):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
