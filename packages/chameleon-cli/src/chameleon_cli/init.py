@@ -347,13 +347,12 @@ def _module_of(name: str, kind: Kind) -> str:
             f"'{name}' would be imported as '{module}', which is a module already",
             hint="choose a name of your own, as in my-explorer",
         )
-    if name in default_registry().names(kind.name):
-        owner = default_registry().entries(kind.name)
-        (distribution, *_) = [package.distribution for package in owner if package.name == name]
-        raise ConfigError(
-            f"there is {with_article(kind.noun)} '{name}' already, of '{distribution}'",
-            hint="choose a name of your own",
-        )
+    for entry in default_registry().entries(kind.name):
+        if entry.name == name:
+            raise ConfigError(
+                f"there is {with_article(kind.noun)} '{name}' already, of '{entry.distribution}'",
+                hint="choose a name of your own",
+            )
     return module
 
 

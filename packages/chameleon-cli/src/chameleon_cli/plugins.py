@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +110,7 @@ def _print(registry: Registry, kinds: list[str], *, with_options: bool) -> None:
         if not entries:
             continue
         click.secho(kind, bold=True)
-        counts = Counter(entry.name for entry in entries)
-        shown = [_shown(entry, counts[entry.name]) for entry in entries]
+        shown = [registry.full_name(entry) for entry in entries]
         width = max(map(len, shown))
         for name, entry in zip(shown, entries, strict=True):
             click.echo(f"  {name:{width}}  {entry.record.summary}")
@@ -120,10 +118,6 @@ def _print(registry: Registry, kinds: list[str], *, with_options: bool) -> None:
                 default = "required" if option["required"] else json.dumps(option["default"])
                 about = f"  {option['help']}" if option["help"] else ""
                 click.echo(f"    {option['name']}: {default}{about}")
-
-
-def _shown(entry: Registration, count: int) -> str:
-    return entry.name if count == 1 else f"{entry.distribution}:{entry.name}"
 
 
 _OUTCOMES = "chameleon_testing.suites.base:outcomes"

@@ -19,20 +19,17 @@ def print_network(network: NetworkResult) -> None:
     Args:
         network: the result of the network.
     """
-    if network.kernels:
-        sys.stdout.write("\n")
-        print_table(result_rows.KERNEL_HEADER, result_rows.kernel_rows(network))
-    if network.buckets:
-        sys.stdout.write("\n")
-        chosen = ("precision",) if network.precision_summary else ()
-        print_table((*result_rows.BUCKET_HEADER, *chosen), result_rows.bucket_rows(network))
-    if network.front:
-        sys.stdout.write("\n")
-        which = ("bucket",) if network.buckets else ()
-        print_table((*which, *result_rows.FRONT_HEADER), result_rows.front_rows(network))
-    if rivals := result_rows.rival_table(network):
-        sys.stdout.write("\n")
-        print_table(result_rows.RIVAL_HEADER, rivals)
+    chosen = ("precision",) if network.precision_summary else ()
+    which = ("bucket",) if network.buckets else ()
+    for header, rows in (
+        (result_rows.KERNEL_HEADER, result_rows.kernel_rows(network)),
+        ((*result_rows.BUCKET_HEADER, *chosen), result_rows.bucket_rows(network)),
+        ((*which, *result_rows.FRONT_HEADER), result_rows.front_rows(network)),
+        (result_rows.RIVAL_HEADER, result_rows.rival_table(network)),
+    ):
+        if rows:
+            sys.stdout.write("\n")
+            print_table(header, rows)
     for line in result_rows.network_lines(network):
         sys.stdout.write(line + "\n")
 

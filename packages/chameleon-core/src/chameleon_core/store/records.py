@@ -339,7 +339,7 @@ class RecordStore(SQLiteFile):
     def origins(self, task_id: int) -> list[str | None]:
         """The stage that proposed each measured configuration, in the order of ``measurements``.
 
-        An entry is None if the version of Chameleon that measured it did not record the stage.
+        An entry is None if the measurement was added without a stage.
 
         Args:
             task_id: the id of the task's row.
@@ -350,8 +350,7 @@ class RecordStore(SQLiteFile):
         """The cost model's score of each measured configuration, in the order of ``measurements``.
 
         It is the score when the configuration was proposed, in the model's own unit; higher is
-        better. An entry is None if no trained model scored the configuration, or if an earlier
-        version did not record the score.
+        better. An entry is None if no trained model scored the configuration.
 
         Args:
             task_id: the id of the task's row.
@@ -359,7 +358,7 @@ class RecordStore(SQLiteFile):
         return self._column("score", task_id)
 
     def _column(self, name: str, task_id: int) -> list[Any]:
-        """A column of a task's measurements; None in each row if the file lacks the column."""
+        """A column of a task's measurements, in order of arrival."""
         rows = self.read(
             f"SELECT {name} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
