@@ -14,17 +14,15 @@ class StepSeconds:
         first: The name of the step that the work is in now.
         since: The time when that step began, as ``time.monotonic`` returns it. All processes of one
             machine share this clock. None means now.
+
+    Attributes:
+        step: The step that was begun last.
     """
 
     def __init__(self, first: str, since: float | None = None) -> None:
-        self._step = first
+        self.step = first
         self._since = time.monotonic() if since is None else since
         self._seconds: dict[str, float] = {}
-
-    @property
-    def step(self) -> str:
-        """The step that was begun last."""
-        return self._step
 
     def begin(self, step: str) -> None:
         """End the current step, and begin another one with the given name.
@@ -32,8 +30,8 @@ class StepSeconds:
         The times of steps with equal names are added.
         """
         now = time.monotonic()
-        self._seconds[self._step] = self._seconds.get(self._step, 0.0) + now - self._since
-        self._step, self._since = step, now
+        self._seconds[self.step] = self._seconds.get(self.step, 0.0) + now - self._since
+        self.step, self._since = step, now
 
     @contextlib.contextmanager
     def during(self, step: str) -> Iterator[None]:
@@ -42,7 +40,7 @@ class StepSeconds:
         Args:
             step: The name of the other step.
         """
-        before = self._step
+        before = self.step
         self.begin(step)
         try:
             yield
@@ -54,5 +52,5 @@ class StepSeconds:
 
         The seconds of the current step are included.
         """
-        self.begin(self._step)
+        self.begin(self.step)
         return dict(self._seconds)

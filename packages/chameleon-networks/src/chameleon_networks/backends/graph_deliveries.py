@@ -70,22 +70,13 @@ class Delivery:
         self._seconds, self._records = seconds, records
         name = "predicted" if seconds is None else f"tuned-{seconds:g}s"
         self._folder = user_cache_folder() / "torch" / digest_of(graph, arguments, weights) / name
+        self._network = self._folder / "run" / "network"
+        self._program = self._folder / "graph.pt2"
+        self._refusal = self._folder / "refused.txt"
 
     def is_there(self) -> bool:
         """Whether the cache has the network."""
         return (self._network / "manifest.json").exists()
-
-    @property
-    def _network(self) -> Path:
-        return self._folder / "run" / "network"
-
-    @property
-    def _program(self) -> Path:
-        return self._folder / "graph.pt2"
-
-    @property
-    def _refusal(self) -> Path:
-        return self._folder / "refused.txt"
 
     def prepare(self) -> None:
         """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it.

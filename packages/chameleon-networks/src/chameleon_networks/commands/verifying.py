@@ -371,26 +371,22 @@ class _Places:
 
         Only such variables can be compared with the framework. They are in graph order.
         """
+        return self._located(variable, nearest=True)
+
+    def before(self, variable: Any) -> list[Any]:
+        """All variables with a source location that a variable depends on, in graph order."""
+        return self._located(variable, nearest=False)
+
+    def _located(self, variable: Any, *, nearest: bool) -> list[Any]:
         found: set[Any] = set()
         left = list(self.reads.get(variable, ()))
         while left:
             read = left.pop()
-            if read in self.locations:
+            if read not in found:
                 found.add(read)
-            else:
-                left.extend(self.reads.get(read, ()))
-        return sorted(found, key=self.numbers.__getitem__)
-
-    def before(self, variable: Any) -> list[Any]:
-        """All variables with a source location that a variable depends on, in graph order."""
-        found: set[Any] = set()
-        left = self.parents(variable)
-        while left:
-            place = left.pop()
-            if place not in found:
-                found.add(place)
-                left.extend(self.parents(place))
-        return sorted(found, key=self.numbers.__getitem__)
+                if not (nearest and read in self.locations):
+                    left.extend(self.reads.get(read, ()))
+        return sorted(found & self.locations.keys(), key=self.numbers.__getitem__)
 
 
 def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:

@@ -156,14 +156,6 @@ class Kernels:
                 winners[key] = better
         return attrs.evolve(self, winners=winners)
 
-    def joined(self, winners: Mapping[str, Winner]) -> Kernels:
-        """A copy of these kernels, with kernels for further tasks.
-
-        Args:
-            winners: Winners by ``Task.key``. They are ignored for tasks that have a kernel already.
-        """
-        return attrs.evolve(self, winners={**winners, **self.winners})
-
     @property
     def loops(self) -> TunedLoops:
         """The tuned schedules of functions that are no fused operators."""

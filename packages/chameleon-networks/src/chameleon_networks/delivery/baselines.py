@@ -215,18 +215,17 @@ class Baselines:
             for name in self._network.frameworks[1:]
         ]
         # Ours, the reference, those that start, and what TVM makes without tuning.
-        built, of = 2, 3 + len(starting)
-        self._delivery.plan.tell("built", built, of)
+        of = 3 + len(starting)
+        self._delivery.plan.tell("built", 2, of)
         plain = self.reference if self.reference.name == UNTUNED else self._untuned()
         processes = []
-        for process in starting:
+        for built, process in enumerate(starting, start=3):
             try:
                 process.opened()
             except ChameleonError as error:
                 self._not_run(process.name, error)
             else:
                 processes.append(process)
-            built += 1
             self._delivery.plan.tell("built", built, of)
         self._delivery.plan.tell("built", of, of)
         return processes if plain is None else [*processes, plain]

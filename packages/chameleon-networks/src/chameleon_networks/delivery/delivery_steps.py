@@ -95,6 +95,8 @@ class DeliverySteps:
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
+        target: The resolved target.
+        threads: Number of threads that networks compute with.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class DeliverySteps:
         self.seconds = StepSeconds(COMPILING)
         self._settled = settled
         self._delivery = delivery
+        self.target, self.threads = delivery.target, delivery.threads
         self._stack = stack
         self._module, self._chains = prepared_network(settled.network)
         winners = {winner.task.key: winner for winner in delivery.winners}
@@ -117,9 +120,11 @@ class DeliverySteps:
         rng = np.random.default_rng(0)
         self._samples = [settled.network.samples(rng) for _ in range(SAMPLES)]
         self.replaced: dict[str, str] = {}
-        kept, threads = settled.network.kept, delivery.threads
+        kept = settled.network.kept
         self._kept = kept if isinstance(kept, KeptNetwork) else None
-        self._known = None if self._kept is None else self._kept.answers(self._samples, threads)
+        self._known = (
+            None if self._kept is None else self._kept.answers(self._samples, self.threads)
+        )
         self.baselines = Baselines(
             settled.network,
             delivery,
@@ -131,7 +136,7 @@ class DeliverySteps:
 
     @cached_property
     def _tasks(self) -> list[Task]:
-        return self._settled.named_tasks(self._delivery.target)
+        return self._settled.named_tasks(self.target)
 
     @cached_property
     def answers(self) -> KeptAnswers:
@@ -165,7 +170,7 @@ class DeliverySteps:
         network.keep()
         # What TVM computes without tuning depends on more than the network.
         if self._known is None and self.answers.reference in network.frameworks:
-            self._kept.keep_answers(self.answers, self._samples, self._delivery.threads)
+            self._kept.keep_answers(self.answers, self._samples, self.threads)
 
     @cached_property
     def expected(self) -> Expected:
@@ -179,19 +184,10 @@ class DeliverySteps:
         rounded = self._settled.network.has_quantized_activations
         return Expected(self._samples, answers, exact, rounded=rounded)
 
-    @property
-    def target(self) -> str:
-        """The resolved target."""
-        return self._delivery.target
-
-    @property
-    def threads(self) -> int:
-        """Number of threads that networks compute with."""
-        return self._delivery.threads
-
     def with_alternatives(self, chains: Sequence[FusedOperator]) -> Kernels:
         """The kernels for fused operators, some of which have reduced dtypes."""
-        return self.kernels.joined(self._alternatives).adapted(chains)
+        winners = {**self._alternatives, **self.kernels.winners}
+        return attrs.evolve(self.kernels, winners=winners).adapted(chains)
 
     def unmeasured(self) -> tuple[Unmeasured, ...]:
         """The operators whose kernels were never timed, each with the reason."""
@@ -231,7 +227,7 @@ class DeliverySteps:
         chains = self._chains if network is None else network.chains
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
         with warnings_once():
-            built = compiled(module, chains, kernels, self._delivery.target)
+            built = compiled(module, chains, kernels, self.target)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
@@ -273,7 +269,7 @@ class DeliverySteps:
             if len(variants) == 1:
                 return variants[0].folder
             _ = self.expected  # what still starts would disturb what is timed
-            threads = self._delivery.threads
+            threads = self.threads
             try:
                 seconds = seconds_in_network(variants, self._samples[0], threads=threads)
             except ChameleonError as error:

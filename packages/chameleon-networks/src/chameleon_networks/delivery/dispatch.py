@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -120,15 +120,13 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
         return []
     multiples = []
     for index, shape in enumerate(buckets[0].outputs):
-        for axis in range(len(shape)):
-            others = [bucket.outputs[index] for bucket in buckets]
-            if any(len(other) != len(shape) for other in others):
-                continue
-            factor = shape[axis] // extents[0]
-            if factor and all(
-                other[axis] == factor * extent
-                for other, extent in zip(others, extents, strict=True)
-            ):
+        others = [bucket.outputs[index] for bucket in buckets]
+        if any(len(other) != len(shape) for other in others):
+            continue
+        for axis, first in enumerate(shape):
+            factor = first // extents[0]
+            wanted = [factor * extent for extent in extents]
+            if factor and [other[axis] for other in others] == wanted:
                 multiples.append([index, axis, factor])
     return multiples
 
@@ -157,7 +155,6 @@ def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
     Args:
         dimensions: The dimensions of the inputs that have several extents.
     """
-    least = {index: dimension.buckets[0] for index, dimension in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}
     for index, dimension in enumerate(dimensions):
         pair = _between(dimension.buckets) if dimension.padded else None
@@ -166,20 +163,13 @@ def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
     groups = [[index] for index in between] + ([list(between)] if len(between) > 1 else [])
     result = []
     for group in groups:
-        pairs: Mapping[int, tuple[int, int]] = {
-            index: between[index] if index in group else (extent, extent)
-            for index, extent in least.items()
-        }
-        words = [
-            f"{dimensions[index]} {pairs[index][0]} padded to {pairs[index][1]}" for index in group
+        pairs = [
+            between[index] if index in group else (dimension.buckets[0], dimension.buckets[0])
+            for index, dimension in enumerate(dimensions)
         ]
-        result.append(
-            PaddingProbe(
-                asked=tuple(asked for asked, _ in pairs.values()),
-                padded=tuple(padded for _, padded in pairs.values()),
-                words=" and ".join(words),
-            )
-        )
+        asked, padded = zip(*pairs, strict=True)
+        words = [f"{dimensions[index]} {asked[index]} padded to {padded[index]}" for index in group]
+        result.append(PaddingProbe(asked=asked, padded=padded, words=" and ".join(words)))
     return result
 
 
@@ -188,14 +178,10 @@ def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
 
     None if there is no gap.
     """
-    gaps = [
-        (above - below, below, above)
-        for below, above in itertools.pairwise(buckets)
-        if above - below > 1
-    ]
+    gaps = [(below, above) for below, above in itertools.pairwise(buckets) if above - below > 1]
     if not gaps and buckets[0] > 1:
-        gaps = [(buckets[0], 0, buckets[0])]
+        gaps = [(0, buckets[0])]
     if not gaps:
         return None
-    _, below, above = max(gaps)
+    below, above = max(gaps, key=lambda gap: (gap[1] - gap[0], gap))
     return (below + above) // 2, above

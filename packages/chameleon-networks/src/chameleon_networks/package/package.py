@@ -97,16 +97,16 @@ def write_package(folder: Path, executable: Any, manifest: Manifest) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     library, objects = folder / manifest["module"], folder / OBJECTS
     executable.export_library(str(library))
-    run_time = LIBRARY if objects.exists() else VIRTUAL_MACHINE
-    if run_time == LIBRARY:
+    if objects.exists():
         link_library(objects, manifest, library, library.stem)
-    alone = run_time == LIBRARY and not needs_tvm(objects)
-    needs = ["numpy"] if alone else ["numpy", "apache-tvm"]
-    write_loader(folder, "library.py" if run_time == LIBRARY else "machine.py")
-    more: Manifest = {"run_time": run_time, "needs": needs}
-    if run_time == LIBRARY:
-        more["objects"] = digest_of_file(objects)
-    write_manifest(folder, {**manifest, **more})
+        needs = ["numpy", "apache-tvm"] if needs_tvm(objects) else ["numpy"]
+        digest = digest_of_file(objects)
+        facts: Manifest = {"run_time": LIBRARY, "needs": needs, "objects": digest}
+        write_loader(folder, "library.py")
+    else:
+        facts = {"run_time": VIRTUAL_MACHINE, "needs": ["numpy", "apache-tvm"]}
+        write_loader(folder, "machine.py")
+    write_manifest(folder, {**manifest, **facts})
 
 
 def write_loader(folder: Path, engine: str) -> None:

@@ -80,18 +80,16 @@ class TypedNetworks:
         self._means = means
         self._uniform: dict[str, TypedNetwork] = {}
 
-    def of(self, types: Types) -> TypedNetwork:
+    def of(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
         """Make the network in which some fused operators have reduced dtypes.
 
         Args:
             types: The dtypes of these operators, by index.
+            sketched: Whether weights only get the right shapes and dtypes, as in ``with_types``.
 
         Raises:
             ConfigError: An operator cannot have its dtype, or a tensor has no range.
         """
-        return self._built(types)
-
-    def _built(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
         ranges, means = self._ranges, self._means
         with warnings_once():
             module = with_types(self.module, self.chains, types, ranges, means, sketched=sketched)
@@ -113,7 +111,7 @@ class TypedNetworks:
                 for variant in reading_as(kind)
                 for index in eligible(self.chains, variant).places
             }
-            self._uniform[kind] = self._built(types, sketched=True)
+            self._uniform[kind] = self.of(types, sketched=True)
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:

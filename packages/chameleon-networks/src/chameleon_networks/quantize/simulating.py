@@ -85,9 +85,7 @@ class Calibrator:
             for number, read in enumerate(network.chains[index].inputs)
         }
         # A tensor that several chains read is counted once.
-        first: dict[str, tuple[int, int]] = {}
-        for edge, name in self._names.items():
-            first.setdefault(name, edge)
+        first = {name: edge for edge, name in reversed(self._names.items())}
         self._counted = set(first.values())
         self._group_of = _groups(
             (network.names[source], network.names[other]) for source, other in network.carried()

@@ -66,6 +66,7 @@ def compared(
     expected: Sequence[Arrays],
     *,
     tolerance: float = TOLERANCE,
+    scales: Sequence[float] | None = None,
 ) -> OutputCheck:
     """Compare a network's outputs with the expected outputs.
 
@@ -76,9 +77,10 @@ def compared(
         expected: The reference's outputs for each of the ``samples``.
         tolerance: Largest accepted error: the largest |difference| of an output, divided by the
             output's scale.
+        scales: The scale of each output, as for ``agreement_of_all``.
     """
     try:
-        return agreement_of_all(map(run, samples), expected, tolerance=tolerance)
+        return agreement_of_all(map(run, samples), expected, tolerance=tolerance, scales=scales)
     except ChameleonError as error:
         return OutputCheck(max_relative_error=None, problem=str(error))
 

@@ -157,19 +157,13 @@ def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
 
 def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Interval]:
     alive: dict[Storage, Interval] = {}
-
-    def use(tensor: Tensor, number: int) -> None:
-        storage = tensor.storage
-        if not storage.written or storage in returned:
-            return
-        known = alive.get(storage, Interval(size=storage.size, first=number, last=number))
-        alive[storage] = attrs.evolve(known, last=number)
-
-    for number, call in enumerate(sequence.calls):
-        for tensor in call.arguments:
-            use(tensor, number)
-    for output in sequence.outputs:
-        use(output, len(sequence.calls))
+    used = [*(call.arguments for call in sequence.calls), sequence.outputs]
+    for number, tensors in enumerate(used):
+        for tensor in tensors:
+            storage = tensor.storage
+            if storage.written and storage not in returned:
+                known = alive.get(storage, Interval(size=storage.size, first=number, last=number))
+                alive[storage] = attrs.evolve(known, last=number)
     return alive
 
 
