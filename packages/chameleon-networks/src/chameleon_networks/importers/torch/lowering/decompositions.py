@@ -441,6 +441,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.nonzero_static.default: _places_of_numbers,
     _ATEN.segment_reduce.default: _reduced_by_segment,
     _ATEN.put.default: _put,
+    _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
     _ATEN.histc.default: _histogram,
     _ATEN.diagonal_scatter.default: _onto_diagonal,
     _ATEN.masked_scatter.default: _scattered_by_mask,
