@@ -286,7 +286,6 @@ class NestModel:
 
     def _producers(self, facts: dict[str, Any], extents: list[Extents], values: Values) -> None:
         """How often the blocks that the anchor reads (padding, for example) are computed again."""
-        starts = np.ones(1)
         inlined: Any = np.zeros(1)
         rooted: Any = np.zeros(1)
         repeated: Any = np.ones(1)
@@ -303,8 +302,8 @@ class NestModel:
                 [a.footprint(self.nest.tile(0, extents)) for a in inputs]
             )
             repeated = np.where(location >= 0, np.maximum(repeated, again), repeated)
-        facts["inlined"] = inlined * starts
-        facts["rooted"] = rooted * starts
+        facts["inlined"] = inlined
+        facts["rooted"] = rooted
         facts["repeated"] = repeated
 
 

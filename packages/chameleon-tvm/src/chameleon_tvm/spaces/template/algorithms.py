@@ -149,16 +149,17 @@ def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]
     Of random index vectors of the joined space, hardly one in ten thousand is legal.
     """
     left, right = direct.everything, winograd.everything
-    if left is None or right is None:
-        return None
-    own = np.zeros((len(left), len(winograd.knobs)), np.int32)
-    others = np.zeros((len(right), len(direct.knobs)), np.int32)
-    return np.concatenate(
-        [
-            np.column_stack([own[:, :1], left, own[:, 1:]]),
-            np.column_stack([1 + right[:, :1], others, right[:, 1:]]),
-        ]
-    ).astype(np.int32)
+    return None if left is None or right is None else _side_by_side(left, right)
+
+
+def _side_by_side(left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Configurations of the joined space: those of the direct algorithm, then the other's."""
+    knobs = left.shape[1]
+    rows = np.zeros((len(left) + len(right), knobs + right.shape[1]), np.int32)
+    rows[: len(left), 1 : 1 + knobs] = left
+    rows[len(left) :, 0] = 1 + right[:, 0]
+    rows[len(left) :, 1 + knobs :] = right[:, 1:]
+    return rows
 
 
 def _is(values: Values, name: str) -> NDArray[np.bool_]:
@@ -230,12 +231,8 @@ def _alternating(
 
     So the first measurements of a search are near the best, and still cover both algorithms.
     """
-    left, right = len(direct.knobs), len(winograd.knobs)
     ours, theirs = direct.first_guesses, winograd.first_guesses
-    rows = np.zeros((len(ours) + len(theirs), left + right), np.int32)
-    rows[: len(ours), 1 : 1 + left] = ours
-    rows[len(ours) :, 0] = 1 + theirs[:, 0]
-    rows[len(ours) :, 1 + left :] = theirs[:, 1:]
+    rows = _side_by_side(ours, theirs)
     # One of the less likely after the first of the others, and after each three of the next.
     rare = np.arange(len(rows)) + 0.5
     often = (np.arange(len(rows)) + 2.0) // _OTHER_SHARE
