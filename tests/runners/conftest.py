@@ -23,6 +23,7 @@ FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
 TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
 
 QUICK = {
+    "workers": 1,
     "build_timeout": 1.5,
     "build_floor": 1.0,
     "run_timeout": 1.0,

@@ -37,8 +37,9 @@ def outcome():
 def modelled(pipeline, plugin):
     """Makes pipelines with a frontend that a test brings, and one operator or others."""
 
-    def make(frontend, operators=((3,),), **more):
+    def make(frontend, operators=((3,),), *, plugins=(), **more):
         model = {"odd": {"operators": list(map(list, operators))}}
-        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+        plugins = [plugin("frontends", frontend, ModelOptions), *plugins]
+        return pipeline(plugins=plugins, **{"model": model, **more})
 
     return make

@@ -197,13 +197,10 @@ class Reduced(SyntheticFrontend):
         self.told.append(precision)
 
 
-def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(pipeline, plugin):
+def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(modelled):
     def resolved(kind, precision):
-        base = pipeline(
-            plugins=[plugin("frontends", kind, ModelOptions)],
-            model={"odd": {"operators": [[9, 9]]}},
-        )
-        return attrs.evolve(base, sections={} if precision is None else {"precision": precision})
+        sections = {} if precision is None else {"precision": precision}
+        return attrs.evolve(modelled(kind, [[9, 9]]), sections=sections)
 
     run_pipeline(resolved(Reduced, None))
     assert not Reduced.told, "float32 is nothing to be told of"

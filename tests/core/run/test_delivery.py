@@ -17,7 +17,7 @@ from chameleon_core.network_result import NetworkResult
 from chameleon_core.plugins import hookimpl
 from chameleon_core.stages import SpaceProvider
 from structlog.testing import capture_logs
-from synthetic import ModelOptions, RunnerOptions, SyntheticFrontend, SyntheticRunner
+from synthetic import RunnerOptions, SyntheticFrontend, SyntheticRunner
 
 GIVEN = {
     "latency_seconds": 0.009,
@@ -120,19 +120,15 @@ class Listener:
         self.told.append((event.task, event.step, event.done, event.of))
 
 
-def _run(pipeline, plugin, frontend, interruption=None, listeners=(), **more):
-    model = {"odd": {"operators": [[5, 5], [4]]}}
-    return run_pipeline(
-        pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more),
-        listeners=listeners,
-        interruption=interruption,
-    )
+def _run(modelled, frontend, interruption=None, listeners=(), **more):
+    resolved = modelled(frontend, [[5, 5], [4]], **more)
+    return run_pipeline(resolved, listeners=listeners, interruption=interruption)
 
 
-def test_the_comparison_of_a_network_is_told_and_has_a_quarter_of_the_run(pipeline, plugin):
+def test_the_comparison_of_a_network_is_told_and_has_a_quarter_of_the_run(modelled):
     Delivering.seen.clear()
     listener = Listener()
-    result = _run(pipeline, plugin, Comparing, listeners=[listener])
+    result = _run(modelled, Comparing, listeners=[listener])
     assert listener.told[-3:] == [
         ("the network", 2),
         ("the network", "built", 2, 3),
@@ -143,9 +139,9 @@ def test_the_comparison_of_a_network_is_told_and_has_a_quarter_of_the_run(pipeli
     assert 0 < allowed <= result.seconds / 3, "a quarter with what was before it"
 
 
-def test_the_winners_are_compiled(pipeline, plugin):
+def test_the_winners_are_compiled(modelled):
     Delivering.seen.clear()
-    result = _run(pipeline, plugin, Delivering)
+    result = _run(modelled, Delivering)
     [delivery] = Delivering.seen
     assert [(w.task.name, w.config, w.seconds) for w in delivery.winners] == [
         (operator.name, operator.config, operator.tuned_seconds) for operator in result.operators
@@ -158,37 +154,37 @@ def test_the_winners_are_compiled(pipeline, plugin):
     assert RunResult.from_json(written, folder=result.folder).network == result.network
 
 
-def test_a_finished_run_is_not_compiled_again(pipeline, plugin):
-    first = _run(pipeline, plugin, Delivering)
+def test_a_finished_run_is_not_compiled_again(modelled):
+    first = _run(modelled, Delivering)
     Delivering.seen.clear()
-    assert _run(pipeline, plugin, Delivering).network == first.network
+    assert _run(modelled, Delivering).network == first.network
     assert Delivering.seen == []
 
 
-def test_a_failure_leaves_the_operators_results(pipeline, plugin, tmp_path):
+def test_a_failure_leaves_the_operators_results(modelled, tmp_path):
     for number, (frontend, words) in enumerate(
         ((Refusing, "there is no compiler"), (Broken, "failed to deliver"))
     ):
-        result = _run(pipeline, plugin, frontend, output=tmp_path / str(number))
+        result = _run(modelled, frontend, output=tmp_path / str(number))
         assert words in result.network.failure
         assert result.exit_code is ExitCode.NO_VALID_RESULT
         assert all(operator.tuned_seconds for operator in result.operators)
 
 
 @pytest.mark.parametrize("frontend", [Interrupted, Swallowing])
-def test_a_signal_cuts_the_delivery_short(pipeline, plugin, records, tmp_path, frontend):
+def test_a_signal_cuts_the_delivery_short(modelled, records, tmp_path, frontend):
     Interrupted.left.clear()
     interruption = Interruption()
     started = time.monotonic()
     with signals(interruption), pytest.raises(RunInterrupted) as caught:
-        _run(pipeline, plugin, frontend, interruption)
+        _run(modelled, frontend, interruption)
     assert time.monotonic() - started < 50, "it did not wait for the end"
     assert caught.value.exit_code is ExitCode.INTERRUPTED
     stored = records(tmp_path / "run")
     assert all(stored.values())
     if frontend is Interrupted:
         assert Interrupted.left == ["cleaned up"]
-        assert _run(pipeline, plugin, frontend).network.to_json() == TOLD
+        assert _run(modelled, frontend).network.to_json() == TOLD
         assert records(tmp_path / "run") == stored, "nothing was measured again"
 
 
@@ -196,8 +192,8 @@ def test_a_model_that_is_no_network_delivers_none(pipeline):
     assert run_pipeline(pipeline()).network == NetworkResult()
 
 
-def test_where_the_time_goes_is_kept_and_shown(pipeline, plugin, capsys):
-    result = _run(pipeline, plugin, Profiled)
+def test_where_the_time_goes_is_kept_and_shown(modelled, capsys):
+    result = _run(modelled, Profiled)
     written = json.loads((result.folder / "best.json").read_text())
     assert written["network"]["kernels"] == KERNELS
     assert RunResult.from_json(written, folder=result.folder).network.to_json() == (
@@ -253,18 +249,16 @@ class ClockedRunner(SyntheticRunner):
 
 
 @pytest.fixture(name="clocked")
-def _clocked(pipeline, plugin, records, monkeypatch):
+def _clocked(modelled, plugin, records, monkeypatch):
     """Runs two tasks and an alternative of each; what was measured of whom, and the result."""
 
     def run(longer=SHORT):
         monkeypatch.setattr(ClockedRunner, "longer", longer)
         monkeypatch.setattr(ClockedRunner, "jobs", [])
-        resolved = pipeline(
-            plugins=[
-                plugin("frontends", WithAlternatives, ModelOptions),
-                plugin("runners", ClockedRunner, RunnerOptions),
-            ],
-            model={"odd": {"operators": [[9, 9], [7, 7]]}},
+        resolved = modelled(
+            WithAlternatives,
+            [[9, 9], [7, 7]],
+            plugins=[plugin("runners", ClockedRunner, RunnerOptions)],
             runner={"name": "odd"},
             budget={"measurements": MEASUREMENTS, "batch_size": 4, "scope": "network"},
         )
@@ -283,15 +277,11 @@ class DeliveringWithAlternatives(WithAlternatives):
 
 @pytest.mark.parametrize("scope", ["task", "network"])
 def test_what_is_measured_of_a_networks_own_tasks_stays_the_same(
-    pipeline, plugin, records, tmp_path, scope
+    modelled, records, tmp_path, scope
 ):
     def measured(kind, folder):
-        resolved = pipeline(
-            plugins=[plugin("frontends", kind, ModelOptions)],
-            model={"odd": {"operators": [[9, 9], [7, 7]]}},
-            budget={"measurements": MEASUREMENTS, "batch_size": 4, "scope": scope},
-            output=str(tmp_path / folder),
-        )
+        budget = {"measurements": MEASUREMENTS, "batch_size": 4, "scope": scope}
+        resolved = modelled(kind, [[9, 9], [7, 7]], budget=budget, output=tmp_path / folder)
         return records(run_pipeline(resolved).folder)
 
     alone, beside = measured(SyntheticFrontend, "alone"), measured(WithAlternatives, "beside")
@@ -337,15 +327,11 @@ def test_what_is_slower_than_what_an_alternative_has_to_beat_is_timed_no_further
     assert own[0] == float("inf"), "nothing has to be beaten by a task of the network as it is"
 
 
-def test_alternatives_that_the_budget_did_not_reach_are_told_apart(pipeline, plugin):
-    resolved = pipeline(
-        plugins=[plugin("frontends", DeliveringWithAlternatives, ModelOptions)],
-        model={"odd": {"operators": [[9, 9], [7, 7]]}},
-        budget={"measurements": 2, "batch_size": 1, "scope": "network"},
-        baselines=[],
-    )
+def test_alternatives_that_the_budget_did_not_reach_are_told_apart(modelled):
+    budget = {"measurements": 2, "batch_size": 1, "scope": "network"}
+    tasks = [[9, 9], [7, 7]]
     with capture_logs() as logs:
-        run_pipeline(resolved)
+        run_pipeline(modelled(DeliveringWithAlternatives, tasks, budget=budget, baselines=[]))
     logged = {log["event"]: log for log in logs if "did not reach" in log["event"]}
     [(event, log)] = logged.items()
     assert event.startswith("other types")

@@ -148,17 +148,16 @@ def test_a_budget_of_no_measurement_measures_nothing_for_the_choice(modelled, lo
     assert log_lines() == []
 
 
-def test_starting_up_goes_one_way(plugin, pipeline):
+def test_starting_up_goes_one_way(plugin, modelled):
     Stepwise.steps.clear()
     plugins = [
-        plugin("frontends", Stepwise, ModelOptions),
         plugin("spaces", SteppingSpace),
         plugin("runners", SteppingRunner, RunnerOptions),
         plugin("baselines", SteppingBaseline),
     ]
-    resolved = pipeline(
+    resolved = modelled(
+        Stepwise,
         plugins=plugins,
-        model={"odd": {"operators": [[3]]}},
         space="odd",
         runner={"name": "odd"},
         baselines=["odd"],
@@ -220,15 +219,12 @@ def test_a_choice_that_is_no_mapping_is_the_plugins_mistake(modelled):
         run_pipeline(modelled(Wrong))
 
 
-def test_an_interrupted_choice_is_made_anew(modelled, plugin, pipeline, tmp_path):
+def test_an_interrupted_choice_is_made_anew(modelled, plugin, tmp_path):
     Choosy.asked.clear()
     Waiting.interruption = interruption = Interruption()
-    stopping = pipeline(
-        plugins=[
-            plugin("frontends", Choosy, ModelOptions),
-            plugin("runners", Waiting, RunnerOptions),
-        ],
-        model={"odd": {"operators": [[3]]}},
+    stopping = modelled(
+        Choosy,
+        plugins=[plugin("runners", Waiting, RunnerOptions)],
         runner={"name": "odd", "log": str(tmp_path / "log")},
         baselines=[],
     )

@@ -10,7 +10,7 @@ from chameleon_core.loop.end.result import RunResult, slower
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
 from chameleon_core.pipeline.schema import Requirement
-from synthetic import ModelOptions, SyntheticFrontend
+from synthetic import SyntheticFrontend
 
 
 def _row(name, latency, **rivals):
@@ -46,13 +46,8 @@ class Bucketed(SyntheticFrontend):
 
 
 @pytest.fixture
-def result(pipeline, plugin):
-    finished = run_pipeline(
-        pipeline(
-            plugins=[plugin("frontends", Bucketed, ModelOptions)],
-            model={"odd": {"operators": [[5, 5]]}},
-        )
-    )
+def result(modelled):
+    finished = run_pipeline(modelled(Bucketed, [[5, 5]]))
     assert finished.exit_code is ExitCode.OK
     return finished
 

@@ -14,7 +14,7 @@ from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
 from chameleon_core.pipeline.nodes import PipelineError
 from click.testing import CliRunner
 from structlog.testing import capture_logs
-from synthetic import ModelOptions, SyntheticFrontend
+from synthetic import SyntheticFrontend
 
 FEW = {"measurements": 2, "batch_size": 2, "scope": "network"}
 OPERATORS = [[5, 5], [4], [6]]
@@ -45,14 +45,13 @@ class Delivering(SyntheticFrontend):
 
 
 @pytest.fixture
-def run(pipeline, plugin, monkeypatch):
+def run(modelled, monkeypatch):
     def made(budget=FEW, *, failing=0, answer=None, **more):
         monkeypatch.setattr(Delivering, "answer", answer or {})
         monkeypatch.setattr(Delivering, "seen", [])
         model = {"odd": {"operators": OPERATORS, "failing": failing}}
-        plugins = [plugin("frontends", Delivering, ModelOptions)]
-        more = {"baselines": [], **more}
-        return run_pipeline(pipeline(plugins=plugins, model=model, budget=budget, **more))
+        more = {"model": model, "baselines": [], **more}
+        return run_pipeline(modelled(Delivering, budget=budget, **more))
 
     return made
 

@@ -16,6 +16,8 @@ from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.runtime.linking import OBJECTS
 from chameleon_tvm.operators.specs import Conv2dSpec
 
+from .conftest import operator_deliverer
+
 SPEC = Conv2dSpec(input=[1, 16, 24, 24], filters=32, kernel=3, padding=1, layout="NHWC")
 
 
@@ -48,16 +50,34 @@ class Library:
         return int(self.run(handle, read, (ctypes.c_void_p * 1)(output.ctypes.data)))
 
 
-@pytest.fixture
-def parallel(deliver_one):
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory):
     """A delivered convolution by Winograd's algorithm, which needs workspaces and threads."""
-    return deliver_one(
+    return operator_deliverer(tmp_path_factory.mktemp("parallel"))(
         SPEC,
         lambda values: (
             str(values.get("algorithm")).startswith("winograd")
             and values["winograd_inputs"] == "shared"
         ),
     )
+
+
+@pytest.fixture
+def bundled(parallel, tmp_path):
+    """The functions of its bundle, the file of its weights, an input and its output."""
+    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    [data] = parallel.activations
+    weights = tmp_path / "c" / "weights.bin"
+    return Library(tmp_path / "c", "conv"), weights, data, load(parallel.folder)(data)
+
+
+def at_once(action, values):
+    """Run an action on each of the values at the same time."""
+    threads = [threading.Thread(target=action, args=(value,)) for value in values]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.skipif(not CMAKE, reason="cmake builds the example")
@@ -101,16 +121,12 @@ def _example(bundle, *words):
     )
 
 
-def test_handles_run_at_the_same_time(parallel, tmp_path):
-    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
-    library = Library(tmp_path / "c", "conv")
-    weights = str(tmp_path / "c" / "weights.bin").encode()
-    [data] = parallel.activations
-    wanted = load(parallel.folder)(data)
+def test_handles_run_at_the_same_time(bundled):
+    library, weights, data, wanted = bundled
     errors = []
 
     def several(threads):
-        handle = library.create(weights, threads)
+        handle = library.create(bytes(weights), threads)
         for scale in (1.0, 2.0, 1.0):
             output = np.zeros_like(wanted)
             status = library.called(handle, [data * np.float32(scale)], output)
@@ -119,23 +135,15 @@ def test_handles_run_at_the_same_time(parallel, tmp_path):
         errors.extend([] if np.array_equal(output, wanted) else ["other bits"])
         library.destroy(handle)
 
-    at_once = [threading.Thread(target=several, args=(threads,)) for threads in (1, 2, 3)]
-    for thread in at_once:
-        thread.start()
-    for thread in at_once:
-        thread.join()
+    at_once(several, (1, 2, 3))
     assert errors == []
 
 
-def test_a_handle_may_be_used_by_several_threads(parallel, tmp_path):
-    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
-    library = Library(tmp_path / "c", "conv")
-    weights = str(tmp_path / "c" / "weights.bin").encode()
-    [data] = parallel.activations
+def test_a_handle_may_be_used_by_several_threads(bundled):
+    library, weights, data, wanted = bundled
     scales = np.float32([1.0, 2.0, 4.0])  # powers of two scale outputs without rounding
-    wanted = load(parallel.folder)(data)
     for instances in (1, 2):
-        handle = library.open(weights, 2, instances, None)
+        handle = library.open(bytes(weights), 2, instances, None)
         wrong = []
 
         def busily(scale, handle=handle, wrong=wrong):
@@ -145,11 +153,7 @@ def test_a_handle_may_be_used_by_several_threads(parallel, tmp_path):
                 if status or not np.array_equal(output, wanted * scale):
                     wrong.append(float(scale))
 
-        at_once = [threading.Thread(target=busily, args=(scale,)) for scale in scales]
-        for thread in at_once:
-            thread.start()
-        for thread in at_once:
-            thread.join()
+        at_once(busily, scales)
         library.destroy(handle)
         assert wrong == []
 
@@ -163,23 +167,22 @@ def test_a_handle_may_be_used_by_several_threads(parallel, tmp_path):
         (lambda _: None, -1, b"1 or more threads"),
     ],
 )
-def test_what_goes_wrong_is_said(parallel, tmp_path, prepare, threads, said):
-    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
-    library = Library(tmp_path / "c", "conv")
-    weights = tmp_path / "c" / "weights.bin"
+def test_what_goes_wrong_is_said(bundled, prepare, threads, said):
+    library, weights, *_ = bundled
     prepare(weights)
-    assert library.create(str(weights).encode(), threads) is None
+    assert library.create(bytes(weights), threads) is None
     assert said in library.error()
     assert library.input_count() == 1
 
 
 def test_a_processor_without_the_features_is_refused(parallel, tmp_path):
-    manifest = read_manifest(parallel.folder)
+    folder = shutil.copytree(parallel.folder, tmp_path / "conv")
+    manifest = read_manifest(folder)
     manifest["cpu_features"].append("flight")
-    write_manifest(parallel.folder, manifest)
-    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    write_manifest(folder, manifest)
+    write_c_bundle(folder, tmp_path / "c", "conv")
     library = Library(tmp_path / "c", "conv")
-    assert library.create(str(tmp_path / "c" / "weights.bin").encode(), 1) is None
+    assert library.create(bytes(tmp_path / "c" / "weights.bin"), 1) is None
     assert b"this CPU lacks flight" in library.error()
 
 

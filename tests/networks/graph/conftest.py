@@ -9,6 +9,8 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
 
+from .sequence.conftest import deliverer
+
 
 @cache
 def _frontend(network):
@@ -19,6 +21,12 @@ def _frontend(network):
 def frontend():
     """A built-in network's frontend, by name."""
     return _frontend
+
+
+@pytest.fixture
+def deliver(tmp_path):
+    """See ``deliverer``."""
+    return deliverer(tmp_path)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..modules import convolved, expected, module_of  # noqa: TID252 - shared by folders
-from .sequence.conftest import deliver  # noqa: F401 - a fixture
 
 op = relax.op
 HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -146,16 +145,7 @@ def _moved(kind, image):
     whole=st.booleans(),
 )
 @pytest.mark.parametrize("guesses", [False, True])
-def test_random_networks(
-    deliver,  # noqa: F811
-    steps,
-    seed,
-    layout,
-    kind,
-    *,
-    whole,
-    guesses,
-):
+def test_random_networks(deliver, steps, seed, layout, kind, *, whole, guesses):
     network = _Network(steps, whole=whole)
     module = prepared(module_of(network.build, (IMAGE, "float32")), layout)
     chains = chains_of(module)
@@ -172,7 +162,7 @@ def test_random_networks(
 
 
 @pytest.mark.parametrize("kind", sorted(HALF_PLACE))
-def test_images_are_pooled_in_two_bytes_between_convolutions(deliver, kind):  # noqa: F811
+def test_images_are_pooled_in_two_bytes_between_convolutions(deliver, kind):
     network = _Network([("conv", True), ("pool", False), ("conv", False)], whole=False)
     module = prepared(module_of(network.build, (IMAGE, "float32")), "NHWC")
     typed = with_types(module, chains_of(module), dict.fromkeys((0, 1), kind), {})

@@ -39,6 +39,18 @@ from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 SMALL = BuiltinOptions(network="resnet_small")
 
 
+@pytest.fixture
+def unmeasured(forked_networks, target, tmp_path):
+    """A delivery with what there is before anything is measured."""
+    return Delivery(
+        target=target,
+        winners=(),
+        space=AutoSpace(AutoOptions()),
+        folder=tmp_path / "network",
+        threads=1,
+    )
+
+
 def keeping(network):
     """A network that keeps its graph, as a run reads it."""
     network.kept = kept_network(network)
@@ -177,20 +189,11 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     assert kept.fact("value") is None
 
 
-def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(
-    tmp_path, monkeypatch, target
-):
+def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(unmeasured, monkeypatch):
     options = attrs.evolve(SMALL, compare=False)
 
     def delivered():
-        delivery = Delivery(
-            target=target,
-            winners=(),
-            space=AutoSpace(AutoOptions()),
-            folder=tmp_path / "network",
-            threads=1,
-        )
-        return NetworkFrontend(BuiltinNetwork(options)).deliver(delivery)
+        return NetworkFrontend(BuiltinNetwork(options)).deliver(unmeasured)
 
     first = delivered()
     assert (first.failure, first.reference, first.reference_day) == (None, "torch", None)
@@ -248,7 +251,7 @@ def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch
         objects()
 
 
-def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch, target):
+def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch, unmeasured):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     options = attrs.evolve(SMALL, compare=False)
     network = BuiltinNetwork(options)
@@ -258,14 +261,7 @@ def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch,
     assert reading_process(network) is None
     monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
-    delivery = Delivery(
-        target=target,
-        winners=(),
-        space=AutoSpace(AutoOptions()),
-        folder=tmp_path / "network",
-        threads=1,
-    )
-    result = frontend.deliver(delivery)
+    result = frontend.deliver(unmeasured)
     assert (result.failure, result.reference, result.reference_day) == (None, "torch", None)
     assert result.max_relative_error < 1e-5
     assert set(network.programs) == {"program"}

@@ -12,7 +12,6 @@ from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.types import with_types
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
-from .sequence.conftest import deliver  # noqa: F401 - a fixture
 
 RNG = np.random.default_rng(0)
 
@@ -50,10 +49,7 @@ PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_tensors_between_attention_and_its_projections_are_of_two_bytes(
-    kind,
-    deliver,  # noqa: F811
-):
+def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, deliver):
     module, chains = network_of(_attended, (1, 24, 8))
     assert [chain.spec.kind for chain in chains] == [*["dense"] * 3, "attention", "dense"]
     typed = with_types(module, chains, dict.fromkeys(range(5), kind), {})
@@ -85,7 +81,7 @@ def test_attention_whose_operands_others_read_stays_in_float32():
     assert "rearranged for other operators" in reason
 
 
-def test_products_of_two_tensors_are_computed_in_eight_bits(deliver):  # noqa: F811
+def test_products_of_two_tensors_are_computed_in_eight_bits(deliver):
     def build(emit, x, y):
         product = emit(relax.op.matmul(x, emit(relax.op.permute_dims(y, [0, 2, 1]))))
         return emit(relax.op.matmul(product, y))

@@ -17,6 +17,17 @@ def _rotation(x):
     return left @ right
 
 
+def _reflected(x, y):
+    """A matrix as reflections, and their products."""
+    parts = torch.geqrf(x)
+    return (
+        *parts,
+        torch.linalg.householder_product(*parts),
+        torch.ormqr(*parts, y),
+        torch.ormqr(*parts, y.mT, left=False, transpose=True),
+    )
+
+
 def _with_nothing(x):
     """Numbers, some of which are none."""
     return torch.where(x > 0.5, torch.nan, x)
@@ -52,8 +63,8 @@ SAMPLES = {
         lambda x, y, z: (
             torch.linalg.svdvals(x[:2, :2]),
             torch.linalg.svd(y.mT)[0][:, :3].abs(),
-            _rotation(x),
-            torch.linalg.pinv(x, hermitian=True, rtol=0.01),
+            _rotation(x[:2, :2]),
+            torch.linalg.pinv(x[:2, :2], hermitian=True, rtol=0.01),
             torch.linalg.pinv(z, atol=torch.tensor(0.01)),
         ),
         r(3, 3) + torch.diag(torch.tensor([5.0, 3.0, 1.0])),
@@ -61,14 +72,7 @@ SAMPLES = {
         r(2, 3, 1) @ r(2, 1, 2),
     ),
     "reflections": lambda: of(
-        lambda x, y: (
-            *torch.geqrf(x),
-            torch.linalg.householder_product(*torch.geqrf(x)),
-            torch.ormqr(*torch.geqrf(x), y),
-            torch.ormqr(*torch.geqrf(x), y.mT, left=False, transpose=True),
-        ),
-        torch.cat([r(2, 4, 3), torch.eye(4, 3).expand(1, 4, 3)]),
-        r(3, 4, 2),
+        _reflected, torch.cat([r(2, 4, 3), torch.eye(4, 3).expand(1, 4, 3)]), r(3, 4, 2)
     ),
     "loss of products in chunks": lambda: of(
         lambda x, y: tuple(
@@ -110,8 +114,10 @@ SAMPLES = {
     "samples of volumes": lambda: of(
         lambda x, y: tuple(
             F.grid_sample(x, y, mode=mode, padding_mode=padding, align_corners=mode == "nearest")
-            for mode in ("bilinear", "nearest")
-            for padding in ("zeros", "border", "reflection")
+            for mode, padding in [
+                *(("bilinear", padding) for padding in ("zeros", "border", "reflection")),
+                ("nearest", "reflection"),
+            ]
         ),
         r(1, 2, 3, 4, 5),
         3 * r(1, 2, 3, 2, 3) - 1.5,

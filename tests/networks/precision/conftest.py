@@ -7,12 +7,14 @@ from functools import partial
 import pytest
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
+from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.bucketed import work_on
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -32,6 +34,11 @@ class NoTrials(Trials):
 
     def best_seconds(self, task, guesses, *, seconds_to_beat=0.0):
         del task, guesses, seconds_to_beat
+
+
+@pytest.fixture(scope="module")
+def networks(tiny):
+    return TypedNetworks(*prepared_network(tiny), None)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,10 +8,8 @@ import pytest
 from chameleon_core.network_result import FrontPoint
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.precision.edges import order_of, tensors_of
-from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.precision.points import Front, Point, in_words
 from chameleon_networks.precision.section import Precision
 
@@ -32,11 +30,6 @@ class Errors:
     def error_of(self, types):
         self.asked += 1
         return self.factor * EACH * len(types)
-
-
-@pytest.fixture(scope="module")
-def networks(tiny):
-    return TypedNetworks(*prepared_network(tiny), None)
 
 
 def _kernels(networks, target, faster):

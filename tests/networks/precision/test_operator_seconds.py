@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
-from chameleon_networks.precision.networks import TypedNetworks
-
-
-@pytest.fixture(scope="module")
-def networks(tiny):
-    return TypedNetworks(*prepared_network(tiny), None)
 
 
 @pytest.fixture(scope="module")

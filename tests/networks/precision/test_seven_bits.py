@@ -8,7 +8,6 @@ from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import precisions_beside
 from chameleon_networks.delivery.typed import decisions as settling
@@ -44,11 +43,6 @@ def _as_the_cpu_is():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settling, "narrow_weights_pay", narrow_weights_pay)
         yield
-
-
-@pytest.fixture(scope="module")
-def networks(tiny):
-    return TypedNetworks(*prepared_network(tiny), None)
 
 
 def test_weights_are_between_the_ends_of_their_range():

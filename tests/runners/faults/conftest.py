@@ -78,13 +78,13 @@ def make_local(_folder, **options):
     return LocalRunner(LocalOptions(**{**QUICK, **options}))
 
 
-def make_fleet(folder, *, devices=3, **options):
+def make_fleet(folder, *, devices=2, **options):
     rates = options.pop("rates", {})
     device_refs = [
         fault_device_ref(f"device-{seed}", folder, seed=seed, rates=rates)
         for seed in range(devices)
     ]
-    chosen = FleetOptions(**{**FLEET, "workers": 2, **options})
+    chosen = FleetOptions(**{**FLEET, **options})
     return FleetRunner(chosen, lambda: device_refs, kind="fake")
 
 

@@ -8,7 +8,6 @@ from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
 from .pieces import Affine, convolution, dense, dequantized, evaluated, weights_of
 
 op = relax.op
@@ -116,7 +115,7 @@ def test_weights_of_uint8(zero, kind):
     assert chain_of(build, 3, 16).spec.dtype == kind
 
 
-def test_a_scale_below_zero_keeps_no_order(deliver):  # noqa: F811
+def test_a_scale_below_zero_keeps_no_order(deliver):
     turned = Affine(scale=-0.5, zero_point=3)
 
     def build(emit, x):
@@ -165,7 +164,7 @@ def test_a_tensor_is_quantized_once():
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("rank", [1, 3])
-def test_other_ranks(deliver, rank, layout):  # noqa: F811
+def test_other_ranks(deliver, rank, layout):
     def build(emit, x):
         x = DATA.pair(emit, x)
         more = {"strides": [2] * rank, "padding": [1] * rank}
@@ -183,7 +182,7 @@ def test_other_ranks(deliver, rank, layout):  # noqa: F811
     np.testing.assert_array_equal(network.run(image), evaluated(module, image))
 
 
-def test_products_of_several_rows(deliver):  # noqa: F811
+def test_products_of_several_rows(deliver):
     def build(emit, x):
         x = DATA.pair(emit, x)
         y = OUT.pair(emit, dense(emit, x, 24, DATA.scale, rng=rng()))

@@ -1,14 +1,13 @@
-"""Quantized networks are computed in integers, and mean what they say bit by bit."""
+"""Quantized networks are computed in integers, mean what they say, and change their layout."""
 
 import numpy as np
 import pytest
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
 from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
 from .pieces import Affine, convolution, dense, evaluated
 
 op = relax.op
@@ -46,13 +45,34 @@ def test_a_small_resnet_is_in_integers():
 
 @pytest.mark.parametrize("guesses", [False, True])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_a_small_resnet_is_right_bit_by_bit(
-    deliver,  # noqa: F811
-    layout,
-    *,
-    guesses,
-):
+def test_a_small_resnet_is_right_bit_by_bit(deliver, layout, *, guesses):
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
     network = deliver(module, layout=layout, guesses=guesses)
     image = np.random.default_rng(1).standard_normal((1, 3, 12, 12)).astype(np.float32)
     np.testing.assert_array_equal(network.run(image), evaluated(module, image))
+
+
+# -- layouts ---------------------------------------------------------------------------------
+
+
+def test_no_layout_is_changed_between_quantized_convolutions():
+    network = prepared(module_of(small_resnet, ((1, 3, 12, 12), "float32")), "NHWC")
+    # The image alone comes in another layout.
+    assert left_over(network, chains_of(network))["permute_dims"] == 1
+
+
+def test_steps_are_the_same_afterwards():
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    copy = with_steps_passed(module, lambda step: step)
+    assert operators_in(copy) == operators_in(module)
+
+
+def test_a_change_that_loses_a_step_is_refused():
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    others = module_of(lambda emit, x: emit(op.nn.relu(x)), ((1, 3), "float32"))
+
+    def lost(_):
+        return others
+
+    with pytest.raises(LayoutError, match="lost 12 of 12 steps"):
+        with_steps_passed(module, lost)

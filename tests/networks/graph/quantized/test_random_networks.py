@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
 from .pieces import Affine, convolution, dense, evaluated
 
 op = relax.op
@@ -80,15 +79,7 @@ def network(emit, x, steps, start):
     steps=STEPS, start=PARAMETERS, seed=st.integers(0, 99), layout=st.sampled_from(["NCHW", "NHWC"])
 )
 @pytest.mark.parametrize("guesses", [False, True])
-def test_random_networks(
-    deliver,  # noqa: F811
-    steps,
-    start,
-    seed,
-    layout,
-    *,
-    guesses,
-):
+def test_random_networks(deliver, steps, start, seed, layout, *, guesses):
     module = module_of(lambda emit, x: network(emit, x, steps, start), ((1, 6, 5, 7), "float32"))
     image = np.random.default_rng(seed).normal(0, 4, (1, 6, 5, 7)).astype(np.float32)
     outputs = deliver(module, layout=layout, guesses=guesses).run(image)

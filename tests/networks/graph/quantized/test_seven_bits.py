@@ -12,7 +12,6 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_tvm.device.targets import TVMTargets
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from ..sequence.conftest import deliver  # noqa: F401, TID252 - a fixture
 from .pieces import Affine, convolution, dense, evaluated
 
 op = relax.op
@@ -77,7 +76,7 @@ def test_kernels_that_were_tuned_for_all_weights_still_serve():
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_outputs_are_equal_bit_by_bit(deliver, layout):  # noqa: F811
+def test_outputs_are_equal_bit_by_bit(deliver, layout):
     source = module(64)
     network = deliver(source, layout=layout, guesses=True)
     image = 8 * np.random.default_rng(1).standard_normal((1, 3, 10, 10)).astype(np.float32)

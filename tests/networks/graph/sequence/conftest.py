@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import pytest
 from chameleon_core.loop.end.delivery import guesses_of
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
@@ -74,9 +73,3 @@ def deliverer(base):
         return Delivered(run=load(folder), compiled=result, folder=folder)
 
     return deliver
-
-
-@pytest.fixture
-def deliver(tmp_path):
-    """See ``deliverer``."""
-    return deliverer(tmp_path)
