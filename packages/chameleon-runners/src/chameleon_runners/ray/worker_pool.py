@@ -98,8 +98,8 @@ class RayWorker(Worker):
 class RayPool(WorkerPool):
     """A pool of workers behind actors of a Ray cluster.
 
-    Exported kernels and reference outputs are files on the runner's machine. They travel as bytes through
-    Ray's object store, so that no file is lost with a node.
+    Exported kernels and reference outputs are files on the runner's machine. They travel as bytes
+    through Ray's object store, so that no file is lost with a node.
 
     Args:
         cluster: The cluster on which actors are started. ``close`` does not shut it down.

@@ -26,7 +26,7 @@ class Pair:
 
     @classmethod
     def of(cls, value: Any) -> Pair:
-        """The pair of real and imaginary part of a real tensor, of a number, or of a pair itself."""
+        """The pair of both parts of a real tensor or of a number. A pair stays as it is."""
         if isinstance(value, Pair):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
