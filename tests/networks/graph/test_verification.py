@@ -40,6 +40,14 @@ def test_equal_infinities_are_no_difference():
     assert verify.compared(lambda _: masked, [SAMPLE], [SAMPLE]).problem is not None
 
 
+def test_errors_are_divided_by_given_scales():
+    verdict = verify.compared(
+        lambda x: [x[0] + 1], [SAMPLE], [SAMPLE], tolerance=0.2, scales=[10.0]
+    )
+    assert verdict.max_relative_error == pytest.approx(0.1)
+    assert verdict.problem is None
+
+
 class _Exact:
     """Answers in float64 that are off by so much; counts how often it was asked."""
 
