@@ -61,7 +61,7 @@ def test_a_second_process_reads_the_same_network_without_torch(monkeypatch):
     read = keeping(BuiltinNetwork(SMALL))
     samples = read.samples(np.random.default_rng(0))
     read.keep()
-    monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
+    monkeypatch.setattr(programs, "builtin_program", None)  # calling it fails
     again = keeping(BuiltinNetwork(SMALL))
     assert again.input_names() == read.input_names()
     assert again.half is None
@@ -122,7 +122,7 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp
     reads = {path: network(path) for path in (file, outside)}
     for read in reads.values():
         read.keep()
-    monkeypatch.setattr(sources, "onnx_graph", None)  # calling it fails
+    monkeypatch.setattr(models, "onnx_graph", None)  # calling it fails
     for path, read in reads.items():
         again = network(path)
         assert str(again.imported) == str(read.imported)
@@ -259,7 +259,7 @@ def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch,
     assert reader is not None
     frontend = NetworkFrontend(network, reader)
     assert reading_process(network) is None
-    monkeypatch.setattr(sources, "builtin_program", None)  # calling it fails
+    monkeypatch.setattr(programs, "builtin_program", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
     result = frontend.deliver(unmeasured)
     assert (result.failure, result.reference, result.reference_day) == (None, "torch", None)

@@ -104,7 +104,7 @@ class Precision(Section):
         """The section as values of a pipeline file, or None if float32 is the only dtype."""
         if not self.types:
             return None
-        return attrs.asdict(self, filter=lambda _, value: value is not None)
+        return attrs.asdict(self, filter=lambda _, value: value not in (None, ()))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Precision:
