@@ -13,9 +13,7 @@ from chameleon_networks.running.processes import delivered_process
 from chameleon_system.thread_limit import allowed_cores
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
-from .sequence.conftest import deliver
 
-__all__ = ["deliver"]
 SHAPE = (4, 8)
 
 
