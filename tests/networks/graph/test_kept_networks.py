@@ -17,7 +17,7 @@ from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers import sources
+from chameleon_networks.importers.onnx import models
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import (
     BuiltinNetwork,
@@ -25,6 +25,7 @@ from chameleon_networks.importers.sources import (
     TorchNetwork,
     network_of,
 )
+from chameleon_networks.importers.torch import programs
 from chameleon_networks.running import kept_networks
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.running.processes import reading_process
