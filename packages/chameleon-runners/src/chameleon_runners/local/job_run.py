@@ -61,6 +61,9 @@ class Rounds:
         self._options = options
         self._best = best_seconds
         self._admitted = 0
+        # NumPy imports its generators when they are first used. That import can swallow Ctrl+C, so
+        # it must not happen while kernels are timed.
+        self._generator = np.random.default_rng(0)
         self.candidates: list[CandidateRun] = []
         self.looks: list[Looks] = []
 
@@ -103,7 +106,6 @@ class Rounds:
                 failure.
             stopped: A function that returns whether to end early.
         """
-        generator = np.random.default_rng(0)
         proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
         least = min(_LEAST_ROUNDS, proportionate, self._options.leader_rounds)
         done = 0
@@ -111,7 +113,7 @@ class Rounds:
             asked = self.candidates if done < least else self._unsettled()
             if not asked:
                 break
-            for index in generator.permutation(len(asked)).tolist():
+            for index in self._generator.permutation(len(asked)).tolist():
                 if stopped():
                     break
                 time_again(asked[index])
