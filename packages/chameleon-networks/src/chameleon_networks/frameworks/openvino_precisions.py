@@ -28,8 +28,8 @@ HINTS = {ours: theirs for theirs, ours in NAMES.items()}
 def as_it_comes(asked: Reduction) -> ReducedNetwork:
     """Open a network in OpenVINO with OpenVINO's default precision.
 
-    OpenVINO computes in bfloat16 or float16 if the CPU has instructions for that dtype (OpenVINO,
-    CPU device, floating-point data types specifics).
+    OpenVINO computes in bfloat16 or float16 if the CPU has instructions for that dtype. See
+    "Floating Point Data Types Specifics" on the page "CPU Device" of OpenVINO's documentation.
 
     Args:
         asked: The network and the number of threads.

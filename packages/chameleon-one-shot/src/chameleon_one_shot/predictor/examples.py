@@ -57,7 +57,10 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """The first guesses of the task's design space, best first; empty without a known space."""
+        """The configurations that the task's design space would measure first, best first.
+
+        Empty if the examples come without a design space.
+        """
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 

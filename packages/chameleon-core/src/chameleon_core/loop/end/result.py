@@ -57,12 +57,13 @@ class OperatorResult:
             comparison.
         max_relative_error: the largest relative error of the winner's outputs
             (``Measurement.max_relative_error``).
-        guesses: configurations to use if the winner fails, best first. Empty if this run checked
-            the winner.
+        guesses: further configurations, best first. If nothing was measured, a delivery uses the
+            first one that works. If the winner's measurement was copied, they replace a winner that
+            fails. Empty if this run itself measured the winner.
         recorded: whether the winner's measurement was copied from another run, and this run did not
             repeat it.
-        predicted: whether nothing was measured, and a cost model that was trained beforehand chose
-            the first of ``guesses``.
+        predicted: whether nothing was measured, and ``guesses`` are in the order of a cost model
+            that was trained beforehand.
         measurements: the number of measured configurations, failures included.
         origins: the number of configurations by the stage that proposed them
             (``loop.round.batch.Origin``), if recorded.

@@ -204,10 +204,11 @@ class TileEstimates:
         waste: Number of computed outputs over the number of needed outputs.
         tasks: Number of blocks of outputs.
         imbalance: Time of the busiest core over its time if work were divided evenly.
-        steps: Products that are added to each sum.
+        steps: Number of tile products that are added to each tile of sums.
         input_bytes: Bytes of the inputs that a block reads.
         weight_bytes: Bytes of the weights that a block reads.
-        copied: Bytes written while copying the input, for each product of a whole tile.
+        copied: Bytes written while copying the input, over the number of tile products. 0 if the
+            input is not copied.
     """
 
     registers: Numbers
