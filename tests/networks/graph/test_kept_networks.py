@@ -31,6 +31,7 @@ from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, k
 from chameleon_networks.running.processes import reading_process
 from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_system import kept as kept_files
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from structlog.testing import capture_logs
@@ -250,6 +251,20 @@ def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch
     monkeypatch.setattr(compile, "_surroundings", lambda: ["another version"])
     with pytest.raises(TypeError):
         objects()
+
+
+def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compile, "_compiled_in_threads", lambda functions, _: b"object")
+    a, b = (tirx.decl_buffer([8], "float32", name) for name in ("a", "b"))
+    i = tirx.Var("i", "int32")
+
+    copied = tirx.BufferStore(b, tirx.BufferLoad(a, [i]), [i])
+    body = tirx.For(i, 0, 8, tirx.ForKind.SERIAL, copied)
+    for parameters in ([a, b], [b, a], [a, b]):
+        functions = {"copy": tirx.PrimFunc(parameters, body)}
+        assert compile._object_files(functions, "llvm") == b"object"
+    assert len(list((kept_files.user_cache_folder() / compile.KEPT_OBJECTS).iterdir())) == 2
 
 
 def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch, unmeasured):

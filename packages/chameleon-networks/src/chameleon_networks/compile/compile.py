@@ -20,7 +20,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.words import symbol_of
-from tvm_ffi.structural import structural_hash, structural_map
+from tvm_ffi.structural import structural_map
 
 from chameleon_networks.compile.defaults import (
     OURS,
@@ -240,8 +240,10 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
 
 def _object_files(functions: Mapping[str, Any], target: str) -> bytes:
     """The object files of scheduled functions, which an earlier process may have compiled."""
-    digests = sorted((name, structural_hash(function)) for name, function in functions.items())
-    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, digests])
+    # TVM's structural hash is the same for a copy from a to b and for one from b to a.
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
+        texts = dict(zip(functions, pool.map(tvm.ir.save_json, functions.values()), strict=True))
+    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, texts])
     known = recalled_bytes(file)
     if known is None:
         known = _compiled_in_threads(functions, target)
