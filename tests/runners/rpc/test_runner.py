@@ -64,8 +64,8 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
         tracker=str(settled.address),
         key=KEY,
         workers=1,
-        run_timeout=2.0,
-        run_floor=1.5,
+        run_timeout=20.0,
+        run_floor=8.0,
         min_repeats=1,
         max_repeats=1,
     )
