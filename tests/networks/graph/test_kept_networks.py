@@ -53,6 +53,10 @@ def unmeasured(forked_networks, target, tmp_path):
     )
 
 
+def kept_under(name):
+    return KeptNetwork(kept_networks.kept_networks() / name)
+
+
 def keeping(network):
     """A network that keeps its graph, as a run reads it."""
     network.kept = kept_network(network)
@@ -146,12 +150,12 @@ def test_nothing_is_kept_of_code_of_the_user_nor_without_a_check():
 
 
 def test_answers_are_those_of_the_same_inputs():
-    kept, rng = KeptNetwork("a network"), np.random.default_rng(0)
+    kept, rng = kept_under("a network"), np.random.default_rng(0)
     samples = [[rng.standard_normal((2, 3))] for _ in range(2)]
     outputs = [[2 * inputs[0], inputs[0][:1]] for inputs in samples]
     assert kept.answers(samples, 1) is None
     kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples, 1)
-    known = KeptNetwork("a network").answers(samples, 1)
+    known = kept_under("a network").answers(samples, 1)
     assert known.reference == "torch"
     assert known.day is not None
     for ours, theirs in zip(known.outputs, outputs, strict=True):
@@ -159,7 +163,7 @@ def test_answers_are_those_of_the_same_inputs():
             np.testing.assert_array_equal(one, other)
     assert kept.answers(samples, 2) is None
     assert kept.answers([[samples[0][0] + 1], samples[1]], 1) is None
-    assert KeptNetwork("another network").answers(samples, 1) is None
+    assert kept_under("another network").answers(samples, 1) is None
 
 
 def test_a_damaged_file_is_as_none():
@@ -176,17 +180,17 @@ def test_a_damaged_file_is_as_none():
 
 def test_those_used_least_recently_make_room(monkeypatch):
     for name in ("first", "second"):
-        KeptNetwork(name).keep_fact("value", name)
+        kept_under(name).keep_fact("value", name)
     monkeypatch.setattr(kept_files, "_MOST_BYTES", 1)
-    KeptNetwork("third").keep_fact("value", "third")
-    known = [KeptNetwork(name).fact("value") for name in ("first", "second", "third")]
+    kept_under("third").keep_fact("value", "third")
+    known = [kept_under(name).fact("value") for name in ("first", "second", "third")]
     assert [fact and fact[0] for fact in known] == [None, None, "third"]
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    kept = KeptNetwork("a network")
+    kept = kept_under("a network")
     kept.keep_fact("value", 1)
     assert kept.fact("value") is None
 
@@ -267,9 +271,13 @@ def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path
     assert len(list((kept_files.user_cache_folder() / compile.KEPT_OBJECTS).iterdir())) == 2
 
 
-def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch, unmeasured):
+@pytest.mark.parametrize("check", [True, False])
+def test_another_process_reads_a_network_and_then_runs_it(
+    check, tmp_path, monkeypatch, unmeasured
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    options = attrs.evolve(SMALL, compare=False)
+    # What is kept without a check is of this run alone.
+    options = attrs.evolve(SMALL, compare=False, check=check)
     network = BuiltinNetwork(options)
     reader = reading_process(network)
     assert reader is not None
@@ -282,6 +290,7 @@ def test_another_process_reads_a_network_and_then_runs_it(tmp_path, monkeypatch,
     assert result.max_relative_error < 1e-5
     assert set(network.programs) == {"program"}
     assert network.kept_programs() == network.programs
+    assert kept_networks.kept_networks().exists() == check
 
 
 def test_a_process_reads_no_other_file_than_the_run(tmp_path):
@@ -301,7 +310,6 @@ def test_a_process_reads_no_other_file_than_the_run(tmp_path):
 
 def test_no_process_reads_what_is_not_kept():
     assert reading_process(network_of(TorchOptions(source="net.py:make"))) is None
-    assert reading_process(network_of(attrs.evolve(SMALL, check=False))) is None
 
 
 def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():

@@ -68,12 +68,13 @@ def recalled(file: Path, read: Callable[[Path], Known]) -> Known | None:
     """The content of a kept file. None if the file is missing or damaged.
 
     Args:
-        file: The file, in or at the path that ``kept_path`` returned.
+        file: The file, in or at the path that ``kept_path`` returned, or in a folder of a run.
         read: A function that returns the file's content.
     """
     try:
         value = read(file)
-        os.utime(_entry(file))  # it was used now
+        if file.is_relative_to(user_cache_folder()):
+            os.utime(_entry(file))  # it was used now
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
         return None
     return value
@@ -83,13 +84,14 @@ def keep(file: Path, write: Callable[[Path], object]) -> None:
     """Keep a file. If it cannot be written, nothing is kept, and no error is raised.
 
     Args:
-        file: The file, in or at the path that ``kept_path`` returned.
+        file: The file, in or at the path that ``kept_path`` returned, or in a folder of a run.
         write: A function that writes the file.
     """
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file)
-        _remove_old(_entry(file))
+        if file.is_relative_to(user_cache_folder()):
+            _remove_old(_entry(file))
 
 
 def recalled_bytes(file: Path) -> bytes | None:

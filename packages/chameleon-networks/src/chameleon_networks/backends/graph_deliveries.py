@@ -17,6 +17,7 @@ import structlog
 import torch
 from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline import DEFAULT, NONE
+from chameleon_core.run_folder import BEST
 from chameleon_core.versions import versions
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words
@@ -30,7 +31,8 @@ log = structlog.get_logger()
 
 _DISTRIBUTIONS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "apache-tvm", "torch")
 _LAST_LINES = 400
-_LOOK_SECONDS = 1e9
+_LOOK_SECONDS = 0.2
+_END_SECONDS = 5.0
 
 
 class StaysError(Exception):
@@ -99,6 +101,7 @@ class Delivery:
             "model": {"torch": {"source": "graph.pt2", "compare": False, "check": False}},
             "target": "native",
             "scheduler": "gradient",
+            "baselines": [],
             "budget": budget,
             "output": "run",
         }
@@ -138,10 +141,13 @@ class Delivery:
             if nice:
                 # Before it starts threads, which inherit it: any other process goes first.
                 os.sched_setscheduler(child.pid, os.SCHED_IDLE, os.sched_param(0))
-            child.wait(_LOOK_SECONDS)
-            status = child.kill()
+            # Nobody reads the listings and the report that follow the result.
+            result = self._folder / "run" / BEST
+            while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
+                pass
+            status = child.stop(_END_SECONDS)
         self._program.unlink(missing_ok=True)
-        if status == ExitCode.OK and self.is_there():
+        if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"
         if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:

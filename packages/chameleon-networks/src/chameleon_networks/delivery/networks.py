@@ -86,7 +86,7 @@ class NetworkFrontend(SettledNetwork):
     """
 
     def __init__(self, network: ImportedNetwork, reader: NetworkProcess | None = None) -> None:
-        network.kept = kept_network(network)
+        network.kept = kept_network(network, "" if reader is None else network.programs_folder)
         self.network = network
         self.reader = None if reader is None else _finished(reader)
         self.precision = None

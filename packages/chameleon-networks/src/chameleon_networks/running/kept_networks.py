@@ -57,12 +57,11 @@ class KeptNetwork:
     again.
 
     Args:
-        origin: The source of the network as JSON values. The name of the folder of files is a
-            digest of these values, of installed versions and of the machine.
+        folder: The folder of the files.
     """
 
-    def __init__(self, origin: Any) -> None:
-        self._folder = kept_path(_KIND, [_surroundings(), origin])
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def fact(self, name: str) -> tuple[Any, str] | None:
         """A JSON value that was kept, with the day on which it was kept; None if there is none.
@@ -131,18 +130,26 @@ def kept_networks() -> Path:
     return user_cache_folder() / _KIND
 
 
-def kept_network(network: ImportedNetwork) -> KeptNetwork | None:
+def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | None:
     """The files with facts about a network that are kept on this machine for later runs.
 
-    Such facts are, for example, the network's graph and the reference's outputs. The result is None
-    if the network has no source that a later run could recognize. With the option ``check: false``
-    the result is None too, so the run neither reads nor keeps facts.
+    Such facts are, for example, the network's graph and the reference's outputs. The name of the
+    folder of these files is a digest of the network's source, of installed versions and of the
+    machine. The result is None if the network has no source that a later run could recognize.
+
+    With the option ``check: false`` nothing is kept for later runs. The files are then in a folder
+    of this run, for its other processes. If there is no such folder, the result is None.
 
     Args:
         network: The imported network.
+        scratch: A folder of this run, or an empty string.
     """
-    origin = network.origin if network.options.check else None
-    return None if origin is None else KeptNetwork([origin, sorted(network.shapes.items())])
+    if network.origin is None:
+        return None
+    if not network.options.check:
+        return KeptNetwork(Path(scratch) / _KIND) if scratch else None
+    facts = [network.origin, sorted(network.shapes.items())]
+    return KeptNetwork(kept_path(_KIND, [_surroundings(), facts]))
 
 
 def _relaxed() -> Any:

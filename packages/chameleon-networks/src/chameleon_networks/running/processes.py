@@ -296,7 +296,7 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
 
 
 def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
-    """Start a process that imports a network and keeps its graph in the user's cache folder.
+    """Start a process that imports a network and keeps its graph in a file for this process.
 
     The process imports torch, which takes seconds. Meanwhile this process can import TVM.
 
@@ -306,9 +306,9 @@ def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     Returns:
         The process. Call ``opened`` before any other method. None if no process is needed: the
         cache folder already has the graph, or the import of the network needs no torch. Also None
-        if ``kept_network`` says that files of this network must not be kept.
+        if ``kept_network`` returns no files, because the network has no source.
     """
-    kept = kept_network(network)
+    kept = kept_network(network, network.programs_folder)
     if kept is None or not network.preloads or kept.fact(GRAPH) is not None:
         return None
     request = {"role": "framework", "do": "read", **request_of(network, reads=True)}

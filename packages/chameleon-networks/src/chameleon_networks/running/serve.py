@@ -93,7 +93,7 @@ class Server:
         """Import a network and keep its graph; another process repeats what this one logs."""
         self._imported = network = requested_network(request)
         self._programs = request["network"]["folder"]
-        network.kept = kept_network(network)
+        network.kept = kept_network(network, self._programs)
         with capture_logs() as messages, without_collecting():
             for name in network.preloads:
                 # If something is missing, the network's reading says so better.
