@@ -206,29 +206,75 @@ def test_a_cache_that_cannot_be_written_leaves_torchs_code(tmp_path, monkeypatch
 
 
 def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
-    done, network = threading.Event(), Network()
+    done = {"predicted": threading.Event(), "tuned": threading.Event()}
+    networks = {name: Network() for name in done}
+    removals = []
 
-    def folder(_, *, nice):
+    def folder(delivery, *, nice, last=True):
         assert nice
-        done.wait(60)
-        return tmp_path / "here"
+        name = "predicted" if delivery._seconds is None else "tuned"
+        done[name].wait(60)
+        removals.append((name, last))
+        return tmp_path / name
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
-    monkeypatch.setattr(backend, "load", lambda _: network)
+    monkeypatch.setattr(backend, "load", lambda folder: networks[folder.name])
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
     x = torch.ones(3)
     with torch.no_grad():
         for _ in range(3):
             torch.testing.assert_close(compiled(x), x * 2.0)
-        assert not network.seen
-        done.set()
-        for _ in range(600):
-            torch.testing.assert_close(compiled(x), x * 2.0)
-            if len(network.seen) > 2:
-                return
-            time.sleep(0.1)
-    pytest.fail("torch answers after the network was delivered")
+        for name, network in networks.items():
+            assert not network.seen
+            done[name].set()
+            for _ in range(600):
+                torch.testing.assert_close(compiled(x), x * 2.0)
+                if len(network.seen) > 2:
+                    break
+                time.sleep(0.1)
+            else:
+                pytest.fail(f"the {name} network does not take over")
+        before = len(networks["predicted"].seen)
+        torch.testing.assert_close(compiled(x), x * 2.0)
+    assert len(networks["predicted"].seen) == before
+    assert removals == [("predicted", False), ("tuned", True)]
+
+
+@pytest.mark.parametrize("seconds", [(3.0, 1.0), (1.0, 3.0)])
+def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypatch):
+    """A slow predicted network leaves torch's code; a slow tuned one leaves the predicted one."""
+    done, networks = threading.Event(), {name: Network() for name in ("predicted", "tuned")}
+
+    def folder(delivery, *, nice, last=True):
+        del nice, last
+        if delivery._seconds is not None:
+            done.wait(60)
+        name = "predicted" if delivery._seconds is None else "tuned"
+        return tmp_path / name / "network"
+
+    def timed(_, network, __):
+        return seconds[network is networks["tuned"]], 2.0
+
+    monkeypatch.setattr(deliveries.Delivery, "folder", folder)
+    monkeypatch.setattr(backend, "load", lambda folder: networks[folder.parent.name])
+    monkeypatch.setattr(CompiledGraph, "_seconds", timed)
+    compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
+    x = torch.ones(3)
+    with torch.no_grad():
+        for network in networks.values():
+            for _ in range(600):
+                torch.testing.assert_close(compiled(x), x * 2.0)
+                if network.seen:
+                    break
+                time.sleep(0.1)
+            done.set()
+        calls = {name: len(network.seen) for name, network in networks.items()}
+        torch.testing.assert_close(compiled(x), x * 2.0)
+    fastest = "tuned" if seconds[0] > seconds[1] else "predicted"
+    assert {name for name, network in networks.items() if len(network.seen) > calls[name]} == {
+        fastest
+    }
 
 
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):

@@ -272,9 +272,7 @@ def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_another_process_reads_a_network_and_then_runs_it(
-    check, tmp_path, monkeypatch, unmeasured
-):
+def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monkeypatch, unmeasured):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # What is kept without a check is of this run alone.
     options = attrs.evolve(SMALL, compare=False, check=check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import hashlib
 import json
@@ -10,7 +11,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import structlog
@@ -19,7 +20,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline import DEFAULT, NONE
 from chameleon_core.run_folder import BEST
 from chameleon_core.versions import versions
-from chameleon_system.files import user_cache_folder, write_whole
+from chameleon_system.files import replacing, user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processor import processor_name
 from numpy.typing import NDArray
@@ -69,12 +70,23 @@ class Delivery:
         records: str | None = None,
     ) -> None:
         self._graph, self._arguments, self._weights = graph, arguments, weights
-        self._seconds, self._records = seconds, records
+        self._records = records
+        home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
+        self._program, self._lock = home / "graph.pt2", home / "lock"
+        self._limit(seconds)
+
+    def _limit(self, seconds: float | None) -> None:
+        self._seconds = seconds
         name = "predicted" if seconds is None else f"tuned-{seconds:g}s"
-        self._folder = user_cache_folder() / "torch" / digest_of(graph, arguments, weights) / name
+        self._folder = self._program.with_name(name)
         self._network = self._folder / "run" / "network"
-        self._program = self._folder / "graph.pt2"
         self._refusal = self._folder / "refused.txt"
+
+    def predicted(self) -> Self:
+        """The delivery of the same graph for which nothing is measured."""
+        delivery = copy.copy(self)
+        delivery._limit(None)  # noqa: SLF001 - of the same class
+        return delivery
 
     def is_there(self) -> bool:
         """Whether the cache has the network."""
@@ -89,16 +101,18 @@ class Delivery:
         """
         if self._refusal.exists():
             raise StaysError(self._refusal.read_text(encoding="utf-8"))
-        program = _exported(self._graph, self._arguments, self._weights)
         self._folder.mkdir(parents=True, exist_ok=True)
-        part = self._folder / "part.pt2"
-        torch.export.save(program, part)
-        part.replace(self._program)
+        if not self._program.exists():
+            program = _exported(self._graph, self._arguments, self._weights)
+            with replacing(self._program) as stream:
+                torch.export.save(program, stream)
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
         pipeline = {
-            "model": {"torch": {"source": "graph.pt2", "compare": False, "check": False}},
+            "model": {
+                "torch": {"source": f"../{self._program.name}", "compare": False, "check": False}
+            },
             "target": "native",
             "scheduler": "gradient",
             "baselines": [],
@@ -112,13 +126,15 @@ class Delivery:
             pipeline["records"] = str(path) if is_path else self._records
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
-    def folder(self, *, nice: bool = False) -> Path:
+    def folder(self, *, nice: bool = False, last: bool = True) -> Path:
         """Return the folder of the delivered network in the cache.
 
         If the cache does not have the network yet, the method runs the pipeline that compiles it.
 
         Args:
             nice: Whether the pipeline runs at low priority.
+            last: Whether the exported graph is removed, because the caller needs no other network
+                of it.
 
         Raises:
             StaysError: The network cannot be delivered.
@@ -126,10 +142,14 @@ class Delivery:
         if self.is_there():
             return self._network
         self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
-            if not self.is_there():
-                self._deliver(nice=nice)
+        with self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered its network
+            try:
+                if not self.is_there():
+                    self._deliver(nice=nice)
+            finally:
+                if last:
+                    self._program.unlink(missing_ok=True)
         return self._network
 
     def _deliver(self, *, nice: bool) -> None:
@@ -146,7 +166,6 @@ class Delivery:
             while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
                 pass
             status = child.stop(_END_SECONDS)
-        self._program.unlink(missing_ok=True)
         if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"

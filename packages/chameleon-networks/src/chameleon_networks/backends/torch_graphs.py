@@ -49,7 +49,8 @@ class BackendOptions:
 
     Attributes:
         mode: ``predicted`` compiles without measuring. ``tuned`` tunes during the first call.
-            ``background`` tunes in a process of low priority, while torch's own code answers calls.
+            ``background`` compiles without measuring and then tunes, in processes of low priority.
+            Meanwhile torch's own code answers calls, and then the network that is ready.
         seconds: Wall-clock limit of tuning one graph in seconds, for ``tuned`` and ``background``.
         records: The record database of earlier measurements, as the key ``records`` of a pipeline
             file names it. None means the user's own database.
@@ -156,8 +157,9 @@ class CompiledGraph:
         self._weight_indices = frozenset(weights)
         self._options = options
         self._first = threading.Lock()
-        self._begun = self._stays = False
+        self._begun = self._stays = self._awaits = False
         self._folder: Path | None = None
+        self._tried: Path | None = None
         self._network: Any = None
         self._weights: list[tuple[int, Tensor, int]] = []
         self._inputs: list[int] = []
@@ -165,7 +167,7 @@ class CompiledGraph:
     def __call__(self, *arguments: Tensor) -> Any:
         """Compute the outputs of the graph, as a tuple."""
         network = self._network
-        if network is not None:
+        if network is not None and self._tried is self._folder:
             if all(arguments[i] is value and _changes(value) == n for i, value, n in self._weights):
                 try:
                     return self._computed(network, arguments)
@@ -198,11 +200,16 @@ class CompiledGraph:
         except (StaysError, OSError) as error:
             self._stay(str(error))
         answer = self._graph(*arguments)
-        try:
-            if self._folder is not None and not self._stays:
-                self._adopt(self._folder, arguments, answer)
-        except StaysError as error:
-            self._stay(str(error))
+        folder = self._folder
+        if folder is not None and folder is not self._tried and not self._stays:
+            self._tried = folder
+            try:
+                self._adopt(folder, arguments, answer)
+            except StaysError as error:
+                if self._network is not None or self._awaits:
+                    log.info("a network is not used", reason=str(error))
+                else:
+                    self._stay(str(error))
         return answer
 
     def _begin(self, arguments: Sequence[Tensor]) -> None:
@@ -221,14 +228,22 @@ class CompiledGraph:
         if self._options.mode != BACKGROUND or delivery.is_there():
             self._folder = delivery.folder()
             return
-        delivery.prepare()
-        threading.Thread(target=self._tune_beside, args=(delivery,), daemon=True).start()
+        predicted = delivery.predicted()
+        for each in (predicted, delivery):
+            each.prepare()
+        self._awaits = True
+        threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True).start()
 
-    def _tune_beside(self, delivery: Delivery) -> None:
+    def _tune_beside(self, predicted: Delivery, tuned: Delivery) -> None:
+        with contextlib.suppress(StaysError, OSError):  # the tuned network's failure is logged
+            self._folder = predicted.folder(nice=True, last=False)
         try:
-            self._folder = delivery.folder(nice=True)
+            self._folder = tuned.folder(nice=True)
         except (StaysError, OSError) as error:
-            self._stay(str(error))
+            if self._network is None and self._folder is self._tried:
+                self._stay(str(error))
+        finally:
+            self._awaits = False
 
     def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
         """Let a network compute all later calls if it returns torch's outputs in less time.
@@ -249,7 +264,8 @@ class CompiledGraph:
         if check.problem is not None:
             raise StaysError(f"its network gives other answers: {check.problem}")
         ours, torchs = self._kept_seconds(folder) or self._seconds(network, arguments)
-        times = f"{in_seconds(ours)}, torch's {in_seconds(torchs)}"
+        rival = "torch's" if self._network is None else "the earlier network's"
+        times = f"{in_seconds(ours)}, {rival} {in_seconds(torchs)}"
         if ours > torchs:
             network.close()
             raise StaysError(f"its network is slower: {times}")
@@ -269,8 +285,12 @@ class CompiledGraph:
         return ours, torchs
 
     def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
-        """Median seconds of a call of the network, and of torch's own code, timed in turns."""
-        sides: list[Graph] = [lambda *values: self._computed(network, values), self._graph]
+        """Median seconds of a call of a network, and of what computes now, timed in turns."""
+        before = self._network
+        sides: list[Graph] = [
+            lambda *values: self._computed(network, values),
+            self._graph if before is None else lambda *values: self._computed(before, values),
+        ]
         seconds: list[list[float]] = [[], []]
         while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
             for side, spent in zip(sides, seconds, strict=True):
