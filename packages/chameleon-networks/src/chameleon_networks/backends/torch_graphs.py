@@ -187,6 +187,11 @@ class CompiledGraph:
         """Whether Chameleon's network computes the graph's outputs now, instead of torch's code."""
         return self._network is not None
 
+    @property
+    def settled(self) -> bool:
+        """Whether tuning is over, so that no other network will compute the graph's outputs."""
+        return not self._awaits and self._folder is self._tried
+
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
         return tuple(torch.from_numpy(array) for array in network.outputs(arrays))
