@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the ``chameleon`` command; the README documents the same list."""
+    """Exit codes of the ``chameleon`` command; docs/command-line.md explains them."""
 
     OK = 0
     NO_VALID_RESULT = 1

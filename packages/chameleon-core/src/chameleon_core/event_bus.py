@@ -104,13 +104,13 @@ def listener(tell: Callable[[Event], object], name: str, *, but: Collection[str]
 
 
 def event_log(path: Path) -> object:
-    """A listener that appends events to a file, one JSON object per line.
+    """Make a listener that appends the events of a run to a file, one JSON object per line.
 
     Two kinds of events are not written: measurements, which are in the store, and steps of
     comparisons, which only the display needs.
 
     Args:
-        path: the file; lines of earlier processes stay.
+        path: the file. Lines that earlier processes wrote stay.
     """
 
     def append(event: Event) -> None:

@@ -61,7 +61,7 @@ class CheckFinished(Event):
 
     Attributes:
         seconds: wall-clock time of the check in seconds.
-        found: the mapping that ``Frontend.check`` returned.
+        found: the mapping that ``Frontend.check`` returned, with a sentence under ``summary``.
     """
 
     seconds: float
@@ -81,8 +81,8 @@ class RunStarted(Event):
             the budget has no such limit.
         seconds_left: wall-clock time in seconds that the budget leaves, or None if it has no such
             limit.
-        settled: the frontend's choice before it named the tasks (``Frontend.decide``), or None if
-            it had no choice.
+        settled: the choice that ``Frontend.decide`` made before the tasks were named, such as the
+            layout of a network. None if there was nothing to choose.
         versions: versions of the distributions that took part in the run so far, by name. A version
             is None if the distribution is not installed.
     """
@@ -205,9 +205,10 @@ class ComparisonStarted(Event):
 
     Attributes:
         task: the task's name, or ``the network``.
-        finalists: the number of the run's configurations in the comparison.
-        rivals: the number of variants of baselines in the comparison.
-        place: the task's number in the run, from 1.
+        finalists: the number of tuned configurations (or networks) in the comparison.
+        rivals: the number of programs that they are compared with: variants of baselines, or other
+            frameworks.
+        place: the number of the task among the run's tasks, from 1.
         of: the number of tasks in the run.
     """
 

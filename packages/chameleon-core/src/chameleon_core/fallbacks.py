@@ -1,4 +1,4 @@
-"""The response to unexpected errors in optional work: logged with traceback, raised in tests."""
+"""Handles unexpected errors in optional work: logs them with traceback, or raises them in tests."""
 
 from __future__ import annotations
 

@@ -144,13 +144,14 @@ def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
 
 
 def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int | None:
-    """The number of equal failures after which a search ends; None if they never end it.
+    """The number of equal failures after which a search ends; None if there is no such limit.
 
     A target that the machine cannot run, a wrong reference or a missing compiler makes every
     configuration fail with the same message. Further measurements would only repeat the failure.
 
     Args:
-        wanted: the value of ``same_failure`` in the pipeline's budget.
+        wanted: the value of ``same_failure`` in the pipeline's budget: a number, ``"auto"`` (two
+            batches, but at least 16) or None.
         batch_size: the number of configurations per batch.
     """
     return max(_BATCHES * batch_size, _FEWEST) if wanted == "auto" else wanted

@@ -18,7 +18,7 @@ class RivalTime:
     """The time of one inference by a rival: another framework or runtime.
 
     Attributes:
-        asked: the precision that Chameleon requested of the rival. ``as-it-comes`` stands for the
+        asked: the precision that Chameleon requested from the rival. ``as-it-comes`` stands for the
             rival's default precision.
         precision: the precision that the rival reports.
         seconds: the time of one inference in seconds.
@@ -55,8 +55,8 @@ class Unmeasured:
 
     Attributes:
         name: the name of the operator's task.
-        kernel: the way in which the kernel was chosen: ``first guess``, ``configuration predicted
-            to be best``, ``another guess`` or ``default schedule``.
+        kernel: how the kernel was chosen: ``first guess``, ``configuration predicted to be best``,
+            ``another guess`` or ``default schedule``.
         because: the reason why the kernel was not timed.
     """
 
@@ -76,7 +76,8 @@ class FrontPoint:
             dtypes.
         error: the error of the network's outputs, from a simulation of these dtypes.
         delivered: whether the delivered network has these dtypes.
-        bucket: the name of the bucket of shapes; None if the network has a single shape.
+        bucket: the name of the bucket (the input shapes that the network is compiled for); None if
+            the network has a single shape.
     """
 
     types: Mapping[str, int]
@@ -156,13 +157,14 @@ class InferenceResult:
         latency_seconds: the time of the compiled network, or None if it was not timed.
         untuned_seconds: the time of the network as compiled without a tuner, or None if it was not
             timed.
-        rivals: the time of each rival by name, for the network in its original precision.
+        rivals: the time of each rival (another framework) by name, for the network in its original
+            precision.
         rivals_precision: the dtype in which a rival of ``rivals`` computes, by its name. Rivals
             that compute in float32 are left out.
         rivals_reduced: the times, dtypes and errors of rivals in other precisions, by name.
         precision: a description of the dtypes in which the network computes.
-        precisions: the reduced dtypes that were chosen for some operators. The dtype of all other
-            operators is left out.
+        precisions: the reduced dtypes that were chosen for some operators, such as ``int8``. The
+            network's own dtype is not among them.
         max_relative_error: the error of the network's outputs, or None if nothing was compiled.
         reference: the framework with whose outputs the network's were compared.
         reference_day: the day on which an earlier run had the framework compute these outputs, as
@@ -287,7 +289,7 @@ class NetworkResult(InferenceResult):
         return self.folder is not None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values, without keys that say nothing, such as an empty ``buckets``.
+        """The result as JSON values, without keys whose value is empty, such as ``buckets``.
 
         If the network is in float32 and no precision was chosen for it, the keys about precision
         are left out.

@@ -1,4 +1,4 @@
-"""Reads a run folder: the state of the run, its results, and where each time comes from."""
+"""Reads a run folder: the state of the run, its results, and the source of each time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from chameleon_core.task import Task
 
 
 def sources_in(options: Any) -> Iterator[str]:
-    """The names of the user's code in options, such as ``nets.py:build``.
+    """Yield the names of the user's code in options, such as ``nets.py:build``.
 
     The user must trust this code before Chameleon runs it. The names are the values of fields whose
     metadata has ``source``.

@@ -58,11 +58,12 @@ _SEARCH = "ask_and_tell"
 
 
 class AskStore:
-    """The records of an ask-and-tell search, in a run folder or in memory.
+    """Keeps the measurements that a user of ``Tuner`` reports, in a run folder or in memory.
 
     Args:
         folder: the run folder, or None to keep the records in memory.
-        described: the options on which proposals depend (``described``).
+        described: the search options, as the function ``described`` returns them. A folder with
+            other options holds another search.
 
     Raises:
         RunFolderError: the folder is in use, cannot be written, or holds another search.
@@ -107,7 +108,9 @@ class AskStore:
 
 
 def described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
-    """The options on which proposals depend, without the space, as JSON values.
+    """The options of a search as JSON values.
+
+    A continued search must have the same options.
 
     Args:
         search: the resolved stages of the search.
@@ -131,7 +134,7 @@ Told = Mapping[str, Sequence[tuple[Config, float]]]
 
 
 class Rounds:
-    """Proposes configurations of one task, and stores the rounds of its search.
+    """Proposes configurations to a user of ``Tuner``, and stores each round of the search.
 
     A round is stored with the limit of ``ask`` and the configurations that the user enqueued. A new
     process with the same store repeats the rounds from these values, and so continues the search.
@@ -198,11 +201,11 @@ class Rounds:
     def learn(self, other: Told) -> None:
         """Let the search stages learn from the batch that the user measured, and store the round.
 
-        The object already has the times of the batch.
+        Call this method after the times of all configurations in the batch were stored.
 
         Args:
-            other: other quantities that the user reported, such as energy, by name. Each has the
-                configurations of the batch with their values.
+            other: quantities besides the time that the user reported, such as energy, by name. Each
+                quantity is a list of pairs of a configuration and its value.
         """
         began = time.perf_counter()
         self._run.learn(self._batch)

@@ -76,9 +76,10 @@ class Rows:
 
 
 def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
-    """Yield the finished rounds of an ask-and-tell search as the store has them, oldest first.
+    """Yield the finished rounds of a ``Tuner``'s search as the store has them, oldest first.
 
-    A run of a pipeline stores no rounds, so nothing is yielded for its tasks.
+    A round is one call of ``ask`` with its reported values. A run of a pipeline stores no rounds,
+    so nothing is yielded for its tasks.
 
     Args:
         store: the record store of the search.
@@ -91,7 +92,7 @@ def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
 
 
 def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Read the quantities that the user reported beside the time, in an ask-and-tell search.
+    """Read the quantities besides the time that the user of a ``Tuner`` reported, such as energy.
 
     Args:
         store: the record store of the search.

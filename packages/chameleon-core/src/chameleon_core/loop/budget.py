@@ -35,7 +35,9 @@ class Allowance:
 
     @classmethod
     def of_alternatives(cls, budget: Budget, runs: Sequence[TaskRun], each: float) -> Allowance:
-        """The budget for alternatives: tasks for operators of other tasks, in other dtypes.
+        """The budget of all alternatives.
+
+        An alternative is a task that computes the operator of another task in another dtype.
 
         All alternatives together get the share ``ALTERNATIVES`` of the other tasks' budget. If the
         budget holds for each task, each alternative gets this share of a task's budget, divided by
@@ -90,7 +92,9 @@ class Allowance:
         return self.budget.measurements is None and run.recorded > 0 and enough
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
-        """Whether a task should end, because its last ``patience`` measurements improved nothing.
+        """Whether a task should end, because its last measurements improved nothing.
+
+        The budget's ``patience`` is the number of these measurements.
 
         A measurement is an improvement if its time is lower than that of the last improvement by
         more than the share ``BETTER``. Smaller differences may be noise of the timing. Several
@@ -181,8 +185,9 @@ class Allowance:
 class Allowances:
     """The budgets of a run's tasks.
 
-    Alternatives (``Task.alternative_of``) have a separate budget. So the tasks of the original
-    network get as many measurements as in a run without alternatives, and become just as fast.
+    Alternatives, which are tasks for the operators of other tasks in another dtype, have a separate
+    budget. So the tasks of the original network get as many measurements as in a run without
+    alternatives, and become just as fast.
 
     Args:
         runs: the searches of all tasks.
@@ -254,11 +259,12 @@ class Allowances:
         return count * sum(run.spending.total for run in runs) <= left * done
 
     def share_is_up(self, batch_size: int) -> bool:
-        """Whether another batch would exceed the alternatives' share of the wall-clock time.
+        """Whether another batch of an alternative would exceed the alternatives' share of time.
 
-        Alternatives may use the share ``ALTERNATIVES`` of the other tasks' seconds. A limit for
-        their measurements is not enough, because the first measurement of a task takes longer, and
-        alternatives have many first measurements.
+        Alternatives are tasks that compute the operators of other tasks in another dtype. Together
+        they may use the share ``ALTERNATIVES`` of the wall-clock seconds that the other tasks used.
+        A limit for their measurements is not enough, because the first measurement of a task takes
+        longer, and alternatives have many first measurements.
 
         Args:
             batch_size: the number of configurations in the next batch. Each is expected to take as

@@ -1,4 +1,4 @@
-"""The objects that every step of a run uses, and times that are summed over all its processes."""
+"""The objects that every step of a run uses, and sums of times over all processes of the run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class RunTotals:
 
     Args:
         store: the run's record store, with the sums of earlier processes.
-        runner: the runner of this process. Its clock and its disturbance are added to the sums.
-            (The disturbance says how much other programs slowed the timing.)
+        runner: the runner of this process, which adds to the sums. Its clock gives the wall-clock
+            time. Its disturbance says how much other programs slowed the timing.
     """
 
     def __init__(self, store: RecordStore, runner: CheckedRunner) -> None:

@@ -22,8 +22,8 @@ class Interruption:
         soft: the function that is called once, in a separate thread, at the first request. None if
             nothing needs to be called.
         hard: the function that is called at the second request, before the process exits, or None.
-        cut_short: whether the user's first signal (Ctrl-C) should also interrupt the work of the
-            main thread.
+        cut_short: whether the user's first signal (Ctrl-C) should also interrupt the main thread,
+            and not only end the measurements.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let the first signal interrupt the context, instead of waiting for its end.
+        """A context whose code the first signal interrupts at once, instead of after its end.
 
         Use it for work of the main thread that leaves no unfinished files. The interrupted code
         gets a ``KeyboardInterrupt``, as it would outside a run.

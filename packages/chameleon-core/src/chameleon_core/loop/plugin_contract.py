@@ -85,9 +85,9 @@ class PluginContract:
         return array
 
     def in_range(self, value: Any, space: DesignSpace) -> Configs:
-        """The rows of a plugin's array whose knob indices are all in range.
+        """Drop the rows of a plugin's array in which a knob index is out of range.
 
-        Such rows may still be illegal, or measured before.
+        The remaining rows may be illegal, or measured before.
 
         Args:
             value: the array that the plugin returned, shape (n, knobs).
@@ -97,7 +97,7 @@ class PluginContract:
         return configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
 
     def usable(self, value: Any, space: DesignSpace, visited: Visited) -> Configs:
-        """The legal, distinct and new rows of a plugin's array, in their order.
+        """Keep the legal, distinct and new rows of a plugin's array of configurations, in order.
 
         The other rows are dropped, and a message about them is logged.
 

@@ -41,8 +41,8 @@ class Tuning:
 
     Args:
         run: the state of the run.
-        runs: the searches of all tasks. ``base`` of an alternative is set if the run has the task
-            that it may replace.
+        runs: the searches of all tasks. An alternative, which computes another task's operator in
+            another dtype, has that task's search as its ``base``.
 
     Attributes:
         allowances: the budgets of the tasks.
@@ -72,7 +72,7 @@ class Tuning:
         ]
 
     def tune(self) -> None:
-        """Measure the first guesses of all tasks, then batches, until every task has ended.
+        """Measure each task's first guess (the space's recommendation), then batches to the end.
 
         Raises:
             RunInterrupted: the user asked the run to stop; all measurements are saved.

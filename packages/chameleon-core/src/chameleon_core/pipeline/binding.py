@@ -1,4 +1,7 @@
-"""The parts of a pipeline that must not change in a run folder, as records depend on them."""
+"""Compares the parts of a pipeline that must not change in a run folder.
+
+The measurements in the folder depend on these parts.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def registered_classes(kind: str) -> Tags:
 
 
 def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags | None:
-    """The attrs classes, by name, among which the values of a tagged option choose.
+    """The attrs classes from which the values of a tagged option choose one by its name.
 
     A tagged option has values such as ``{dense: {...}}``, whose only key names the class.
 

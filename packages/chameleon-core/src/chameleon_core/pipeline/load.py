@@ -66,7 +66,7 @@ def from_dict(
 
 
 def subject_from_dict(document: Mapping[str, Any]) -> Subject:
-    """Load only the parts of a pipeline that are needed to interpret a run's records.
+    """Load only the parts of a pipeline that are needed to interpret a run's measurements.
 
     With these parts, a run can be exported even if, for example, its explorer is not installed.
 

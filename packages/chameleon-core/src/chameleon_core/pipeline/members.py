@@ -14,8 +14,8 @@ from chameleon_core.plugins.registry import default_registry
 def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
     """Replace the names of stages in a stage's options by resolved stages.
 
-    Only default values of options still hold names of stages. Stages that the pipeline names were
-    resolved before.
+    Stages that the pipeline names are resolved already. So only default values of options still
+    hold names.
 
     Args:
         options: the options of one stage.

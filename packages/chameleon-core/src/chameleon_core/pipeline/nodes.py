@@ -216,7 +216,7 @@ class Node:
         return self.value
 
     def in_words(self) -> str:
-        """A description of the value for a message, such as ``the text '64'``."""
+        """A phrase that describes the value in an error message, such as ``the text '64'``."""
         value = self.value
         if self.is_mapping:
             return "a mapping"

@@ -256,9 +256,9 @@ class StageSpec:
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """The parts of a pipeline that are needed to interpret a run's records.
+    """The parts of a pipeline that are needed to interpret a run's measurements.
 
-    The search stages and the runner are not among them, so records can be read without these
+    The search stages and the runner are not needed, so measurements can be read without these
     plugins.
 
     Attributes:

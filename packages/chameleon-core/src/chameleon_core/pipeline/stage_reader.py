@@ -25,7 +25,7 @@ from chameleon_core.words import did_you_mean, with_article
 
 
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
-    """Read options from their JSON values, with the same checks as for a pipeline file.
+    """Make an options object from JSON values, with the same checks as for a pipeline file.
 
     Worker processes call this function when they start. So that they start fast, plugins are loaded
     only if an option names a plugin.
@@ -109,7 +109,7 @@ class StageReader:
         return default
 
     def listed(self, kind: str, node: Node) -> Any:
-        """Read a stage in a list that is an option of another stage, such as a portfolio's member.
+        """Read a stage that is an entry of another stage's option, such as a member of a portfolio.
 
         Args:
             kind: the kind of the stage, such as ``explorers``.

@@ -34,7 +34,7 @@ from chameleon_core.words import did_you_mean, listing, with_hint
 
 @attrs.define(eq=False)
 class KeyPath:
-    """Keeps the keys that lead to the value being read, so that error messages can name it.
+    """Keeps the keys that lead to the value being read, to name the value in error messages.
 
     An example of such a message is "option 'network.sizes' for explorer 'ppo' must be ...".
     """

@@ -17,7 +17,7 @@ _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def complaint(kind: Kind, record: Any) -> str | None:
-    """The reason why a plugin's record is invalid, as the end of "registers ..."; or None.
+    """The reason why a plugin's record is invalid, for a message that begins with "registers".
 
     None means that the record is valid.
 

@@ -91,17 +91,17 @@ def make(
     record: PluginRecord | OperatorRecord | TemplateRecord | InstructionRecord,
     *arguments: Any,
 ) -> Any:
-    """Import and make an implementation, and check that it has the methods of its contract.
+    """Import a plugin's class, make an object, and check that it has the methods of its contract.
 
     Args:
-        kind: the kind of the implementation.
+        kind: the kind of the plugin, such as explorers.
         record: the record that the plugin registered.
         arguments: the arguments of the factory.
 
     Raises:
-        PluginError: the implementation cannot be imported, its constructor fails, or it lacks a
+        PluginError: the class cannot be imported, its constructor fails, or the object lacks a
             method.
-        ChameleonError: the constructor itself raised such an error, which is passed on.
+        ChameleonError: the constructor raised a ``ChameleonError``, which is passed on.
     """
     factory = load_factory(record.factory)
     try:

@@ -16,7 +16,8 @@ distributions register the same name."""
 def how_to_install(distribution: str) -> str:
     """The hint that says how to install a missing distribution.
 
-    Chameleon's own distributions are on no package index, so the hint names a folder of a clone.
+    Chameleon's own distributions are on no package index. So the hint names the distribution's
+    folder in a clone of the repository.
 
     Args:
         distribution: the name of the missing distribution.

@@ -6,12 +6,12 @@ import pluggy
 
 
 def order_of(implementation: pluggy.HookImpl) -> int:
-    """The place of an event hook's implementation among all: -1 first, 1 last, or 0 between.
+    """A sort key for the plugins that implement an event hook: -1 for first, 1 for last, else 0.
 
-    pluggy's options ``tryfirst`` and ``trylast`` decide it.
+    It follows from pluggy's options ``tryfirst`` and ``trylast``.
 
     Args:
-        implementation: the implementation.
+        implementation: a plugin's implementation of the hook.
     """
     return implementation.trylast - implementation.tryfirst
 

@@ -161,7 +161,7 @@ class Registry:
         return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
     def space_of(self, operator: str) -> PluginRecord | None:
-        """The provider of design spaces that is the only one to know a kind of operator, or None.
+        """The provider of design spaces that alone claims a kind of operator; None without one.
 
         Args:
             operator: the kind of operator (``Task.operator``).
@@ -173,7 +173,7 @@ class Registry:
         return None
 
     def create(self, kind: str, name: str, options: Any = None, context: Any = None) -> Any:
-        """Import and make an implementation.
+        """Import the class of a plugin, and make an object of it.
 
         Args:
             kind: a key of ``kinds``.

@@ -185,7 +185,7 @@ class Constraint:
 
 @attrs.frozen(kw_only=True)
 class FeatureBlock:
-    """Numbers that a space computes from configurations, for cost models (analytical features).
+    """Analytical features: numbers that a space computes from configurations, for cost models.
 
     Cost models learn from these numbers, and from the features of knobs (``Knob.feature_table``).
 
@@ -359,7 +359,7 @@ class DesignSpace:
     # -- identity ---------------------------------------------------------------------------
 
     def active(self, configs: Configs) -> NDArray[np.bool_]:
-        """Whether each knob applies (``Knob.when``) in each configuration, shape (n, knobs).
+        """Whether each knob has an effect in each configuration (``Knob.when``), shape (n, knobs).
 
         A knob does not apply if the knob that it depends on has another value or does not apply.
 
@@ -386,7 +386,7 @@ class DesignSpace:
         return configs
 
     def keys(self, configs: Configs) -> Keys:
-        """A number for each configuration, shape (n,). No two configurations have the same."""
+        """A unique number for each configuration, shape (n,)."""
         return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:

@@ -105,7 +105,7 @@ class Builder(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
 
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
-        """Texts about one configuration for human readers, such as its schedule and assembly.
+        """Texts about one configuration for users to read, such as its schedule and assembly.
 
         At the end of a run, Chameleon calls this method for each winner, if the ``PluginRecord`` of
         the space has ``listings``.

@@ -1,4 +1,4 @@
-"""How much other programs disturbed timing, and how reliable the order of kernels then is."""
+"""How much other programs disturbed the timing, and whether the ranking of kernels is reliable."""
 
 from __future__ import annotations
 

@@ -129,7 +129,8 @@ class Delivery:
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of each task that has one, or else the best guess.
+        winners: the best measured configuration of each task, or else the best guess of its design
+            space.
         space: the provider of the tasks' design spaces.
         folder: the folder for the result; it may hold an earlier result.
         threads: the number of threads that kernels were measured with.

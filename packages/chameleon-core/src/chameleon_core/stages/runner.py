@@ -74,7 +74,7 @@ class MeasureStream(Closing, ABC):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether measurements are still to come.
+        """Whether the stream will return further measurements.
 
         The value is False when all jobs are done. After ``Runner.interrupt`` it is False as soon as
         the measurements in flight have arrived.

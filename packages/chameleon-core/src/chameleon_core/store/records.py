@@ -184,10 +184,10 @@ class RecordStore(SQLiteFile):
     # -- facts about the run ------------------------------------------------------------------
 
     def fact(self, name: str) -> Any:
-        """A fact about the run that is stored under a name, as a JSON value; None without one.
+        """A fact about the run, such as its versions, as a JSON value; None if it is not stored.
 
         Args:
-            name: the name of the fact.
+            name: the name under which the fact is stored.
         """
         value = self._select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
         return value[0] if value else None
@@ -243,10 +243,10 @@ class RecordStore(SQLiteFile):
         )
 
     def present_tasks(self) -> list[StoredTask]:
-        """All tasks, each only with the design space that it was added with last.
+        """All tasks of the store, each with its latest design space.
 
-        ``tasks`` also returns rows of a task with another space, such as that of an earlier version
-        of a plugin.
+        A task has a row for each design space with which a process added it. The method ``tasks``
+        returns also the earlier rows, such as those of an earlier version of a plugin.
         """
         return [
             stored

@@ -95,7 +95,7 @@ SHARE = 0.25
 
 @attrs.frozen(kw_only=True)
 class TimeSlot:
-    """The number and the time limit of one of a run's comparisons.
+    """The time limit of one of a run's final comparisons, and its number for the progress display.
 
     Attributes:
         number: number of the comparison's task, from 1.
@@ -109,7 +109,7 @@ class TimeSlot:
 
     @classmethod
     def among(cls, number: int, of: int, *, before: float, now: float) -> TimeSlot:
-        """The slot of a comparison that is about to begin.
+        """Compute the time limit of a comparison that is about to begin.
 
         All comparisons together may take the share ``SHARE`` of the run's wall-clock time, which
         includes the comparisons. The comparisons that remain get equal parts of the time that is
@@ -134,7 +134,7 @@ class Baselines:
 
     Attributes:
         contenders: every variant of every baseline that can compute the task.
-        vendors: names of the baselines that count as the vendor's.
+        vendors: names of the baselines that are vendors' libraries, such as ``onednn``.
     """
 
     contenders: tuple[Contender, ...] = ()

@@ -80,7 +80,8 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
     """The configuration that the delivery compiles for each task.
 
-    It is the winner of the search, or else the task's first guess. A task with neither is left out.
+    It is the winner of the run, or else the task's first guess, which the design space recommends
+    without a measurement. A task with neither is left out.
 
     Args:
         operators: the results of the run's tasks.
@@ -108,8 +109,9 @@ def guessed(
 ) -> Winner | None:
     """The configuration that the delivery compiles for a task that was never measured.
 
-    It is the first guess, and the other guesses replace it if it fails. The result is None if there
-    are no guesses.
+    A guess is a configuration that the design space or a cost model recommends without a
+    measurement. The result is the best guess, with the other guesses to use if it fails. The result
+    is None if there are no guesses.
 
     Args:
         task: the task.

@@ -58,8 +58,8 @@ class OperatorResult:
         max_relative_error: the largest relative error of the winner's outputs
             (``Measurement.max_relative_error``).
         guesses: further configurations, best first. If nothing was measured, a delivery uses the
-            first one that works. If the winner's measurement was copied, they replace a winner that
-            fails. Empty if this run itself measured the winner.
+            first of them that works. If the winner's measurement was copied from another run, they
+            replace a winner that fails. Empty if this run itself measured the winner.
         recorded: whether the winner's measurement was copied from another run, and this run did not
             repeat it.
         predicted: whether nothing was measured, and ``guesses`` are in the order of a cost model
@@ -174,8 +174,9 @@ class RunResult:
         versions: versions of the distributions that took part, by name. A version is None if the
             distribution is not installed.
         disturbance: how much other work disturbed the timing, as far as the runner can tell.
-        usage: a command or Python code that uses the result (``PluginRecord.usage``). Empty if
-            nothing in the run folder can be used on this machine.
+        usage: a command or Python code with which the user can use the result
+            (``PluginRecord.usage``). Empty if nothing in the run folder can be used on this
+            machine.
     """
 
     folder: Path

@@ -200,8 +200,8 @@ class Programs:
         at_once: the number of configurations whose programs the compiler determines at a time.
 
     Attributes:
-        asked: a mapping from each configuration that the compiler really compiles to the
-            configuration that was proposed in its place. Only differing pairs are in it.
+        asked: the configuration that was proposed, by the configuration that the compiler compiles
+            in its place. Configurations that are compiled as proposed are left out.
     """
 
     def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:

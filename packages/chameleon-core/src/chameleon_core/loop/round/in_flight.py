@@ -64,7 +64,7 @@ class CheckedRunner:
 
     @property
     def lanes(self) -> int:
-        """The number of candidates that the runner times beside a search (``Runner.lanes``).
+        """The number of devices that can time candidates during a search (``Runner.lanes``).
 
         It is 0 if a search in this process would disturb the timing.
 
@@ -232,9 +232,9 @@ class CheckedStream:
         return None
 
     def rest(self) -> None:
-        """Wait until the runner is idle, after all measurements have arrived.
+        """Wait until the runner is idle. Call this method after all measurements have arrived.
 
-        A runner may still be busy then.
+        A runner may still be busy after its last measurement.
 
         Raises:
             PluginError: the runner raises, or returns a measurement that was not requested.
@@ -339,7 +339,8 @@ def tasks_at_once(wanted: AtOnce, *, lanes: int, batch_size: int, tasks: int) ->
 
     Args:
         wanted: the value of ``tasks_at_once`` in the pipeline: a number, or ``"auto"``.
-        lanes: the number of candidates that the runner times beside a search (``Runner.lanes``).
+        lanes: the number of devices that can time candidates while a search runs
+            (``Runner.lanes``).
         batch_size: the number of configurations per batch.
         tasks: the number of tasks in the run.
     """

@@ -137,9 +137,9 @@ class SearchStages:
         return attrs.evolve(candidates, configs=candidates.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: stages.Candidates, visited: stages.Visited, count: int) -> Configs:
-        """Ask the sampler for at most ``count`` of the candidates; rows out of range are dropped.
+        """Ask the sampler to select candidates, and drop rows with an index out of range.
 
-        Rows may be illegal or visited, because the synthesizer replaces such rows.
+        The remaining rows may be illegal or visited, because the synthesizer replaces such rows.
 
         Args:
             candidates: the candidates of the explorer.

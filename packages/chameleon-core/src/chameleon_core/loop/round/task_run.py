@@ -73,7 +73,7 @@ class TaskRecords:
 
     @property
     def failure(self) -> str | None:
-        """The most frequent failure of the task: the message of its first occurrence, or None."""
+        """The first message of the task's most frequent kind of failure; None if nothing failed."""
         return most_frequent_failure(self.measured.values())
 
     @property
@@ -131,18 +131,19 @@ class TaskRecords:
         self._store.set_spending(self.stored.id, spending)
 
     def last_place(self, configs: Iterable[Config]) -> int:
-        """The place in the store of the configuration among ``configs`` that was measured last.
+        """The position in the store of the last measured configuration among ``configs``.
 
-        Places count the measurements of all tasks of the run, in order of arrival. The result is 0
-        if none of the configurations has been measured. A resumed run completes batches in the
-        order of these places.
+        Positions count the measurements of all tasks of the run, in order of arrival. The result is
+        0 if none of the configurations has been measured. A resumed run completes batches in the
+        order of these positions.
         """
         return max((self._places[row] for row in configs if row in self._places), default=0)
 
     def come_to(self, configs: Iterable[Config]) -> None:
-        """Record that the search has proposed some configurations.
+        """Record that a resumed search has proposed some stored configurations again.
 
-        Stored measurements of configurations that the search never proposes are ``leftovers``.
+        Stored measurements of configurations that a resumed search never proposes are
+        ``leftovers``.
         """
         for config in configs:
             self._pending.pop(config, None)
@@ -312,7 +313,7 @@ class TaskRun:
         )
 
     def recall(self, *, batch_size: int, seconds: float) -> None:
-        """Let the tuner learn records of other runs, before it proposes its first batch.
+        """Let the tuner learn the measurements of other runs, before it proposes its first batch.
 
         The records are divided into batches, because schedulers and budgets count batches.
 
@@ -354,7 +355,9 @@ class TaskRun:
         )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
-        """Make a batch the current one, and announce it unless the store has all its measurements.
+        """Make a batch the current one, and publish an event about it.
+
+        If the store already has all measurements of the batch, no event is published.
 
         Args:
             batch: a batch that ``propose`` or ``guess`` returned.

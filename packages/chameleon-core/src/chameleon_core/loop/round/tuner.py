@@ -40,7 +40,8 @@ class TaskTuner:
         stages: the search stages of the task.
         rng: the tuner's own random generator, for the first batch and for filling up batches.
         batch_size: the largest number of configurations per batch.
-        plan_size: the number of candidates asked of the explorer; ``PLAN_FACTOR`` batches if None.
+        plan_size: the number of candidates that the explorer proposes; ``PLAN_FACTOR`` batches if
+            None.
 
     Attributes:
         measurements: all learnt measurements, in proposal order.
@@ -148,9 +149,9 @@ class TaskTuner:
     def guess(self) -> Configs:
         """Return a configuration that needs no search: the last suggestion, or else a first guess.
 
-        The guess does not count as the first batch, and the search stages do not learn from it
-        alone. They learn from it together with the first batch, so a guess costs only its
-        measurement.
+        First guesses are configurations that the design space recommends. The returned
+        configuration does not count as the first batch. The search stages learn its measurement
+        together with the first batch, so it takes only the time of one measurement.
 
         Returns:
             Array of shape (1, knobs), or (0, knobs) if all first guesses are measured.
@@ -168,7 +169,10 @@ class TaskTuner:
 
     @property
     def guesses(self) -> Configs:
-        """The first guesses that ``guess`` has not returned yet, best first, shape (n, knobs)."""
+        """The space's recommended configurations that ``guess`` has not returned yet, best first.
+
+        The array has shape (n, knobs).
+        """
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
         return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
 

@@ -104,9 +104,10 @@ def nearest(
     known: Iterable[Known],
     arguments_of: Callable[[Known], Mapping[str, Any]],
 ) -> list[Known]:
-    """The known tasks that are most similar to a task of the same operator, most similar first.
+    """Select the known tasks that are most similar to a task, at most ``OF_OTHERS`` of them.
 
-    Tasks with more equal arguments come first; among these, tasks with nearer shapes.
+    The most similar task comes first: the one with the most arguments equal to those of the task.
+    Among tasks with equally many, the one with the nearest shapes comes first.
 
     Args:
         arguments: the arguments of the task.

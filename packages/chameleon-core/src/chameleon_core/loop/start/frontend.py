@@ -1,8 +1,8 @@
-"""Calls of a frontend before it names its tasks: the check, and the choice.
+"""Calls a frontend before it lists its tasks: for a check of the model, and for a choice.
 
-The check finds out whether the frontend can compile and deliver the model at the end of the run. A
-choice is, for example, the layout of images. The frontend chooses once, by measurements, and the
-run keeps the choice.
+The check finds out whether the frontend can compile and deliver the model at the end of the run.
+The choice is, for example, the layout of images in a network. The frontend chooses once, by
+measurements, and the run folder keeps the choice.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check(run: RunContext) -> None:
 
 
 def was_checked(store: RecordStore) -> bool:
-    """Whether the run's model is a network that a check found possible to deliver.
+    """Whether the run's model is a network that passed the check before tuning.
 
     Args:
         store: the run's record store.
@@ -77,11 +77,11 @@ def was_checked(store: RecordStore) -> bool:
 
 
 def say_if_slower(store: RecordStore, seconds: float) -> None:
-    """Warn if a network with the first guesses of its operators is slower than its framework.
+    """Warn if untuned kernels (first guesses) make a network slower than in its framework.
 
     Args:
         store: the run's record store.
-        seconds: the time of all operators in one inference, in seconds.
+        seconds: the time of all operators in one inference with the first guesses, in seconds.
     """
     report: dict[str, Any] = store.fact(_CHECKED) or {}
     other = report.get("reference_seconds")

@@ -1,8 +1,9 @@
-"""Records that a run takes from databases when it begins, and adds to them when it ends.
+"""Takes records from databases when a run begins, and adds the run's records when it ends.
 
-Records with exactly the same key (``RecordKey``) count as measured. They are copied into the run's
-own store, so that a resumed run depends on no database. For a task without such records, the best
-configurations of the nearest tasks are measured first.
+A record is a measurement in a database. Records with exactly the same key (``RecordKey``) as a task
+of the run count as measured. They are copied into the run's own store, so that a resumed run
+depends on no database. For a task without such records, the best configurations of the nearest
+tasks are measured first.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class SharedRecords:
         return []
 
     def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
-        """Keep measurements that belong to no task of the run, to add them to a database later.
+        """Keep measurements of a task that is not in the run, to add them to a database at the end.
 
         An example is a measurement with which a frontend chose the layout of a network.
 
@@ -120,7 +121,7 @@ class SharedRecords:
 def noted_conditions(
     pipeline: ResolvedPipeline, store: RecordStore, runner: CheckedRunner
 ) -> Mapping[str, Any] | None:
-    """The conditions that the run's times depend on, which are stored when the run begins.
+    """Store the conditions that the run's times depend on, and return them.
 
     A record database offers the run's measurements only to runs under equal conditions.
 
@@ -353,7 +354,9 @@ class DatabaseRecords(SharedRecords):
 
 
 def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
-    """The run's own measurements as records; empty if their conditions are unknown.
+    """The run's own measurements in the form of database records.
+
+    The result is empty if the conditions of the measurements are unknown.
 
     Records that the run took from databases are left out. Measurements that failed because a device
     was lost are left out too: the configuration did not cause the failure.

@@ -1,4 +1,4 @@
-"""From a pipeline to its tasks and their design spaces, in which ``fix`` sets some knobs."""
+"""Makes the tasks of a pipeline and their design spaces, with knobs set by the section ``fix``."""
 
 from __future__ import annotations
 
@@ -141,8 +141,9 @@ def spaces_of(
             is an error.
 
     Raises:
-        ConfigError: the provider has no space for a task, no operator, knob or value is as fixed,
-            or no legal configuration has the fixed values. The message names the lines.
+        ConfigError: the provider has no space for a task. Or ``fix`` names an operator, knob or
+            value that does not exist, or no legal configuration has the fixed values. The message
+            names the lines of the pipeline file.
         PluginError: the provider breaks its contract.
     """
     contract, provider = contract_of(pipeline.space), provider_of(pipeline)
