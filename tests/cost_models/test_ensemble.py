@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chameleon_cost_models.ensemble import ACQUISITIONS, Ensemble
 from chameleon_cost_models.options import EnsembleOptions
-from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
+from chameleon_testing.conformance_cases import context_of, observe, spaces
 
 
 def fitted(space, observations, *, seed=1, **options):
@@ -87,8 +87,3 @@ def test_another_seed_draws_other_members(space, configs):
     observations = observe(space, configs[:100])
     first, other = (fitted(space, observations, seed=seed) for seed in (1, 2))
     assert not np.allclose(first.members(configs), other.members(configs))
-
-
-def test_it_finds_the_best_of_its_own_observations(space, configs):
-    mean, _ = fitted(space, observe(space, configs[:200])).moments(configs[:200])
-    assert quality(space, configs[:200])[mean.argmax()] > np.quantile(quality(space, configs), 0.98)

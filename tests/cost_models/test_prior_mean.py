@@ -1,11 +1,12 @@
 """A prior known beforehand guides a model, and does no harm where it is wrong."""
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import PluginRecord
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import CostModel, Observations
+from chameleon_core.stages import CostModel
 from chameleon_cost_models.options import (
     EnsembleOptions,
     GaussianProcessOptions,
@@ -13,7 +14,7 @@ from chameleon_cost_models.options import (
     MixedOptions,
     XGBoostOptions,
 )
-from chameleon_testing.conformance_cases import context_of
+from chameleon_testing.conformance_cases import context_of, observe
 from scipy import stats
 from stages import maker
 
@@ -68,12 +69,7 @@ def made(options, *priors):
 
 def observed(count):
     configs = SPACE.sample(count, np.random.default_rng(3))
-    return Observations(
-        configs=configs,
-        costs=seconds(configs),
-        failures=(None,) * count,
-        build_seconds=np.zeros(count),
-    )
+    return attrs.evolve(observe(SPACE, configs), costs=seconds(configs))
 
 
 def order(model):

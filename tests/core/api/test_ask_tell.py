@@ -168,19 +168,6 @@ def test_what_is_enqueued_comes_first_and_once(tuner, tiles):
     assert "suggestion" not in second.origins[1:]
 
 
-def test_what_cannot_be_enqueued_says_why(tuner, tiles):
-    search = tuner(tiles)
-    good = {"tile": 8, "unroll": 16, "vectorise": True}
-    for wrong, said in (
-        ({**good, "tyle": 1}, "no knob 'tyle'; did you mean 'tile'"),
-        ({**good, "tile": 3}, "knob 'tile' has no value 3"),
-        ({"tile": 8}, "says nothing of 'unroll', 'vectorise'"),
-        ({**good, "unroll": 64}, "it does not meet condition 0"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            search.enqueue(wrong)
-
-
 def test_callbacks_are_told_typed_events_and_may_stop(tuner, tiles, stages):
     events = []
     search = tuner(tiles, callbacks=[events.append])

@@ -67,28 +67,6 @@ def test_an_illegal_start_is_left_out(grid, make_tuner):
     assert space.legal(batch).all()
 
 
-def test_every_configuration_once_then_nothing(grid, make_tuner, measure):
-    space = grid(5, 6)
-    tuner = make_tuner(space)
-    seen = []
-    while len(batch := tuner.ask()):
-        assert space.legal(batch).all()
-        seen += [tuple(row) for row in batch.tolist()]
-        tuner.tell(measure(space, batch))
-    assert len(seen) == len(set(seen)) == 30
-    assert tuner.best.cost == min(m.cost for m in tuner.measurements)
-    assert len(tuner.ask()) == 0
-
-
-def test_one_configuration(grid, make_tuner, measure):
-    space = grid(1, 1)
-    tuner = make_tuner(space)
-    batch = tuner.ask()
-    assert batch.tolist() == [[0, 0]]
-    tuner.tell(measure(space, batch))
-    assert len(tuner.ask()) == 0
-
-
 def test_no_legal_configuration(grid, make_tuner):
     space = grid(4, 4, holds=lambda v: v["k0"] > 99)
     assert make_tuner(space).ask().shape == (0, 2)

@@ -14,26 +14,9 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
     [
         ("explorer: anealing", "3:11: unknown explorer 'anealing'; did you mean 'annealing'?"),
         (
-            "explorer:\n  chains: 3\n  clip_rnage: 0.2",
-            "5:3: unknown option 'clip_rnage' for explorer 'annealing'; did you mean 'clip_range'?",
-        ),
-        ("explorr: random", "3:1: unknown key 'explorr'; did you mean 'explorer'?"),
-        (
-            'explorer: {chains: "3"}',
-            "3:20: option 'chains' for explorer 'annealing' must be an integer, not the text '3'",
-        ),
-        (
             "explorer: {chains: true}",
             "3:20: option 'chains' for explorer 'annealing' must be an integer, not true",
         ),
-        (
-            "explorer: {chains: 64.0}",
-            (
-                "3:20: option 'chains' for explorer 'annealing' must be an integer, not the "
-                "number 64.0"
-            ),
-        ),
-        ("explorer: {chains: 0}", "3:20: option 'chains' for explorer 'annealing' must be >= 1: 0"),
         (
             "explorer: {persistent: yes}",
             (

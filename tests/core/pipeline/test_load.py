@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.errors import PluginError
 from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.load import from_dict, load_pipeline
@@ -230,28 +229,6 @@ def test_a_folder_with_an_option_s_former_name_is_of_the_same_pipeline(fakes, lo
     assert difference(old, pipeline) is None
     section["file"] = "elsewhere"
     assert difference(old, pipeline).startswith('model.net.source was "elsewhere" and is ')
-
-
-def test_a_stage_is_made_with_its_options_and_context():
-    options = type("Options", (), {"__annotations__": {"size": int}, "size": 3})
-    options = attrs.frozen(kw_only=True)(options)
-
-    class Plugin:
-        @hookimpl
-        def chameleon_schedulers(self):
-            return [
-                PluginRecord(
-                    name="pair", summary="", factory="fractions:Fraction", options=options
-                ),
-                PluginRecord(name="gone", summary="", factory="no_such:X", options=options),
-            ]
-
-    registry = Registry.from_plugins([Plugin()])
-    with pytest.raises(PluginError, match="scheduler 'pair' cannot be made: TypeError"):
-        registry.create("schedulers", "pair")
-    with pytest.raises(PluginError, match="cannot be imported") as caught:
-        registry.create("schedulers", "gone")
-    assert "'no_such'" in caught.value.hint
 
 
 @pytest.mark.parametrize(

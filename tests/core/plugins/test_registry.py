@@ -66,10 +66,14 @@ def refuse(options: Options, context: Any) -> None:
     raise ConfigError("not on this machine", hint="take another")
 
 
+def confuse(options: Options, context: Any) -> None:
+    raise TypeError
+
+
 @pytest.fixture(autouse=True)
 def module(monkeypatch):
     registry = ModuleType("registry_test_module")
-    registry.__dict__.update(Sampler=Sampler, Idle=Idle, refuse=refuse, number=3)
+    registry.__dict__.update(Sampler=Sampler, Idle=Idle, refuse=refuse, confuse=confuse, number=3)
     monkeypatch.setitem(sys.modules, registry.__name__, registry)
 
 
@@ -125,13 +129,16 @@ def test_a_stage_is_made_with_default_or_given_options():
 
 
 def test_a_stage_without_its_contracts_methods_is_refused_when_it_is_made():
-    registry = Registry.from_plugins([plugin(idle="Idle", wrong="number", no="refuse")])
+    made = plugin(idle="Idle", wrong="number", no="refuse", odd="confuse")
+    registry = Registry.from_plugins([made])
     with pytest.raises(PluginError, match="sampler 'idle' lacks 'select'"):
         registry.create("samplers", "idle")
     with pytest.raises(PluginError, match="cannot be called"):
         registry.create("samplers", "wrong")
     with pytest.raises(ConfigError, match="not on this machine"):
         registry.create("samplers", "no")
+    with pytest.raises(PluginError, match="sampler 'odd' cannot be made: TypeError"):
+        registry.create("samplers", "odd")
 
 
 @pytest.mark.parametrize(

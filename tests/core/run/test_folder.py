@@ -1,6 +1,5 @@
 """The run folder: one process, one pipeline, and sentences where it cannot be used."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -20,15 +19,6 @@ from chameleon_core.store import RecordStore
 from chameleon_core.versions import stages_of, versions
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer, run_synthetic, synthetic_document, synthetic_registry
-
-
-def test_what_a_run_leaves(pipeline, tmp_path):
-    run_pipeline(pipeline())
-    names = {path.name for path in (tmp_path / "run").iterdir()}
-    listeners = {"report.html"} if importlib.util.find_spec("chameleon_bench") else set()
-    assert names == listeners | {
-        *(".lock", "pipeline.yaml", "records.sqlite", "events.jsonl", "best.json")
-    }
 
 
 def test_the_written_pipeline_is_the_same_pipeline(pipeline, tmp_path):
@@ -165,11 +155,6 @@ def test_a_disk_that_fills_up_during_a_run(run_python, tmp_path, records):
     assert saved.items() <= records(tmp_path / "run")["op0"].items()
     # Only what could not be saved was measured again.
     assert len((tmp_path / "log").read_text().splitlines()) <= 60 + 1 + 1
-
-
-def test_no_run_in_a_folder(tmp_path):
-    with pytest.raises(RunFolderError, match="is no run folder"):
-        read_store(tmp_path)
 
 
 def test_a_copied_folder_is_read_where_it_is(pipeline, tmp_path):

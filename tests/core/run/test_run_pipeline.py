@@ -93,31 +93,6 @@ def test_tasks_with_other_knobs_do_not(pipeline, records, tmp_path):
     assert set(records(tmp_path / "a")["op1"]) == set(records(tmp_path / "b")["op0"])
 
 
-def test_a_finished_run_is_only_read(pipeline, log_lines):
-    result = run_pipeline(pipeline())
-    before = log_lines()
-    assert run_pipeline(pipeline()).to_json() == result.to_json()
-    assert log_lines() == before
-
-
-def test_one_seed_one_result(pipeline, tmp_path, outcome):
-    first = run_pipeline(pipeline(output=tmp_path / "a"))
-    other = run_pipeline(pipeline(output=tmp_path / "b"))
-    assert outcome(first) == outcome(other)
-
-
-def test_another_seed_measures_something_else(pipeline, tmp_path, records):
-    for seed in (0, 1):
-        run_pipeline(pipeline(output=tmp_path / str(seed), seed=seed, operators=[[50, 50]]))
-    assert set(records(tmp_path / "0")["op0"]) != set(records(tmp_path / "1")["op0"])
-
-
-def test_adding_a_task_does_not_change_the_others(pipeline, tmp_path, records):
-    run_pipeline(pipeline(output=tmp_path / "a", operators=[[7, 9]]))
-    run_pipeline(pipeline(output=tmp_path / "b", operators=[[7, 9], [6, 6]]))
-    assert records(tmp_path / "a")["op0"] == records(tmp_path / "b")["op0"]
-
-
 def test_a_larger_budget_continues(pipeline, tmp_path, log_lines, outcome):
     run_pipeline(pipeline(budget={"measurements": 10, "batch_size": 4}))
     continued = run_pipeline(pipeline(budget={"measurements": 30, "batch_size": 4}))
@@ -156,12 +131,6 @@ def test_a_network_budget_is_shared(pipeline):
     budget = {"measurements": 20, "batch_size": 4, "scope": "network"}
     result = run_pipeline(pipeline(budget=budget))
     assert sorted(operator.measurements for operator in result.operators) == [9, 11]
-
-
-def test_wall_time_ends_a_run(pipeline):
-    budget = {"measurements": 10_000, "batch_size": 2, "wall_time": "1ms"}
-    result = run_pipeline(pipeline(budget=budget, runner={"delay": 0.002}, operators=[[99, 99]]))
-    assert result.operators[0].measurements == 2
 
 
 def test_wall_time_counts_earlier_processes(pipeline, log_lines):
@@ -242,12 +211,6 @@ def test_patience_ends_a_task(pipeline):
     budget = {"measurements": 10_000, "batch_size": 4, "patience": 12}
     result = run_pipeline(pipeline(operators=[[40, 40]], budget=budget))
     assert 16 <= result.operators[0].measurements < 1600
-
-
-def test_a_small_space_ends_when_exhausted(pipeline):
-    result = run_pipeline(pipeline(operators=[[1], [2, 3]]))
-    assert [operator.measurements for operator in result.operators] == [1, 6]
-    assert result.exit_code is ExitCode.OK
 
 
 def test_everything_invalid_is_no_valid_result(pipeline, log_lines):

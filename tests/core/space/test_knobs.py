@@ -59,10 +59,7 @@ def test_shared_tables_cannot_be_changed():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Choice(name="x", options=()), "no options"),
-        (lambda: Choice(name="x", options=(1, 1)), "twice"),
         (lambda: Choice(name="x", options=(1, True)), "twice"),
-        (lambda: Choice(name="x", options=(1, "a")), "mixes"),
         (lambda: Factorization(name="x", extent=0), "at least 1"),
         (lambda: Factorization(name="x", extent=4, parts=0), "at least 1"),
     ],
