@@ -243,10 +243,10 @@ def test_a_network_that_torch_does_not_export_is_no_fault_of_the_tuner(bench, mo
 def test_the_deadline_ends_a_command_and_all_it_started(tmp_path):
     note = tmp_path / "child"
     program = f"sleep 600 & echo $! > {note}; wait"
-    assert corpus_process.in_time(["/bin/sh", "-c", program], os.environ, 2.0).code is None
+    assert corpus_process.in_time(["/bin/sh", "-c", program], os.environ, 5.0).code is None
     state = Path("/proc", note.read_text().strip(), "stat")
     # It has been sent the signal; on a busy machine it dies a moment later.
-    ends = time.monotonic() + 30.0
+    ends = time.monotonic() + 240.0
     while _alive(state) and time.monotonic() < ends:
         time.sleep(0.01)
     assert not _alive(state)

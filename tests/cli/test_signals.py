@@ -20,7 +20,7 @@ from chameleon_core.loop.interruption import Interruption
 with signals(Interruption()):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     print("ready", flush=True)
-    ctypes.CDLL(None).sleep(60)
+    ctypes.CDLL(None).sleep(600)
 """
 
 
@@ -31,7 +31,7 @@ def test_the_second_signal_ends_a_process_amid_foreign_code():
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == ExitCode.INTERRUPTED
+    assert process.wait(timeout=240) == ExitCode.INTERRUPTED
     process.stdout.close()
 
 
@@ -44,5 +44,5 @@ def test_nothing_is_left_of_listening():
     assert signal.set_wakeup_fd(-1) == -1
     for thread in threading.enumerate():
         if thread.name == "signals":
-            thread.join(timeout=10)
+            thread.join(timeout=240)
             assert not thread.is_alive()

@@ -15,19 +15,19 @@ import psutil
 import pytest
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
+from chameleon_runners.engine.worker_process import WorkerProcess
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
 from chameleon_system.processes.stamps import TOKEN, ProcessStamp
+from told_hangs import poll_impatiently
 
 FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
 TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
 
 QUICK = {
     "workers": 1,
-    "build_timeout": 1.5,
-    "build_floor": 1.0,
-    "run_timeout": 1.0,
-    "run_floor": 0.8,
+    # Long enough for a busy machine: whoever hangs says so (`hangs_end_soon`).
+    **dict.fromkeys(("build_timeout", "build_floor", "run_timeout", "run_floor"), 100.0),
     "memory_mib": 384,
     "repeat_seconds": 0.001,
     "min_repeats": 2,
@@ -72,7 +72,7 @@ def folders(stamp=None):
     return list(Path(tempfile.gettempdir()).glob(f"chameleon-runner-{stamp}-*"))
 
 
-def eventually(condition, seconds=30.0):
+def eventually(condition, seconds=240.0):
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         if condition():
@@ -82,21 +82,39 @@ def eventually(condition, seconds=30.0):
 
 
 @contextlib.contextmanager
-def killing(seed, pause):
-    """Kill workers of this process at random moments, and count how many."""
+def killing(runner, *, seed, pause):
+    """Kill workers of a runner at random moments; collects measurements and counts the kills.
+
+    However slow the machine is, the runner gets on: there is a result between two kills, and a
+    worker is killed at its start only if all have started since the last one that was.
+    """
     chance, stop, done = random.Random(seed), threading.Event(), Counter[str]()
+    measurements = []
 
     def kill():
+        seen, all_started = 0, False
         while not stop.wait(chance.uniform(0.2, 1.0) * pause):
-            if workers := carriers():
+            workers = list(runner._start().pool._workers)
+            ready = [w for w in workers if w.work is None or w.work.tag != "init"]
+            all_started |= len(ready) == len(workers)
+            victims = workers if all_started else ready
+            if victims and len(measurements) >= seen:
+                victim = chance.choice(victims)
+                all_started &= victim in ready
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(chance.choice(workers), signal.SIGKILL)
+                    os.kill(victim.pid, signal.SIGKILL)
                     done["kills"] += 1
+                    seen = len(measurements) + 1
+
+    def measured(stream):
+        # One at a time, since another thread counts them.
+        measurements.extend(iter(stream))
+        return measurements, done["kills"]
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     try:
-        yield done
+        yield measured
     finally:
         stop.set()
         thread.join()
@@ -113,12 +131,18 @@ def drained(stream):
 
 
 @pytest.fixture
+def hangs_end_soon(monkeypatch):
+    """A kernel that says that it hangs has used up its time limit."""
+    monkeypatch.setattr(WorkerProcess, "poll", poll_impatiently)
+
+
+@pytest.fixture
 def runner_options():
     return LocalOptions(**QUICK)
 
 
 @pytest.fixture
-def runner(runner_options: LocalOptions) -> Iterator[LocalRunner]:
+def runner(runner_options: LocalOptions, hangs_end_soon: None) -> Iterator[LocalRunner]:
     with LocalRunner(runner_options) as options:
         yield options
     assert carriers() == []

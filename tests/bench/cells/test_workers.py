@@ -33,7 +33,7 @@ def test_a_worker_that_died_while_it_was_idle_is_replaced(cells, ended):
         run(workers, cells[:1], ended)
         (worker,) = workers._workers
         os.kill(worker.child.pid, signal.SIGKILL)
-        assert worker.child.wait(60)
+        assert worker.child.wait(240)
         run(workers, cells[1:2], ended)
     assert ended == [(cell, None) for cell in cells[:2]]
 

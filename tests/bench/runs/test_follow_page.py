@@ -21,7 +21,7 @@ def tab():
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
         )
         tab = browser.new_page(viewport={"width": 600, "height": 300})
-        tab.set_default_timeout(60_000)
+        tab.set_default_timeout(240_000)
         yield tab
         browser.close()
 

@@ -49,7 +49,7 @@ def served(copy):
 
 
 def ask(server, path="/", method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
     with contextlib.closing(connection):
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -103,7 +103,7 @@ def test_this_machine_s_names_are_answered(served):
 
 def test_two_hosts_or_none_are_refused(served):
     for lines in (b"Host: localhost:%d\r\nHost: evil\r\n" % served.port, b""):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as row:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=240) as row:
             row.sendall(b"GET / HTTP/1.1\r\n" + lines + b"\r\n")
             assert row.recv(64).startswith(b"HTTP/1.0 421 ")
 
@@ -245,10 +245,10 @@ def test_ctrl_c_ends_the_command(copy):
         signal.signal(signal.SIGINT, before)
     document = json.loads(process.stdout.readline())
     assert document["state"] == "finished"
-    connection = http.client.HTTPConnection(document["url"].split("/")[2], timeout=60)
+    connection = http.client.HTTPConnection(document["url"].split("/")[2], timeout=240)
     connection.request("GET", "/state")
     assert connection.getresponse().status == 200
     assert process.stderr.readline() == "the run has ended: finished\n"
     process.send_signal(signal.SIGINT)
-    _, rest = process.communicate(timeout=60)
+    _, rest = process.communicate(timeout=240)
     assert (process.returncode, rest.strip()) == (ExitCode.INTERRUPTED, "interrupted")

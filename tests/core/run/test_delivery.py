@@ -88,7 +88,7 @@ class Interrupted(SyntheticFrontend):
         if not self.left:
             try:
                 os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(60)
+                time.sleep(900)
             finally:
                 self.left.append("cleaned up")
         return GIVEN
@@ -100,7 +100,7 @@ class Swallowing(SyntheticFrontend):
     def deliver(self, delivery):
         try:
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(60)
+            time.sleep(900)
         except KeyboardInterrupt as error:
             raise TargetError("a pass failed") from error
 
@@ -178,7 +178,7 @@ def test_a_signal_cuts_the_delivery_short(modelled, records, tmp_path, frontend)
     started = time.monotonic()
     with signals(interruption), pytest.raises(RunInterrupted) as caught:
         _run(modelled, frontend, interruption)
-    assert time.monotonic() - started < 50, "it did not wait for the end"
+    assert time.monotonic() - started < 800, "it did not wait for the end"
     assert caught.value.exit_code is ExitCode.INTERRUPTED
     stored = records(tmp_path / "run")
     assert all(stored.values())

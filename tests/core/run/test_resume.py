@@ -80,7 +80,7 @@ def document(folder):
         folder / "run",
         operators=[[40, 40], [9, 9, 9]],
         failing=10,
-        runner={"log": str(folder / "log"), "delay": 0.001},
+        runner={"log": str(folder / "log"), "delay": 0.005},
         budget={"measurements": 300, "batch_size": 16},
     )
 

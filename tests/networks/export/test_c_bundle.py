@@ -117,7 +117,7 @@ def _example(bundle, *words):
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
 
 

@@ -166,7 +166,7 @@ class Trying:
 
     def close(self):
         """End it."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=240)
 
 
 @pytest.fixture(scope="session")
@@ -185,7 +185,7 @@ def trying_tvm():
     process.close()
 
 
-def in_child(action, seconds=60):
+def in_child(action, seconds=240):
     """What an action says in a child process of a fork: ``str`` of its value, or its error.
 
     Args:
@@ -213,7 +213,7 @@ def in_child(action, seconds=60):
     return f"status {status}" if status else said
 
 
-def alone(script, *words, seconds=60):
+def alone(script, *words, seconds=240):
     """A Python process of its own that runs a script: its text, or a file."""
     code = [script] if isinstance(script, Path) else ["-c", script]
     return subprocess.run(

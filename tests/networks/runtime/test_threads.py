@@ -33,7 +33,7 @@ def together(actions):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(240)
         assert not thread.is_alive()
     return errors
 

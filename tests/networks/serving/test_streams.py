@@ -31,7 +31,7 @@ def load(folder, *, threads, instances):
     def network(array):
         global first
         if not first:
-            gate.wait(20)
+            gate.wait(240)
         first = False
         return array + 1
     return network
@@ -47,7 +47,7 @@ def _request(folder, count, **more):
 def _program(request, environment):
     words = [sys.executable, clients.__file__, json.dumps(request)]
     finished = subprocess.run(
-        words, check=True, capture_output=True, text=True, env=environment, timeout=60
+        words, check=True, capture_output=True, text=True, env=environment, timeout=240
     )
     return json.loads(finished.stdout)
 
@@ -124,13 +124,13 @@ def test_busy_processes_end_with_those_who_need_them():
 def test_busy_processes_end_where_their_parent_is_killed():
     code = (
         "import time; from chameleon_networks.serving.clients import busy\n"
-        "with busy(1):\n    print('busy', flush=True)\n    time.sleep(60)"
+        "with busy(1):\n    print('busy', flush=True)\n    time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout.readline() == b"busy\n"
         [theirs] = psutil.Process(parent.pid).children()
         parent.kill()
-    _, alive = psutil.wait_procs([theirs], timeout=30)
+    _, alive = psutil.wait_procs([theirs], timeout=240)
     assert not alive
 
 

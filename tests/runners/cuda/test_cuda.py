@@ -45,8 +45,8 @@ def test_a_fault_costs_one_worker():
         devices=(0,),
         kind="cpu",
         workers=1,
-        run_timeout=2.0,
-        run_floor=1.5,
+        run_timeout=20.0,
+        run_floor=20.0,
         min_repeats=1,
         max_repeats=1,
     )

@@ -14,22 +14,23 @@ from chameleon_core.errors import PluginError, TargetError
 from chameleon_runners.engine.worker_process import WorkerProcess
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
-from chameleon_runners.testing.faults import Fault, config
+from chameleon_runners.testing.faults import HANGING, Fault, config
 from chameleon_system.processes.stamps import ProcessStamp
+from told_hangs import poll_impatiently
 
 from ..conftest import QUICK, by_config, carriers, eventually, folders, job, killing  # noqa: TID252 - tests are no package
 
 
 def _measure_under_fire(count, *, seed, pause):
-    options = LocalOptions(**{**QUICK, "retries": 20, "build_timeout": 60.0, "run_timeout": 60.0})
+    options = LocalOptions(**{**QUICK, "retries": 20})
     configs = [config(Fault.NONE, number) for number in range(count)]
-    with LocalRunner(options) as runner, killing(seed, pause) as done:
-        measurements = by_config(list(runner.measure(job(configs))))
-    assert set(measurements) == set(configs)
-    assert [m.message for m in measurements.values() if not m.ok] == []
+    with LocalRunner(options) as runner, killing(runner, seed=seed, pause=pause) as measured:
+        measurements, kills = measured(runner.measure(job(configs)))
+    assert set(by_config(measurements)) == set(configs)
+    assert [m.message for m in measurements if not m.ok] == []
     assert carriers() == []
     assert folders() == []
-    return done["kills"]
+    return kills
 
 
 def test_workers_start_ahead_only_if_something_is_to_be_measured():
@@ -47,16 +48,16 @@ def test_workers_start_ahead_only_if_something_is_to_be_measured():
 
 
 def test_killed_workers_cost_no_result():
-    assert _measure_under_fire(60, seed=1, pause=1.0) > 0
+    assert _measure_under_fire(60, seed=1, pause=0.2) > 0
 
 
 @pytest.mark.long
 def test_killed_workers_cost_no_result_many_times():
-    assert sum(_measure_under_fire(400, seed=seed, pause=1.0) for seed in range(10)) >= 50
+    assert sum(_measure_under_fire(400, seed=seed, pause=0.2) for seed in range(10)) >= 50
 
 
 def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
-    options = LocalOptions(**{**QUICK, "retries": 1, "workers": 1, "run_timeout": 60.0})
+    options = LocalOptions(**{**QUICK, "retries": 1, "workers": 1})
     with LocalRunner(options) as runner:
         killing = threading.Event()
 
@@ -112,12 +113,32 @@ def test_an_interrupt_while_a_batch_begins(runner, monkeypatch):
     assert list(runner.measure(job([config(Fault.NONE, n) for n in range(50)]))) == []
 
 
-def test_interrupt_from_another_thread_while_a_kernel_hangs():
-    options = LocalOptions(**{**QUICK, "run_timeout": 2.0, "run_floor": 2.0})
-    with LocalRunner(options) as runner:
-        threading.Timer(1.0, runner.interrupt).start()
-        measurements = list(runner.measure(job([config(Fault.HANGS, n) for n in range(50)])))
-    assert len(measurements) <= 2
+@pytest.mark.parametrize(
+    ("fault", "failure"),
+    [(Fault.HANGS, "run_timeout"), (Fault.BUILD_HANGS, "build_timeout")],
+)
+def test_the_time_limit_ends_a_hang(fault, failure):
+    with LocalRunner(LocalOptions(**{**QUICK, failure: 0.5})) as runner:
+        [measurement] = runner.measure(job([config(fault)]))
+    assert measurement.failure == failure
+
+
+def test_interrupt_from_another_thread_while_a_kernel_hangs(monkeypatch):
+    hangs = threading.Event()
+
+    def poll(worker):
+        if HANGING in worker.log:
+            hangs.set()
+            interrupting.join()
+        return poll_impatiently(worker)
+
+    monkeypatch.setattr(WorkerProcess, "poll", poll)
+    with LocalRunner(LocalOptions(**QUICK)) as runner:
+        interrupting = threading.Thread(target=lambda: hangs.wait() and runner.interrupt())
+        interrupting.start()
+        configs = [config(Fault.HANGS, number) for number in range(50)]
+        [measurement] = runner.measure(job(configs))
+    assert measurement.failure == "run_timeout"
 
 
 def test_close_while_a_worker_is_being_started(monkeypatch):
@@ -127,13 +148,13 @@ def test_close_while_a_worker_is_being_started(monkeypatch):
     def slow_start(worker, **arguments):
         start(worker, **arguments)
         starting.set()
-        go_on.wait(30.0)
+        go_on.wait(240.0)
 
     monkeypatch.setattr(WorkerProcess, "__init__", slow_start)
     runner = LocalRunner(LocalOptions(**{**QUICK, "workers": 1}))
     filling = threading.Thread(target=runner.__enter__)
     filling.start()
-    assert starting.wait(30.0)
+    assert starting.wait(240.0)
     closing = threading.Thread(target=runner.close)
     closing.start()
     closing.join(0.2)

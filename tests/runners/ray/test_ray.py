@@ -20,6 +20,7 @@ from ..conftest import QUICK, TASK, by_config, eventually, fault_space, folders,
 from ..faults.conftest import EXPECTED  # noqa: TID252
 
 ray = pytest.importorskip("ray")
+ImpatientHost = pytest.importorskip("impatient_host").ImpatientHost
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,11 +49,13 @@ def _workers():
 def _options(**options):
     quick = {name: value for name, value in QUICK.items() if name != "leader_rounds"}
     base = {"workers": 2, "resources": {"device": 1.0}, "cpus_per_device": 0.0, "probe_after": 0.1}
-    return RayOptions(**{**quick, **base, "patience": 30.0, **options})
+    return RayOptions(**{**quick, **base, "patience": 240.0, **options})
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path, monkeypatch, hangs_end_soon):
+    monkeypatch.setattr("chameleon_runners.ray.cluster.Host", ImpatientHost)
+
     def runner(**options):
         more = options.pop("device_options", {})
         return RayRunner(
@@ -64,7 +67,7 @@ def make(tmp_path):
         )
 
     yield runner
-    assert eventually(lambda: not _workers(), 5.0)
+    assert eventually(lambda: not _workers())
     assert folders() == []
 
 
@@ -91,15 +94,13 @@ def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make, tmp_path):
     killed = []
 
     def kill(pool):
-        eventually(lambda: device.count() > 2, 120.0)
+        eventually(lambda: device.count() > 2)
         host = next(h for h in pool._hosts if h.place.name)
         ray.kill(host.actor)
         killed.append(host)
 
-    # Loading takes a second, so that most of the time of a device is at stake; a candidate's limit
-    # must be far above that.
-    patient = {"retries": 4, "run_timeout": 60.0, "run_floor": 60.0}
-    with make(device_options={"seconds": 1.0}, **patient) as runner:
+    # Loading takes a second, so that most of the time of a device is at stake.
+    with make(device_options={"seconds": 1.0}, retries=4) as runner:
         measurements = runner.measure(job(_good(12)))
         pool = runner._resources.pool
         assert isinstance(pool, RayPool)

@@ -38,17 +38,17 @@ def task(native):
 
 
 def free_servers(serving):
-    return sum(queue.free for queue in queues(serving.address, timeout=5.0))
+    return sum(queue.free for queue in queues(serving.address, timeout=60.0))
 
 
-def settle(serving, seconds=30.0):
+def settle(serving):
     """Wait until all servers are free again."""
 
     def all_are_free():
         serving.tend()
         return free_servers(serving) == len(serving.servers)
 
-    assert eventually(all_are_free, seconds), "the servers do not come back"
+    assert eventually(all_are_free), "the servers do not come back"
 
 
 @pytest.fixture

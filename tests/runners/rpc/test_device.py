@@ -41,12 +41,18 @@ def artifacts(task, tmp_path_factory):
 
 
 @pytest.fixture
-def reach(settled):
+def reach(settled, monkeypatch):
     """Makes devices of the tracker, and closes them."""
+    monkeypatch.setattr("chameleon_runners.rpc.device._ANSWER_SECONDS", 60.0)
     devices = []
 
     def make(**options):
-        document = {"tracker": str(settled.address), "key": KEY, "connect_timeout": 20.0, **options}
+        document = {
+            "tracker": str(settled.address),
+            "key": KEY,
+            "connect_timeout": 240.0,
+            **options,
+        }
         devices.append(RpcDevice(RpcDeviceOptions(**document)))
         return devices[-1]
 
@@ -110,7 +116,7 @@ def test_a_server_that_is_killed_is_a_lost_device(serving, reach, native, artifa
 
 
 def test_a_kernel_that_hangs_is_ended_by_the_server(reach, native, artifacts):
-    device = reach(session_timeout=2.0)
+    device = reach(session_timeout=15.0)
     device.connect(native)
     with pytest.raises(TimeoutError, match="session"):
         device.load(artifacts / "hangs").outputs()
@@ -118,18 +124,21 @@ def test_a_kernel_that_hangs_is_ended_by_the_server(reach, native, artifacts):
 
 
 def test_a_session_is_renewed_before_the_server_ends_it(reach, native, artifacts):
-    device = reach(session_timeout=1.0)
+    device = reach(session_timeout=60.0)
     device.connect(native)
-    limit = time.monotonic() + 2.5
-    while time.monotonic() < limit:
+    first = device._session
+    for passed, renewed in [(10.0, False), (31.0, True)]:
+        first._opened = time.monotonic() - passed
         assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
-        time.sleep(0.05)
+        assert (device._session is not first) is renewed
 
 
 def test_an_idle_device_is_given_back_and_taken_again(serving, reach, native, artifacts):
-    device = reach(idle_timeout=0.2)
+    device = reach(idle_timeout=100.0)
     device.connect(native)
-    assert eventually(lambda: free_servers(serving) == 2, 20.0)
+    assert free_servers(serving) == 1
+    device._session._used -= 101.0
+    assert eventually(lambda: free_servers(serving) == 2)
     assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
 
 
@@ -137,7 +146,7 @@ def test_no_free_device_is_said_in_time(reach, native):
     for _ in range(2):
         reach().connect(native)
     with pytest.raises(DeviceLostError, match="no free device"):
-        reach(connect_timeout=6.0).connect(native)
+        reach(connect_timeout=63.0).connect(native)
 
 
 # -- what is wrong before the first measurement ----------------------------------------------

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import attrs
 import psutil
 import pytest
 from chameleon_core.errors import ChameleonError, DeviceLostError
@@ -48,7 +49,7 @@ def proxy(start):
     address = Address(host="127.0.0.1", port=free_port())
     ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
     start("rpc_proxy", "--host", address.host, *ports)
-    there = eventually(lambda: call(address, timeout=0.2)[0] is not ServerState.GONE, 60.0)
+    there = eventually(lambda: call(address, timeout=0.2)[0] is not ServerState.GONE)
     assert there, "the proxy does not start"
     return address
 
@@ -58,7 +59,7 @@ def board(start, proxy, native):
     """The proxy, with a server of the key registered to it."""
     where = ["--host", proxy.host, "--port", str(proxy.port), "--through-proxy"]
     start("rpc_server", *where, "--key", BOARD, "--silent")
-    limit = time.monotonic() + 60.0
+    limit = time.monotonic() + 240.0
     while True:
         with contextlib.suppress(ChameleonError):
             device = RpcDevice(RpcDeviceOptions(address=str(proxy), key=BOARD, connect_timeout=1.0))
@@ -83,10 +84,11 @@ def test_candidates_are_measured_through_a_proxy(board, task):
     assert [measurements[row] is None for row in configs] == [True, False, True]
 
 
-def test_a_key_that_no_server_of_the_proxy_has(proxy, native):
-    options = RpcDeviceOptions(address=str(proxy), key="nobody", connect_timeout=1.0)
+def test_a_key_that_no_server_of_the_proxy_has(proxy, native, monkeypatch):
+    monkeypatch.setattr("chameleon_runners.rpc.device._ANSWER_SECONDS", 60.0)
+    options = RpcDeviceOptions(address=str(proxy), key="nobody", connect_timeout=60.0)
     with pytest.raises(DeviceLostError, match="does not answer") as raised:
-        RpcDevice(options).connect(native)
+        RpcDevice(attrs.evolve(options, connect_timeout=2.0)).connect(native)
     assert "not registered there with the key 'nobody'" in str(raised.value.hint)
     # TVM's client still waits, until a server comes: the proxy has room for no other.
     with pytest.raises(DeviceLostError, match="another client already waits") as raised:

@@ -65,7 +65,7 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
         key=KEY,
         workers=1,
         run_timeout=20.0,
-        run_floor=8.0,
+        run_floor=20.0,
         min_repeats=1,
         max_repeats=1,
     )

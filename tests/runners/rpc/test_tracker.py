@@ -2,10 +2,10 @@
 
 import json
 import struct
-import time
 
 import pytest
 from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
+from chameleon_runners.rpc import tracker
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.tracker import ServerState, call, queues, request
 
@@ -36,7 +36,7 @@ def test_no_addresses(text):
 
 
 def test_what_a_tracker_has(settled):
-    (queue,) = queues(settled.address, timeout=5.0)
+    (queue,) = queues(settled.address, timeout=60.0)
     assert queue.key == KEY
     assert queue.free == 2
     assert [row.port for row in queue.servers] == sorted(s.address.port for s in settled.servers)
@@ -50,7 +50,7 @@ def test_servers_at_a_proxy_are_found_under_their_keys(impostor):
         ],
         "queue_info": {"board": {"free": 4, "pending": 0}, "phone": {"free": 0, "pending": 1}},
     }
-    board, phone = queues(impostor(framed([0, document])), timeout=5.0)
+    board, phone = queues(impostor(framed([0, document])), timeout=60.0)
     assert [row.key for row in (board, phone)] == ["board", "phone"]
     assert [str(server) for server in board.servers] == ["10.0.0.1:9090", "10.0.0.2:9091"]
     assert [row.devices for row in (board, phone)] == [4, 1]
@@ -59,28 +59,41 @@ def test_servers_at_a_proxy_are_found_under_their_keys(impostor):
 
 
 def test_a_grant_is_for_one_of_the_servers(settled):
-    grant = request(settled.address, KEY, priority=1, timeout=5.0)
+    grant = request(settled.address, KEY, priority=1, timeout=60.0)
     assert grant.address.port in {row.address.port for row in settled.servers}
     assert grant.key.startswith(KEY)
 
 
 def test_a_key_that_nobody_has_is_not_waited_for_for_ever(settled):
     with pytest.raises(DeviceLostError, match="no free device of the key 'other'"):
-        request(settled.address, "other", priority=1, timeout=0.2)
+        request(settled.address, "other", priority=1, timeout=2.0)
 
 
 def test_a_free_server_answers_a_call(settled):
-    state, seconds = call(settled.servers[0].address, timeout=5.0)
+    state, seconds = call(settled.servers[0].address, timeout=60.0)
     assert state is ServerState.FREE
-    assert seconds < 5.0
+    assert seconds < 60.0
 
 
 def test_nobody_listens():
     address = Address(host="127.0.0.1", port=free_port())
     with pytest.raises(DeviceLostError, match="no tracker answers") as raised:
-        queues(address, timeout=2.0)
+        queues(address, timeout=60.0)
     assert "chameleon serve" in raised.value.hint
-    assert call(address, timeout=1.0)[0] is ServerState.GONE
+    assert call(address, timeout=60.0)[0] is ServerState.GONE
+
+
+def test_a_tracker_that_greets_and_says_nothing_more(impostor, monkeypatch):
+    greeting = [MAGIC]
+
+    def receive(*_):
+        if not greeting:
+            raise TimeoutError
+        return greeting.pop()
+
+    monkeypatch.setattr(tracker, "_receive", receive)
+    with pytest.raises(DeviceLostError, match="in time"):
+        queues(impostor(MAGIC), timeout=60.0)
 
 
 @pytest.mark.parametrize(
@@ -100,18 +113,16 @@ def test_nobody_listens():
 )
 def test_not_a_tracker(impostor, answer):
     address = impostor(answer)
-    with pytest.raises((TargetError, TimeoutError)) as raised:
-        queues(address, timeout=0.3)
+    with pytest.raises(TargetError) as raised:
+        queues(address, timeout=0.3 if answer is None else 60.0)
     assert f"{address} is no tracker" in str(raised.value)
     assert raised.value.hint
 
 
 def test_a_server_is_no_tracker(settled):
     with pytest.raises(TargetError, match="is no tracker"):
-        queues(settled.servers[0].address, timeout=5.0)
+        queues(settled.servers[0].address, timeout=60.0)
 
 
 def test_a_silent_server_counts_as_busy(impostor):
-    started = time.monotonic()
     assert call(impostor(None), timeout=0.2)[0] is ServerState.BUSY
-    assert time.monotonic() - started < 30.0

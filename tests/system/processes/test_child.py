@@ -64,7 +64,7 @@ def start(tmp_path):
 
 def gone(pid):
     """Waits until a process has ended, whoever its parent is."""
-    for _ in range(600):
+    for _ in range(4800):
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
                 return True
@@ -76,7 +76,7 @@ def gone(pid):
 
 def logged(child, text):
     """Waits until a text is all that a child has printed: another thread reads it."""
-    for _ in range(600):
+    for _ in range(4800):
         if child.log == text:
             return True
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_a_conversation(start):
     conversation = Conversation(child)
     for number in range(3):
         conversation.tell({"number": number})
-    assert [conversation.answer(60) for _ in range(3)] == [
+    assert [conversation.answer(240) for _ in range(3)] == [
         {"name": "__main__", "number": number} for number in range(3)
     ]
     assert child.alive
@@ -111,14 +111,14 @@ def test_one_that_ends_keeps_its_status(start):
     conversation = Conversation(child)
     conversation.tell({"exit": 3})
     with pytest.raises(ChildEndedError):
-        conversation.answer(60)
-    assert child.reap(60) == 3
+        conversation.answer(240)
+    assert child.reap(240) == 3
     assert child.kill() == 3
     assert not child.alive
     with pytest.raises(ChildEndedError):
         conversation.tell({})
     with pytest.raises(ChildEndedError):
-        conversation.answer(1)
+        conversation.answer(240)
     child.signal(signal.SIGCONT)
 
 
@@ -126,10 +126,10 @@ def test_what_it_started_ends_with_it(start):
     child = start()
     conversation = Conversation(child)
     conversation.tell({"start": 1})
-    away = conversation.answer(60)["pid"]
+    away = conversation.answer(240)["pid"]
     # It is in a session of its own, and its parent is about to be gone.
     conversation.tell({"exit": 0})
-    assert child.wait(60)
+    assert child.wait(240)
     assert psutil.pid_exists(away)
     assert child.kill() == 0
     assert gone(away)
@@ -138,12 +138,12 @@ def test_what_it_started_ends_with_it(start):
 def test_an_orderly_end_and_a_forced_one(start):
     obedient = start()
     Conversation(obedient).tell({})
-    Conversation(obedient).answer(60)
-    assert obedient.stop(60) == -signal.SIGTERM
+    Conversation(obedient).answer(240)
+    assert obedient.stop(240) == -signal.SIGTERM
     deaf = start()
     conversation = Conversation(deaf)
     conversation.tell({"deaf": 1})
-    conversation.answer(60)
+    conversation.answer(240)
     assert deaf.stop(0.05) == -signal.SIGKILL
 
 
@@ -161,7 +161,7 @@ def test_it_outlives_the_thread_that_started_it(start):
     thread.join()
     conversation = Conversation(children[0])
     conversation.tell({"number": 1})
-    assert conversation.answer(60)["number"] == 1
+    assert conversation.answer(240)["number"] == 1
 
 
 _PARENT = """
@@ -192,7 +192,7 @@ def test_a_process_that_nobody_waits_for_any_more_is_ended(monkeypatch):
     go_on = threading.Event()
 
     def slowly():
-        go_on.wait(60)
+        go_on.wait(240)
         started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
         return started[-1]
 
@@ -231,6 +231,6 @@ def test_the_log_keeps_its_end():
     log = LogTail(read, limit=100)
     os.write(write, b"start\n" + b"x" * 5000 + b"\x00end")
     os.close(write)
-    log.join(10.0)
+    log.join(240.0)
     assert log.text.endswith("xend")
     assert len(log.text) <= 100

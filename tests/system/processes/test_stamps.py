@@ -84,7 +84,7 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ende
     listed = [psutil.Process(process.pid) for process in processes]
     monkeypatch.setattr(ending.psutil, "process_iter", lambda: iter(listed))
     kill_abandoned()
-    assert processes[0].wait(30) == -9
+    assert processes[0].wait(240) == -9
     assert [process.poll() for process in processes[1:]] == [None] * 3
     for process in processes:
         process.kill()

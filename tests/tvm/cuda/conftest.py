@@ -90,7 +90,12 @@ def emulate(source, blocks, arrays, out, folder):
     results = []
     for order in ("ascending", "descending"):
         done = subprocess.run(
-            ["./kernel", order], cwd=folder, check=False, capture_output=True, text=True, timeout=60
+            ["./kernel", order],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=240,
         )
         assert done.returncode == 0, done.stderr[-2000:]
         written = np.fromfile(folder / "written", arrays[out].dtype)

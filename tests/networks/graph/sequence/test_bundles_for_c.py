@@ -52,7 +52,7 @@ def test_a_network_gives_the_same_bits(deliver, tmp_path):
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[:2] == ["output0.npy", "output1.npy"]

@@ -17,7 +17,7 @@ from chameleon_runners.engine.workers import EndReason, Work, Worker, WorkerEnd
 from chameleon_runners.worker.protocol import Decoder, Message, ProtocolError, send
 
 _MODULE = "chameleon_runners.worker"
-_DYING_SECONDS = 1.0
+_DYING_SECONDS = 5.0
 """Seconds to wait for the exit status of a worker that closed its connection."""
 
 

@@ -100,8 +100,11 @@ def queues(tracker: Address, *, timeout: float) -> list[Queue]:
         DeviceLostError: No tracker answers.
         TargetError: The address is not that of a tracker.
     """
-    with _conversation(tracker, timeout) as ask:
-        answer = ask([_Code.SUMMARY])
+    try:
+        with _conversation(tracker, timeout) as ask:
+            answer = ask([_Code.SUMMARY])
+    except TimeoutError:
+        raise DeviceLostError(f"no tracker answers at {tracker} in time", hint=_START) from None
     try:
         return _queues(_granted(answer))
     except (TypeError, ValueError, KeyError, IndexError) as error:

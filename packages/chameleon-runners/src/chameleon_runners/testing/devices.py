@@ -18,7 +18,7 @@ from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Arrays, Device, Kernel, StageRef
 
 from chameleon_runners.fleet.device_ref import DeviceRef
-from chameleon_runners.testing.faults import ARTIFACT, load
+from chameleon_runners.testing.faults import ARTIFACT, hang, load
 
 
 class DeviceFault(StrEnum):
@@ -90,7 +90,7 @@ class FaultDevice(Device):
         with (self._state / "heard").open("ab") as log:
             log.write(b".")
         if (self._state / "heard").stat().st_size <= options.deaf:
-            _hang()
+            hang()
         if self._gone:
             raise DeviceLostError("nobody answers")
         down = self._state / "down"
@@ -165,11 +165,6 @@ class _DeviceKernel(Kernel):
 
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
         return self._pace * self._kernel.time(number, cold_bytes=cold_bytes)
-
-
-def _hang() -> None:
-    while True:
-        time.sleep(0.01)
 
 
 def _fill_up() -> None:
