@@ -306,8 +306,28 @@ def test_a_process_reads_no_other_file_than_the_run(tmp_path):
         requested_network(request)
 
 
-def test_no_process_reads_what_is_not_kept():
-    assert reading_process(network_of(TorchOptions(source="net.py:make"))) is None
+FUNCTION = """
+import torch
+
+def make():
+    # Another call gives other weights.
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()), torch.randn(2, 8)
+"""
+
+
+def test_a_process_runs_the_network_that_only_this_one_can_read(tmp_path, monkeypatch, unmeasured):
+    (tmp_path / "net.py").write_text(FUNCTION)
+    network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))
+    reader = reading_process(network)
+    assert reader is not None
+    monkeypatch.setattr(baselines, "framework_process", None)  # calling it fails
+    result = NetworkFrontend(network, reader).deliver(unmeasured)
+    assert (result.failure, result.reference) == (None, "torch")
+    assert result.max_relative_error < 1e-5
+
+
+def test_no_process_reads_what_needs_no_torch(tmp_path):
+    assert reading_process(OnnxNetwork(OnnxOptions(source=str(tmp_path / "net.onnx")))) is None
 
 
 def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():

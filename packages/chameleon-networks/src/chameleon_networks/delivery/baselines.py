@@ -80,7 +80,7 @@ class Baselines:
         name, threads = self._network.frameworks[0], self._delivery.threads
         if self._reader is not None:
             with contextlib.suppress(ChameleonError):  # another process starts
-                self._reader.open(name, threads)
+                self._reader.open(self._network, name, threads)
                 return self._reader
         return self._stack.enter_context(
             framework_process(self._network, name, threads=threads, wait=False)

@@ -88,7 +88,8 @@ class NetworkFrontend(SettledNetwork):
     def __init__(self, network: ImportedNetwork, reader: NetworkProcess | None = None) -> None:
         network.kept = kept_network(network, "" if reader is None else network.programs_folder)
         self.network = network
-        self.reader = None if reader is None else _finished(reader)
+        # Without a source that another process can read, it only imports modules.
+        self.reader = reader if reader is None or network.kept is None else _finished(reader)
         self.precision = None
         asked = network.options.layout != AUTO
         self.choice = LayoutChoice(

@@ -38,8 +38,9 @@ class AskedProcess:
 
     Args:
         name: The name of the process in messages.
-        request: The request that says which network to open.
+        request: The request that says which network to open. None to open it later.
         module: The Python module that the process runs.
+        preloads: The names of modules that the process imports before it answers.
         threads: Number of threads that the process computes with.
         warm_up: Inputs of an inference to run while opening the network, or None.
         wait: Whether to wait until the network is open. If False, call ``opened`` before any other
@@ -53,10 +54,11 @@ class AskedProcess:
     def __init__(
         self,
         name: str,
-        request: Message,
+        request: Message | None,
         *,
         module: str,
         threads: int,
+        preloads: Sequence[str] = (),
         warm_up: Arrays | None = None,
         wait: bool = True,
         start_seconds: float = _START_SECONDS,
@@ -65,11 +67,12 @@ class AskedProcess:
         self.answer: Message = {}
         self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
-        self._child = network_child(module)
+        self._child = network_child(module, preloads)
         self._conversation = Conversation(self._child)
         try:
             files = {} if warm_up is None else {"inputs": self._written(warm_up)}
-            self._tell({"do": "open", "threads": threads, **request, **files})
+            if request is not None:
+                self._tell({"do": "open", "threads": threads, **request, **files})
             if wait:
                 self.opened()
         except BaseException:
@@ -180,7 +183,8 @@ class NetworkProcess(AskedProcess):
 
     Args:
         name: The name of the process in messages.
-        request: The request that says which network to open; see ``running.serve``.
+        request: The request that says which network to open; see ``running.serve``. None to open
+            it later.
         options: Other arguments of ``AskedProcess``.
 
     Attributes:
@@ -188,16 +192,17 @@ class NetworkProcess(AskedProcess):
             inference.
     """
 
-    def __init__(self, name: str, request: Message, **options: Any) -> None:
-        self.compiled_ahead = request["role"] == "delivered"
+    def __init__(self, name: str, request: Message | None, **options: Any) -> None:
+        self.compiled_ahead = request is not None and request["role"] == "delivered"
         super().__init__(name, request, module=_MODULE, **options)
 
-    def open(self, name: str, threads: int) -> None:
+    def open(self, network: ImportedNetwork, name: str, threads: int) -> None:
         """Let a process from ``reading_process`` open its network in a framework.
 
         Call ``opened`` before any other method.
 
         Args:
+            network: The network.
             name: The name of the framework, one of ``network.frameworks``.
             threads: Number of threads that the framework computes with.
 
@@ -205,7 +210,9 @@ class NetworkProcess(AskedProcess):
             ChameleonError: The process died.
         """
         self.name = name
-        self._tell({"do": "open", "role": "framework", "name": name, "threads": threads})
+        described = {} if self.answer else request_of(network)
+        request = {"do": "open", "role": "framework", "name": name, "threads": threads}
+        self._tell({**request, **described})
 
     def outputs(self, inputs: Arrays) -> Arrays:
         """Run the network once in its process, and return its outputs.
@@ -298,21 +305,28 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
 def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     """Start a process that imports a network and keeps its graph in a file for this process.
 
-    The process imports torch, which takes seconds. Meanwhile this process can import TVM.
+    The process imports torch, which takes seconds. Meanwhile this process can import TVM. If only
+    this process can read the network, because a function of the user's makes it, the other one just
+    imports torch, and runs the network later.
 
     Args:
         network: The network, which the process reads anew.
 
     Returns:
-        The process. Call ``opened`` before any other method. None if no process is needed: the
-        cache folder already has the graph, or the import of the network needs no torch. Also None
-        if ``kept_network`` returns no files, because the network has no source.
+        The process. If the network has an ``origin``, call ``opened`` before any other method, else
+        ``open``. None if no process is needed: the cache folder already has the graph, or the
+        import of the network needs no torch.
     """
+    if not network.preloads:
+        return None
+    name, preloads = "the network's importer", network.preloads
     kept = kept_network(network, network.programs_folder)
-    if kept is None or not network.preloads or kept.fact(GRAPH) is not None:
+    if kept is None:
+        return NetworkProcess(name, None, threads=0, preloads=preloads, wait=False)
+    if kept.fact(GRAPH) is not None:
         return None
     request = {"role": "framework", "do": "read", **request_of(network, reads=True)}
-    return NetworkProcess("the network's importer", request, threads=0, wait=False)
+    return NetworkProcess(name, request, threads=0, preloads=preloads, wait=False)
 
 
 def reduced_process(

@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import runpy
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,10 +96,6 @@ class Server:
         self._programs = request["network"]["folder"]
         network.kept = kept_network(network, self._programs)
         with capture_logs() as messages, without_collecting():
-            for name in network.preloads:
-                # If something is missing, the network's reading says so better.
-                with contextlib.suppress(ImportError):
-                    importlib.import_module(name)
             network.keep()
         return {"messages": messages}
 
@@ -185,8 +182,12 @@ def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]
 
 
 def main() -> None:
-    """Answer requests until standard input ends."""
+    """Import the modules that the arguments name, and answer requests until standard input ends."""
     os.environ.pop(TOKEN, None)
+    for name in sys.argv[1:]:
+        # If something is missing, the network's reading says so better.
+        with contextlib.suppress(ImportError), without_collecting():
+            importlib.import_module(name)
     serve(Server().answer)
 
 
