@@ -44,6 +44,14 @@ def _turned(rows, columns):
     return te.create_prim_func([x, te.compute((columns, rows), lambda i, j: x[j, i], name="out")])
 
 
+def _turned_sum(rows, columns):
+    """A transposition that also reads along its output and along neither axis."""
+    x = te.placeholder((rows, columns), name="x")
+    return te.create_prim_func(
+        [x, te.compute((columns, rows), lambda i, j: x[j, i] - x[0, i] * x[j, 0], name="out")]
+    )
+
+
 def _joined(rows, columns):
     """Two arrays beside each other, read under a condition."""
     x = te.placeholder((rows, columns), name="x")
@@ -99,6 +107,7 @@ FUNCTIONS_OF_LOOPS = {
     "softmax": (_softmax, _exact_softmax),
     "pool": (_pool, lambda x: x.mean(axis=0, keepdims=True)),
     "turned": (_turned, np.transpose),
+    "turned sum": (_turned_sum, lambda x: (x - x[:1] * x[:, :1]).T),
     "joined": (_joined, lambda x: np.concatenate([x, -x], axis=1)),
     "repeated": (_repeated, _exactly_repeated),
     "backwards": (_backwards, _exactly_backwards),
@@ -126,6 +135,13 @@ def test_every_schedule_computes_the_same(name, rows, columns, plan, lanes):
     expected = exact(x.astype(np.float64))
     got = ran(function, [x], expected.shape)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(67, 130), (16, 8), (9, 300)])
+def test_transpositions_move_whole_vectors(rows, columns):
+    function = loops_of(scheduled(_turned(rows, columns), LoopPlan(), 8))
+    stores = found(function.body, tirx.BufferStore)
+    assert {str(store.value.ty) for store in stores} == {"float32x8"}
 
 
 def test_no_remainder_of_a_loop_is_left_for_llvms_vectorizer():

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import attrs
 import chameleon_tvm
-import ml_dtypes
 import structlog
 from chameleon_system.cores import usable_cores
 from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes, surroundings
-from chameleon_tvm.building.lowering import UNCHECKED
+from chameleon_tvm.building.lowering import APART
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_tvm.spaces.loops.parts import begun
 from chameleon_tvm.words import symbol_of
-from tvm_ffi.structural import structural_map
 
 from chameleon_networks.compile.defaults import (
     OURS,
@@ -90,7 +89,7 @@ def compiled(
         target: The resolved target.
     """
     resolved = tvm_target(target)
-    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+    with resolved, tvm.transform.PassContext(opt_level=3, config=APART):
         module = fused(with_kernels(module, chains, kernels.of))
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
@@ -187,7 +186,7 @@ def fused(module: Any) -> Any:
     passes = relax.transform
     for module_pass in (
         with_marks,
-        passes.LegalizeOps(),
+        passes.LegalizeOps(_PLACES),
         _with_infinite_extremes,
         passes.AnnotateTIROpPattern(),
         with_useful_marks,
@@ -259,7 +258,7 @@ def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
 
     def compiled_part(number: int) -> list[bytes]:
         resolved = tvm_target(target)
-        with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+        with resolved, tvm.transform.PassContext(opt_level=3, config=APART):
             module = tvm.IRModule(dict(named[number::parts]))
             return object_files(tvm.compile(module, target=resolved, tir_pipeline=PIPELINE))
 
@@ -326,41 +325,52 @@ def _with_infinite_extremes(module: Any) -> Any:
         module: An ``IRModule`` with TensorIR functions and others.
     """
     functions = {
-        variable: _begun_at_infinity(function) if isinstance(function, tirx.PrimFunc) else function
+        variable: begun(function, infinite=True)
+        if isinstance(function, tirx.PrimFunc)
+        else function
         for variable, function in module.functions_items()
     }
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _begun_at_infinity(function: Any) -> Any:
-    def begun(block: Any) -> Any:
-        if block.init is None:
-            return block
-        init = structural_map(block.init, (tirx.FloatImm, _infinite))
-        if init.same_as(block.init):
-            return block
-        return tvm.s_tir.SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            block.name_hint,
-            block.body,
-            init,
-            block.alloc_buffers,
-            block.match_buffers,
-            block.annotations,
-        )
+def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A function that lowers ``argmax`` or ``argmin``, so that vectors compute it.
 
-    body = structural_map(function.body, (tvm.s_tir.SBlock, begun))
-    return function if body.same_as(function.body) else function.with_body(body)
+    It searches the extreme first, and then the first element that equals it. TVM would compare
+    numbers and their places at once, and returns -1 for an axis of infinite numbers.
+
+    Args:
+        extreme: TVM's maximum or minimum along an axis.
+    """
+
+    def lowered(builder: Any, call: Any) -> Any:
+        def places(x: Any) -> Any:
+            if call.attrs.axis is None:
+                x = tvm.topi.reshape(x, [math.prod(map(int, x.shape))])
+            axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(x.shape)
+            numbers = tvm.topi.cast(x, "int8") if str(x.dtype) == "bool" else x
+            best = extreme(numbers, axis, keepdims=True)
+            along = te.reduce_axis((0, x.shape[axis]), "along")
+            last = tirx.const(int(x.shape[axis]) - 1, "int32")
+
+            def place(*at: Any) -> Any:
+                number = numbers(*at[:axis], along, *at[axis + 1 :])
+                here = tirx.Cast("int32", along.var)
+                return te.min(tirx.Select(number == best(*at), here, last), axis=along)
+
+            first = te.compute(best.shape, place, name="first")
+
+            def given(*at: Any) -> Any:
+                kept = at if call.attrs.keepdims else (*at[:axis], 0, *at[axis:])
+                return tirx.Cast(str(call.ty.dtype), first(*kept[: len(x.shape)]))
+
+            return te.compute([*call.ty.shape], given, name="place")
+
+        name = str(call.op.name).removeprefix("relax.")
+        return builder.call_te(places, call.args[0], primfunc_name_hint=name)
+
+    return lowered
 
 
-def _infinite(number: Any) -> Any:
-    value, dtype = float(number.value), str(number.ty)
-    if abs(value) < _LEAST_LARGEST or abs(value) != float(ml_dtypes.finfo(dtype).max):
-        return number
-    return tirx.FloatImm(dtype, math.copysign(math.inf, value))
-
-
-_LEAST_LARGEST = 6e4
-"""A lower bound of the largest number of each floating-point dtype."""
+_PLACES = {"relax.argmax": _place_of(tvm.topi.max), "relax.argmin": _place_of(tvm.topi.min)}
+"""Functions that lower an operator, by its name."""

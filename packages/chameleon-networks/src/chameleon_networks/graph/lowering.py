@@ -170,11 +170,6 @@ def _power(call: Any, emit: Any) -> Any:
     return reduce(lambda product, factor: emit(product * factor), [base] * int(power))
 
 
-def _place_of_extreme(call: Any, emit: Any) -> Any:
-    """``argmax`` and ``argmin``; TVM returns -1 if all numbers are the extreme of their dtype."""
-    return relax.op.maximum(emit(call), relax.const(0, str(call.ty.dtype)))
-
-
 def _hyperbolic(call: Any, emit: Any) -> Any:
     """``sinh`` and ``cosh``, which LLVM lacks for vectors.
 
@@ -210,7 +205,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
     "relax.scatter_elements": _scattered,
-    **dict.fromkeys(("relax.argmax", "relax.argmin"), _place_of_extreme),
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }

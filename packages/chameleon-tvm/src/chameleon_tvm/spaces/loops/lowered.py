@@ -12,6 +12,7 @@ from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops import vectors
 from chameleon_tvm.spaces.loops.columns import with_columns
 from chameleon_tvm.spaces.loops.partial_sums import partial_vectors, reduced
+from chameleon_tvm.spaces.loops.transposes import with_transposes
 from chameleon_tvm.spaces.loops.trees import found, structural_map, substituted, uses
 from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
@@ -54,6 +55,7 @@ def with_vectors(statement: Any, lanes: int) -> Any:
         return sequence(list(with_columns(statements.seq, lanes)))
 
     statement = structural_map(statement, [(tirx.SeqStmt, side_by_side)])
+    statement = with_transposes(statement, lanes)
     return structural_map(statement, [(tirx.For, mapped)])
 
 
@@ -156,11 +158,25 @@ def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any
         return None
     strides = {vectors.stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
     if strides == {1}:
-        return sequence([part for store in stores for part in _mapped(loop, store, width, own)])
+        stores = [_with_reciprocals(store, loop.loop_var, own) for store in stores]
+        return sequence([part for store in stores for part in _mapped(loop, store, width)])
     return reduced(loop, stores, width) if strides == {0} else None
 
 
-def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list[Any]:
+def _with_reciprocals(store: Any, variable: Any, allocated: Sequence[Any]) -> Any:
+    """Divide by a result of the same function, such as a sum, only once for all elements."""
+
+    def mapped(node: Any) -> Any:
+        divisor = node.b
+        if not isinstance(divisor, tvm.ir.TensorLoad) or uses(divisor, variable):
+            return node
+        own = any(divisor.source.same_as(buffer) for buffer in allocated)
+        return node.a * (tirx.const(1, str(divisor.ty)) / divisor) if own else node
+
+    return structural_map(store, [(tirx.Div, mapped)])
+
+
+def _mapped(loop: Any, store: Any, lanes: int) -> list[Any]:
     """An element-wise loop in vectors. The last vector may overlap the vector before it.
 
     If elements must be computed only once, narrower vectors and single elements follow instead. A
@@ -168,10 +184,9 @@ def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list
     """
     extent = int(loop.extent)
     own = vectors.reads_buffer(store.value, store.buffer)
-    once = own or _may_overwrite(store, loop.loop_var, allocated)
     widths = [lanes * partial_vectors(extent, lanes)] if own else []
     widths.append(lanes)
-    if once:
+    if own:
         widths += [width for width in (lanes // 2, lanes // 4) if width >= vectors.LEAST_LANES]
     loops, done = [], 0
     for width in dict.fromkeys(widths):
@@ -179,26 +194,13 @@ def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list
         if count:
             loops.append(_vectors(loop, store, done, width, count))
             done += count * width
-    if done < extent and once:
+    if done < extent and own:
         rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
         body = substituted(store, loop.loop_var, rest + done)
         loops.append(vectors.counted_loop(rest, extent - done, body))
     elif done < extent:
         loops.append(_vectors(loop, store, extent - lanes, lanes, 1))
     return loops
-
-
-def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
-    """Whether TVM may reuse the memory of an array that the store reads for the array it writes."""
-
-    def is_allocated(buffer: Any) -> bool:
-        return any(buffer.same_as(other) for other in allocated)
-
-    loads = found(store.value, tvm.ir.TensorLoad)
-    return is_allocated(store.buffer) and any(
-        is_allocated(load.source) and any(uses(index, variable) for index in load.indices)
-        for load in loads
-    )
 
 
 def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
@@ -245,7 +247,6 @@ PASSES = (
     tirx.transform.NarrowDataType(32),
     tirx.transform.VectorizeLoop(),
     tirx.transform.prim_func_pass(lambda function, *_: _with_whole_loads(function), opt_level=0),
-    tirx.transform.StorageRewrite(),
     tirx.transform.UnrollLoop(),
     tirx.transform.StmtSimplify(),
 )

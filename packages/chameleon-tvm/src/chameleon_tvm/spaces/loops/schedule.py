@@ -17,6 +17,15 @@ import attrs
 
 from chameleon_tvm.quick_tvm import Schedule, te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import LANES, PASSES
+from chameleon_tvm.spaces.loops.parts import (
+    FEW_PARTS,
+    MOST_PARTS,
+    WORTH_THREADS,
+    begun,
+    cut,
+    kinds,
+    part_of,
+)
 from chameleon_tvm.spaces.loops.trees import found, structural_equal, structural_map, uses
 from chameleon_tvm.spaces.sketch.lowered import lowered
 from chameleon_tvm.types import FLOAT32, STORAGE
@@ -25,9 +34,6 @@ REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
 calls a library or has no loops."""
 
-MOST_PARTS = 64
-"""Largest number of parts into which a loop is split. Each of many threads gets several parts, so
-that all threads end at about the same time."""
 
 SHORTEST = 64
 """Smallest number of elements of a part, if there are more than ``MOST_PARTS`` parts. Shorter parts
@@ -111,9 +117,6 @@ def _divisors(total: int) -> set[int]:
 
 COSTLY = 8
 """Number of simple operations in the time of an elementary function, both on vectors."""
-WORTH_THREADS = 16_384
-"""Number of operations from which several threads pay. With fewer, waking the other threads (some
-microseconds) costs more than they save."""
 
 
 @attrs.frozen(kw_only=True)
@@ -123,14 +126,15 @@ class LoopPlan:
     Attributes:
         rows: Whether blocks that share their leading axes become one pass over these axes.
         threads: Whether the iterations of the outer loops are divided among all threads.
-        block: Edge of the square tiles in which a transposition copies elements; 1 for no tiles.
+        block: Largest number of neighbours in the input that a transposition reads before the next
+            neighbours of the output; 1 for a simple loop.
         columns: Number of vectors that a loop accumulates at once, if a reduction is over an outer
             axis. Each lane of a vector then holds a different sum.
     """
 
     rows: bool = True
     threads: bool = True
-    block: int = 16
+    block: int = 32
     columns: int = 8
 
 
@@ -154,11 +158,13 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
     blocks = list(schedule.get_child_blocks(root))
     nested = _by_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
     if nested is None:
-        nested = schedule
-        for block in blocks:
+        nested = Schedule(tvm.IRModule({"main": begun(schedule.mod["main"], infinite=False)}))
+        for block in nested.get_child_blocks(nested.get_sblock("root")):
             _nest(nested, block, plan, lanes)
-    attributes = {**dict(function.attrs or {}), LANES: lanes}
-    return nested.mod["main"].with_attrs(attributes)
+    result = nested.mod["main"]
+    if not begun(function, infinite=False).same_as(function):
+        result = begun(result, infinite=True)
+    return result.with_attrs({**dict(function.attrs or {}), LANES: lanes})
 
 
 def default_plan(function: Any) -> LoopPlan:
@@ -202,15 +208,6 @@ def is_narrow(block: Any) -> bool:
     """Whether a block reads or writes elements of 8 or 16 bits."""
     regions = [*block.reads, *block.writes]
     return any(str(region.source.dtype) in _NARROW for region in regions)
-
-
-def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
-    """Positions of a block's spatial iterators and of its reduction iterators."""
-    iterators = schedule.get(block).iter_vars
-    spatial = [
-        number for number, axis in enumerate(iterators) if axis.iter_type == tirx.IterVar.DataPar
-    ]
-    return spatial, [number for number in range(len(iterators)) if number not in spatial]
 
 
 def same_places(block: Any) -> bool:
@@ -345,7 +342,7 @@ def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
             shared += 1
         outer = _leading(fused, loops, shared)
     elif not any(along) and all(e == extents[-1] for e in extents):
-        part, _ = _cut(fused, loops[-1], plan.columns * lanes, lanes)
+        part, _ = cut(fused, loops[-1], plan.columns * lanes, lanes)
         outer = [*loops[:-1], part]
     else:
         return None
@@ -405,20 +402,21 @@ def _leading(schedule: Schedule, loops: Sequence[Any], count: int) -> list[Any]:
 
 
 def _nest(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None:
+    block = part_of(schedule, block, lanes)
     spatial, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
-    if not spatial or len(loops) != len(spatial) + len(reduced):
+    if not loops or len(loops) != len(spatial) + len(reduced):
         return
     if not reduced:
-        _elementwise(schedule, block, plan)
+        _elementwise(schedule, block, plan, lanes)
     elif _sums_along_memory(schedule, block):
         _deal(schedule, loops[: len(spatial)], plan)
         schedule.decompose_reduction(block, loops[len(spatial)])
-    else:
+    elif spatial:
         _columns(schedule, block, plan, lanes)
 
 
-def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
+def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None:
     loops = schedule.get_loops(block)
     if same_places(schedule.get(block)):
         _flat(schedule, block, plan)
@@ -431,23 +429,27 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
         return
     other = other_axis(schedule.get(block))
     if other is not None and plan.block > 1:
-        edges = [
-            divisor(int(schedule.get(loops[number]).extent), plan.block)
-            for number in (other, len(loops) - 1)
-        ]
-        if min(edges) > 1:
-            outer_a, inner_a = schedule.split(loops[other], [None, edges[0]])
-            outer_b, inner_b = schedule.split(loops[-1], [None, edges[1]])
-            rest = [loops[number] for number in range(len(loops) - 1) if number != other]
-            schedule.reorder(*rest, outer_a, outer_b, inner_a, inner_b)
-            _deal(schedule, [*rest, outer_a, outer_b], plan)
-            return
+        # The output's axis is inside, and within it a part of the axis that is read.
+        rest = [loops[number] for number in range(len(loops) - 1) if number != other]
+        count = math.prod(int(schedule.get(loop).extent) for loop in rest)
+        extent = int(schedule.get(loops[other]).extent)
+        most = max(lanes, min(plan.block, count * extent // FEW_PARTS))
+        part, inner = cut(schedule, loops[other], most, lanes)
+        count *= int(schedule.get(part).extent)
+        length = int(schedule.get(loops[-1]).extent)
+        pieces = divisor(length, max(1, min(FEW_PARTS // count, length // SHORTEST)))
+        outer, last = schedule.split(loops[-1], [pieces, None])
+        schedule.reorder(*rest, part, outer, last, inner)
+        _deal(schedule, [*rest, part, outer], plan)
+        return
     if len(loops) > 1:
         _deal(schedule, loops[:-1], plan)
 
 
 def _deal(schedule: Schedule, loops: Sequence[Any], plan: LoopPlan) -> None:
     """Fuse loops into one loop, which all threads share if the plan says so."""
+    if not loops:
+        return
     outer = schedule.fuse(*loops)
     if plan.threads:
         schedule.parallel(outer)
@@ -470,17 +472,10 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
     spatial, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
     outer, sums = ([loops[number] for number in places] for places in (spatial, reduced))
-    outer[-1], last = _cut(schedule, outer[-1], plan.columns * lanes, lanes)
+    outer[-1], last = cut(schedule, outer[-1], plan.columns * lanes, lanes)
     schedule.reorder(*outer, *sums, last)
     _deal(schedule, outer, plan)
     schedule.decompose_reduction(block, sums[0])
-
-
-def _cut(schedule: Schedule, loop: Any, most: int, lanes: int) -> list[Any]:
-    """Split a loop into nearly equal parts of whole vectors, as far as possible."""
-    extent = int(schedule.get(loop).extent)
-    width = lanes * math.ceil(extent / math.ceil(extent / most) / lanes)
-    return list(schedule.split(loop, [None, min(width, extent)]))
 
 
 def _inline(schedule: Schedule, root: Any) -> None:

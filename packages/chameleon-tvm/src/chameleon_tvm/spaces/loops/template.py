@@ -30,7 +30,7 @@ KIND = "loops"
 _OPTIONS: dict[str, tuple[Any, ...]] = {
     "rows": ("together", "apart"),
     "threads": ("all", "one"),
-    "block": (16, 1, 8, 32),
+    "block": (32, 1, 16, 64),
     "columns": (8, 1, 2, 4),
 }
 
