@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import DeviceLostError, TargetError
@@ -120,6 +121,7 @@ def test_a_kernel_that_hangs_is_ended_by_the_server(reach, native, artifacts):
     device.connect(native)
     with pytest.raises(TimeoutError, match="session"):
         device.load(artifacts / "hangs").outputs()
+    device._options = attrs.evolve(device._options, session_timeout=240.0)
     device.probe()
 
 
