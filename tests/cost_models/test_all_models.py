@@ -1,4 +1,4 @@
-"""What every cost model does with odd measurements, features and sizes."""
+"""What every cost model does with odd measurements, features, sizes and options."""
 
 import attrs
 import numpy as np
@@ -10,6 +10,7 @@ from chameleon_cost_models.options import (
     GaussianProcessOptions,
     LightGBMOptions,
     MixedOptions,
+    TransferOptions,
     XGBoostOptions,
 )
 from chameleon_testing.conformance import check_cost_model
@@ -175,3 +176,33 @@ def test_more_leaves_of_lightgbm_fit_closer():
         for model in (coarse, fine)
     ]
     assert errors[1] < errors[0]
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (XGBoostOptions, {"objective": "mse"}),
+        (XGBoostOptions, {"max_depth": 0}),
+        (XGBoostOptions, {"learning_rate": 0.0}),
+        (XGBoostOptions, {"rounds": 0}),
+        (XGBoostOptions, {"gamma": -1.0}),
+        (LightGBMOptions, {"num_leaves": 1}),
+        (LightGBMOptions, {"learning_rate": 1.5}),
+        (LightGBMOptions, {"min_data_in_leaf": 0}),
+        (LightGBMOptions, {"rounds": 0}),
+        (EnsembleOptions, {"acquisition": "pi"}),
+        (EnsembleOptions, {"kappa": -1.0}),
+        (EnsembleOptions, {"members": 1}),
+        (EnsembleOptions, {"feature_fraction": 0.0}),
+        (EnsembleOptions, {"l2": -1.0}),
+        (EnsembleOptions, {"rounds": 0}),
+        (TransferOptions, {"records": 0}),
+        (TransferOptions, {"half_life": 0.0}),
+    ],
+)
+def test_wrong_options_are_refused(options, wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        options(**wrong)

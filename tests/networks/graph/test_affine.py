@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from chameleon_networks.graph.affine import with_folded_scales
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import relax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ..modules import module_of, operators_of  # noqa: TID252 - shared by folders
+from ..modules import expected, module_of, operators_of  # noqa: TID252 - shared by folders
 
 RNG = np.random.default_rng(0)
 STEPS = ("add", "subtract", "multiply", "divide")
@@ -26,13 +26,6 @@ def _built(base, shape, steps):
         return value
 
     return module_of(build, shape)
-
-
-def _computed(module, array):
-    target = tvm.target.Target({"kind": "llvm"})
-    executable = relax.build(relax.get_pipeline("zero")(module), target)
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    return machine["main"](tvm.runtime.tensor(array)).numpy()
 
 
 def _convolution(source):
@@ -66,8 +59,8 @@ def test_the_network_computes_the_same(base, steps):
     module = _built(make, shape, layers)
     folded = with_folded_scales(module)
     array = RNG.standard_normal(shape).astype(np.float32)
-    expected = _computed(module, array)
-    assert np.abs(_computed(folded, array) - expected).max() <= 1e-5 * np.abs(expected).max()
+    [wanted], [got] = expected(module, array), expected(folded, array)
+    assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
     # A shift of all channels alike stays by itself: activations begin with one.
     alone = sum(
         not many and (name == "add" or (name == "subtract" and not turned))

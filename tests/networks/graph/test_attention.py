@@ -1,24 +1,16 @@
 """Attention is found in networks as frameworks write it, and computes what they do."""
 
 import math
-import tempfile
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled, fused_functions
-from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.compile import fused_functions
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 
 WIDTH, HEADS, TOKENS = 32, 4, 10
 REPLACED = {"nn.softmax", "where", "max", "equal", "permute_dims", "split", "matmul"}
@@ -154,32 +146,11 @@ def imported(network, inputs, layout="NCHW"):
     return prepared(torch_graph(program).module, layout)
 
 
-def first_guesses(chains, target):
-    """Kernels of the attention in a network, as they are without a measurement."""
-    space, winners = AutoSpace(AutoOptions()), {}
-    for chain in chains:
-        if chain.spec.kind == "attention":
-            task = chain.spec.task("attention", target)
-            config = tuple(int(index) for index in space.design_space(task).first_guesses[0])
-            winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
-    return Kernels(winners, space, target)
-
-
-def run(module, chains, target, inputs):
-    kernels = first_guesses(chains, target)
-    network = compiled(module, chains, kernels, target)
-    with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder, "network")
-        write_package(package, network.executable, manifest_of(module, chains, kernels, target, 2))
-        outputs = load(package)(*(tensor.numpy() for tensor in inputs))
-    return np.asarray(outputs[0] if isinstance(outputs, list | tuple) else outputs)
-
-
-def check_outputs(network, module, target, inputs, *, tolerance=1e-5):
+def check_outputs(network, module, deliver, inputs, *, tolerance=1e-5):
     """A module computes what the network of torch does."""
     with torch.no_grad():
         want = network(*inputs).numpy()
-    got = run(module, chains_of(module), target, inputs)
+    got = deliver(module, ready=True, guesses=True).run(*(tensor.numpy() for tensor in inputs))
     assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
 
@@ -188,7 +159,7 @@ def attentions(chains):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_one_kernel_that_computes_the_same(case, target):
+def test_it_is_one_kernel_that_computes_the_same(case, deliver):
     make, inputs, expected = CASES[case]
     torch.manual_seed(0)
     network = make()
@@ -200,7 +171,7 @@ def test_it_is_one_kernel_that_computes_the_same(case, target):
     # A boolean mask becomes a number where it is an input of the network.
     rest = set(left_over(module, chains)) - ({"where"} if case == "boolean mask" else set())
     assert not rest & REPLACED
-    check_outputs(network, module, target, inputs)
+    check_outputs(network, module, deliver, inputs)
 
 
 class Convolved(torch.nn.Module):
@@ -220,7 +191,7 @@ class Convolved(torch.nn.Module):
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target):
+def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, deliver):
     torch.manual_seed(0)
     network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
     module = imported(network, inputs, layout)
@@ -231,7 +202,7 @@ def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target):
     assert len(set(members)) == len(members), "a variable is computed by one kernel"
     functions = fused_functions(module, chains, target)
     assert not any("matmul" in str(function) for function, _ in functions)
-    check_outputs(network, module, target, inputs)
+    check_outputs(network, module, deliver, inputs)
 
 
 def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target):
@@ -241,14 +212,14 @@ def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet
     assert [calls for _, calls in functions] == [1] * len(functions) != []
 
 
-def test_a_row_without_a_visible_key_is_zeros_as_in_torch(target):
+def test_a_row_without_a_visible_key_is_zeros_as_in_torch(deliver):
     mask = seen(1, 1, TOKENS, TOKENS)
     mask[..., 3, :] = False
     network = Projected(fused)
-    check_outputs(network, imported(network, (states(), mask)), target, (states(), mask))
+    check_outputs(network, imported(network, (states(), mask)), deliver, (states(), mask))
 
 
-def test_what_is_read_elsewhere_is_not_taken_away(target):
+def test_what_is_read_elsewhere_is_not_taken_away(deliver):
     class Weights(torch.nn.Module):
         def forward(self, x):
             weights = torch.softmax(x @ x.transpose(-1, -2), dim=-1)
@@ -257,7 +228,7 @@ def test_what_is_read_elsewhere_is_not_taken_away(target):
     x = torch.randn(2, 3, 8, 8)
     module = imported(Weights(), (x,))
     assert not attentions(chains_of(module))
-    check_outputs(Weights(), module, target, (x,), tolerance=1e-4)
+    check_outputs(Weights(), module, deliver, (x,), tolerance=1e-4)
 
 
 def test_a_softmax_of_something_else_is_none():
@@ -268,12 +239,12 @@ def test_a_softmax_of_something_else_is_none():
     assert not attentions(chains_of(imported(Temperature(), (torch.randn(2, 3, 8, 8),))))
 
 
-def test_an_attention_layer_of_torch_reads_one_packed_array(target):
+def test_an_attention_layer_of_torch_reads_one_packed_array(deliver):
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 48, batch_first=True)
     module = imported(layer, (states(),))
     [chain] = attentions(chains_of(module))
     assert chain.spec.packed
-    check_outputs(layer, module, target, (states(),))
+    check_outputs(layer, module, deliver, (states(),))
 
 
 def network_of(name, kind):
@@ -331,12 +302,12 @@ def test_networks_of_a_library(name, kind):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
-def test_networks_of_a_library_compute_the_same(name, kind, target):
+def test_networks_of_a_library_compute_the_same(name, kind, deliver):
     network, inputs = network_of(name, kind)
-    check_outputs(network, imported(network, inputs), target, inputs, tolerance=1e-4)
+    check_outputs(network, imported(network, inputs), deliver, inputs, tolerance=1e-4)
 
 
-def test_the_same_in_an_onnx_file(target, tmp_path):
+def test_the_same_in_an_onnx_file(deliver, tmp_path):
     pytest.importorskip("onnxscript")
     from chameleon_networks.importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
 
@@ -350,4 +321,4 @@ def test_the_same_in_an_onnx_file(target, tmp_path):
     [chain] = attentions(chains)
     assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"
     assert not set(left_over(module, chains)) & REPLACED
-    check_outputs(network, module, target, (states(),))
+    check_outputs(network, module, deliver, (states(),))

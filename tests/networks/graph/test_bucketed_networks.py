@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.network_result import NetworkResult
-from chameleon_core.stages import Trials
 from chameleon_networks.delivery import deliver_buckets
 from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
 from chameleon_networks.delivery.deliver_buckets import summed
@@ -19,6 +18,7 @@ from chameleon_networks.shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 from ..onnx_files import onnx_file  # noqa: TID252
+from ..precision.conftest import NoTrials  # noqa: TID252 - what measures nothing
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -249,18 +249,8 @@ def test_each_bucket_is_checked(tmp_path, monkeypatch):
     assert caught.value.hint == "Write it otherwise."
 
 
-class _NoTrials(Trials):
-    """Measures nothing."""
-
-    target = "llvm"
-    measures_hardware = False
-
-    def best_seconds(self, task, guesses, *, seconds_to_beat=0.0):
-        return None
-
-
 def test_what_was_settled_is_recalled_for_each_bucket(networks):
-    settled = masked(networks, 4, 12, pad=None).decide(_NoTrials())
+    settled = masked(networks, 4, 12, pad=None).decide(NoTrials("llvm"))
     assert settled["summary"] == "each bucket: NHWC, since there is no convolution"
     other = json.loads(json.dumps(settled))
     other["buckets"]["length=12"]["layout"] = "NCHW"

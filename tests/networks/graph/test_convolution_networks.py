@@ -1,22 +1,12 @@
 """Networks of convolutions of every kind are read, made of chains, compiled, and right."""
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.operators import left_over, specs_of
+from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 
 functional, nn = torch.nn.functional, torch.nn
 
@@ -100,24 +90,6 @@ def standardised_network():
     return Standardised(), (1, 8, 16, 16)
 
 
-def run(module, target, images):
-    """The output of a prepared network whose chains have their first guess as a kernel."""
-    space = AutoSpace(AutoOptions())
-    chains = chains_of(module)
-    winners = {}
-    for spec in specs_of(chains):
-        task = spec.task(spec.name, target)
-        config = tuple(int(index) for index in space.design_space(task).first_guesses[0])
-        winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
-    kernels = Kernels(winners, space, target)
-    network = compiled(module, chains, kernels, target)
-    with tempfile.TemporaryDirectory() as folder:
-        write_package(
-            Path(folder), network.executable, manifest_of(module, chains, kernels, target, 2)
-        )
-        return np.asarray(load(folder)(images))
-
-
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize(
     ("make", "kinds", "others"),
@@ -134,7 +106,7 @@ def run(module, target, images):
     ],
     ids=["conv1d", "conv3d", "transposed", "standardised"],
 )
-def test_networks_of_convolutions(target, make, kinds, others, layout):
+def test_networks_of_convolutions(deliver, make, kinds, others, layout):
     torch.manual_seed(0)
     network, shape = make()
     for part in network.modules():
@@ -153,7 +125,7 @@ def test_networks_of_convolutions(target, make, kinds, others, layout):
     # Normalisation is in the weights, what follows in the kernels.
     assert all(chain.spec.bias for chain in chains)
     assert set(left_over(module, chains)) <= others | {"permute_dims"}
-    got = run(module, target, images.numpy())
+    got = deliver(module, ready=True, guesses=True).run(images.numpy())
     assert got.shape == expected.shape
     assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
 
@@ -161,7 +133,7 @@ def test_networks_of_convolutions(target, make, kinds, others, layout):
 @pytest.mark.parametrize(
     "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=repr
 )
-def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target, pooling):
+def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(deliver, pooling):
     network = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling).eval()
     images = torch.randn(2, 4, 12)
     with torch.no_grad():
@@ -169,7 +141,8 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target, p
         program = torch.export.export(network, (images,))
     module = prepared(torch_graph(program).module, "NHWC")
     assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"]
-    np.testing.assert_allclose(run(module, target, images.numpy()), expected, rtol=1e-4, atol=1e-5)
+    got = deliver(module, ready=True, guesses=True).run(images.numpy())
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_images_are_moved_to_channels_last_by_the_first_kernel():

@@ -5,21 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_tvm.device.targets import TVMTargets
 from torch import nn
 from torch.utils import _pytree as tree
 
-TARGET = TVMTargets(NoOptions()).resolve("native")
+from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
+
 TOLERANCE = 1e-4
-THREADS = 2
 
 
 class Many(nn.Module):
@@ -50,13 +42,8 @@ def arrays(value):
 
 def answers(module, inputs, layout="NHWC"):
     """Outputs of an imported network, compiled without a tuned kernel."""
-    module = prepared(module, layout)
-    chains, none = chains_of(module), no_kernels(TARGET)
-    network = compiled(module, chains, none, TARGET)
     with tempfile.TemporaryDirectory() as folder:
-        manifest = manifest_of(module, chains, none, TARGET, THREADS)
-        write_package(Path(folder), network.executable, manifest)
-        outputs = load(folder)(*inputs)
+        outputs = deliverer(Path(folder))(module, layout=layout).run(*inputs)
     return outputs if isinstance(outputs, list) else [outputs]
 
 

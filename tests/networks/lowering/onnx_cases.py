@@ -1,7 +1,6 @@
 """Tiny ONNX models, one operator each, with inputs to check them on."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import attrs
@@ -92,16 +91,14 @@ def one(kind, inputs, *constants, **attributes):
 
 
 CASES = {
-    "conv 1d": lambda: one("Conv", [_r(1, 3, 9)], _r(4, 3, 3), pads=[1, 1], strides=[2]),
-    "conv 3d": lambda: one("Conv", [_r(1, 2, 4, 5, 5)], _r(3, 2, 3, 3, 3)),
-    "transposed": lambda: one(
-        "ConvTranspose", [_r(1, 4, 5, 6)], _r(4, 3, 2, 2), _r(3), strides=[2, 2]
-    ),
-    "transposed to less than strides": lambda: one(
+    "conv 1d": one("Conv", [_r(1, 3, 9)], _r(4, 3, 3), pads=[1, 1], strides=[2]),
+    "conv 3d": one("Conv", [_r(1, 2, 4, 5, 5)], _r(3, 2, 3, 3, 3)),
+    "transposed": one("ConvTranspose", [_r(1, 4, 5, 6)], _r(4, 3, 2, 2), _r(3), strides=[2, 2]),
+    "transposed to less than strides": one(
         "ConvTranspose", [_r(1, 3, 4, 2)], _r(3, 2, 3, 2), strides=[2, 3], auto_pad="SAME_UPPER"
     ),
-    "logarithms of whole numbers": lambda: one("ReduceLogSum", [_i(9, 3, 5) + 1], [1]),
-    "transposed padded": lambda: one(
+    "logarithms of whole numbers": one("ReduceLogSum", [_i(9, 3, 5) + 1], [1]),
+    "transposed padded": one(
         "ConvTranspose",
         [_r(1, 4, 5, 6)],
         _r(4, 3, 3, 3),
@@ -109,7 +106,7 @@ CASES = {
         pads=[1, 1, 1, 1],
         output_padding=[1, 1],
     ),
-    "resize nearest": lambda: one(
+    "resize nearest": one(
         "Resize",
         [_r(1, 3, 4, 5)],
         None,
@@ -118,7 +115,7 @@ CASES = {
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     ),
-    "resize of one axis, half pixels": lambda: one(
+    "resize of one axis, half pixels": one(
         "Resize",
         [_r(5)],
         None,
@@ -126,18 +123,16 @@ CASES = {
         opset=13,
         coordinate_transformation_mode="tf_half_pixel_for_nn",
     ),
-    "resize linear": lambda: one(
-        "Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"
-    ),
-    "instance norm": lambda: one("InstanceNormalization", [_r(2, 3, 5, 4)], _r(3), _r(3)),
-    "layer norm": lambda: one("LayerNormalization", [_r(2, 3, 6)], _r(6), _r(6)),
-    "batch norm": lambda: one(
+    "resize linear": one("Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"),
+    "instance norm": one("InstanceNormalization", [_r(2, 3, 5, 4)], _r(3), _r(3)),
+    "layer norm": one("LayerNormalization", [_r(2, 3, 6)], _r(6), _r(6)),
+    "batch norm": one(
         "BatchNormalization", [_r(2, 3, 4, 4)], _r(3), _r(3), _r(3), np.abs(_r(3)) + 1
     ),
-    "lstm": lambda: one(
+    "lstm": one(
         "LSTM", [_r(4, 2, 3)], _r(1, 20, 3), _r(1, 20, 5), _r(1, 40), hidden_size=5, outputs=3
     ),
-    "lstm both ways": lambda: one(
+    "lstm both ways": one(
         "LSTM",
         [_r(4, 2, 3)],
         _r(2, 20, 3),
@@ -146,7 +141,7 @@ CASES = {
         direction="bidirectional",
         outputs=3,
     ),
-    "gru": lambda: one(
+    "gru": one(
         "GRU",
         [_r(4, 2, 3)],
         _r(1, 15, 3),
@@ -156,60 +151,56 @@ CASES = {
         linear_before_reset=1,
         outputs=2,
     ),
-    "one hot": lambda: one("OneHot", [_i(5, 2, 3)], [5], [0.25, 1.5], axis=1),
-    "one hot of negative places": lambda: one("OneHot", [[[-1, 2]]], [4], [0, 1]),
-    "gather": lambda: one("Gather", [_r(5, 4), _i(5, 2, 3)], axis=0),
-    "gather negative": lambda: one("Gather", [_r(5, 4)], [-1, 0, -2], axis=1),
-    "gather elements": lambda: one("GatherElements", [_r(3, 4), _i(4, 3, 2)], axis=1),
-    "gather nd": lambda: one("GatherND", [_r(3, 4, 2)], [[0, 1], [2, 3]]),
-    "scatter nd": lambda: one("ScatterND", [_r(4, 3), [[0], [2]], _r(2, 3)]),
-    "scatter elements": lambda: one(
+    "one hot": one("OneHot", [_i(5, 2, 3)], [5], [0.25, 1.5], axis=1),
+    "one hot of negative places": one("OneHot", [[[-1, 2]]], [4], [0, 1]),
+    "gather": one("Gather", [_r(5, 4), _i(5, 2, 3)], axis=0),
+    "gather negative": one("Gather", [_r(5, 4)], [-1, 0, -2], axis=1),
+    "gather elements": one("GatherElements", [_r(3, 4), _i(4, 3, 2)], axis=1),
+    "gather nd": one("GatherND", [_r(3, 4, 2)], [[0, 1], [2, 3]]),
+    "scatter nd": one("ScatterND", [_r(4, 3), [[0], [2]], _r(2, 3)]),
+    "scatter elements": one(
         "ScatterElements", [_r(3, 4), [[0, 2], [1, 3], [0, 1]], _r(3, 2)], axis=1
     ),
-    "top k": lambda: one("TopK", [_r(2, 7)], [3], axis=1, outputs=2),
-    "cumulative sum": lambda: one("CumSum", [_r(2, 5)], 1),
-    "einsum": lambda: one("Einsum", [_r(1, 2, 3, 4), _r(1, 2, 5, 4)], equation="bhid,bhjd->bhij"),
-    "where": lambda: one("Where", [_r(3, 4) > 0, _r(3, 4), _r(3, 4)]),
-    "upper triangle": lambda: one("Trilu", [_r(4, 5)], 1, upper=1),
-    "power": lambda: one("Pow", [_r(3, 4)], 3.0),
-    "power whole": lambda: one("Pow", [_r(3, 4)], 2),
-    "equal booleans": lambda: one("Equal", [_r(3, 4) > 0, _r(3, 4) > 1]),
-    "squeeze": lambda: one("Squeeze", [_r(1, 3, 1, 4)]),
-    "split": lambda: one("Split", [_r(2, 6)], [2, 4], axis=1, outputs=2),
-    "slice": lambda: one("Slice", [_r(4, 6)], [1, 0], [4, 6], None, [1, 2]),
-    "pad": lambda: one("Pad", [_r(1, 2, 4, 4)], [0, 0, 1, 1] * 2, mode="reflect"),
-    "depth to space": lambda: one("DepthToSpace", [_r(1, 8, 3, 4)], blocksize=2, mode="CRD"),
-    "space to depth": lambda: one("SpaceToDepth", [_r(1, 2, 6, 4)], blocksize=2),
-    "largest place": lambda: one("ArgMax", [_r(3, 4)], axis=1, keepdims=0),
-    "mean": lambda: one("ReduceMean", [_r(2, 3, 4)], [1]),
-    "log of sum": lambda: one("ReduceLogSumExp", [_r(2, 3, 4)], [-1]),
-    "pool with pads before": lambda: one(
+    "top k": one("TopK", [_r(2, 7)], [3], axis=1, outputs=2),
+    "cumulative sum": one("CumSum", [_r(2, 5)], 1),
+    "einsum": one("Einsum", [_r(1, 2, 3, 4), _r(1, 2, 5, 4)], equation="bhid,bhjd->bhij"),
+    "where": one("Where", [_r(3, 4) > 0, _r(3, 4), _r(3, 4)]),
+    "upper triangle": one("Trilu", [_r(4, 5)], 1, upper=1),
+    "power": one("Pow", [_r(3, 4)], 3.0),
+    "power whole": one("Pow", [_r(3, 4)], 2),
+    "equal booleans": one("Equal", [_r(3, 4) > 0, _r(3, 4) > 1]),
+    "squeeze": one("Squeeze", [_r(1, 3, 1, 4)]),
+    "split": one("Split", [_r(2, 6)], [2, 4], axis=1, outputs=2),
+    "slice": one("Slice", [_r(4, 6)], [1, 0], [4, 6], None, [1, 2]),
+    "pad": one("Pad", [_r(1, 2, 4, 4)], [0, 0, 1, 1] * 2, mode="reflect"),
+    "depth to space": one("DepthToSpace", [_r(1, 8, 3, 4)], blocksize=2, mode="CRD"),
+    "space to depth": one("SpaceToDepth", [_r(1, 2, 6, 4)], blocksize=2),
+    "largest place": one("ArgMax", [_r(3, 4)], axis=1, keepdims=0),
+    "mean": one("ReduceMean", [_r(2, 3, 4)], [1]),
+    "log of sum": one("ReduceLogSumExp", [_r(2, 3, 4)], [-1]),
+    "pool with pads before": one(
         "MaxPool", [_r(1, 3, 8, 9)], kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_LOWER"
     ),
-    "lstm with one gate less": lambda: one(
+    "lstm with one gate less": one(
         "LSTM", [_r(3, 2, 4)], _r(1, 20, 4), _r(1, 20, 5), hidden_size=5, input_forget=1, outputs=3
     ),
-    "pool": lambda: one(
-        "MaxPool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1
-    ),
-    "average pool": lambda: one(
-        "AveragePool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], pads=[1, 1, 1, 1]
-    ),
-    "global pool": lambda: one("GlobalAveragePool", [_r(1, 3, 5, 4)]),
-    "softmax": lambda: one("Softmax", [_r(2, 3, 4)], axis=1),
-    "product": lambda: one("Gemm", [_r(3, 4)], _r(5, 4), _r(5), transB=1, alpha=0.5),
-    "expand": lambda: one("Expand", [_r(3, 1)], [2, 3, 4]),
-    "tile": lambda: one("Tile", [_r(2, 3)], [2, 2]),
-    "activations": lambda: one("HardSwish", [_r(3, 4)]),
-    "prelu": lambda: one("PRelu", [_r(1, 3, 4, 4)], _r(3, 1, 1)),
-    "whole division": lambda: one("Div", [_i(9, 3, 4)], 2),
-    "remainder": lambda: one("Mod", [_i(9, 3, 4)], 4),
-    "clip": lambda: one("Clip", [_r(3, 4)], -0.5, 0.5),
-    "grid sample": lambda: one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
-    "lstm with computed weights": lambda: one(
+    "pool": one("MaxPool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    "average pool": one("AveragePool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    "global pool": one("GlobalAveragePool", [_r(1, 3, 5, 4)]),
+    "softmax": one("Softmax", [_r(2, 3, 4)], axis=1),
+    "product": one("Gemm", [_r(3, 4)], _r(5, 4), _r(5), transB=1, alpha=0.5),
+    "expand": one("Expand", [_r(3, 1)], [2, 3, 4]),
+    "tile": one("Tile", [_r(2, 3)], [2, 2]),
+    "activations": one("HardSwish", [_r(3, 4)]),
+    "prelu": one("PRelu", [_r(1, 3, 4, 4)], _r(3, 1, 1)),
+    "whole division": one("Div", [_i(9, 3, 4)], 2),
+    "remainder": one("Mod", [_i(9, 3, 4)], 4),
+    "clip": one("Clip", [_r(3, 4)], -0.5, 0.5),
+    "grid sample": one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
+    "lstm with computed weights": one(
         "LSTM", [_r(3, 2, 4), _r(1, 20, 4), _r(1, 20, 5)], hidden_size=5, outputs=3
     ),
-    "lstm of any kind": lambda: one(
+    "lstm of any kind": one(
         "LSTM",
         [_r(3, 2, 4)],
         _r(2, 20, 4),
@@ -227,7 +218,7 @@ CASES = {
         activation_alpha=[0.3, 0.9, 0.8, 0.7],
         activation_beta=[0.4, 0.1, 1.2],
     ),
-    "gru of several lengths": lambda: one(
+    "gru of several lengths": one(
         "GRU",
         [_r(4, 3, 2)],
         _r(1, 15, 2),
@@ -238,26 +229,22 @@ CASES = {
         outputs=2,
         direction="reverse",
     ),
-    "rnn": lambda: one(
-        "RNN", [_r(3, 2, 4)], _r(1, 5, 4), _r(1, 5, 5), hidden_size=5, outputs=2, clip=0.7
-    ),
-    "transposed of computed filters": lambda: one(
+    "rnn": one("RNN", [_r(3, 2, 4)], _r(1, 5, 4), _r(1, 5, 5), hidden_size=5, outputs=2, clip=0.7),
+    "transposed of computed filters": one(
         "ConvTranspose", [_r(1, 4, 5, 6), _r(4, 3, 2, 2)], strides=[2, 1], output_padding=[1, 0]
     ),
-    "largest of infinite numbers": lambda: one(
-        "ReduceMax", [np.full((2, 3), -np.inf, np.float32)], [1]
-    ),
-    "slice from the back": lambda: one("Slice", [_r(5, 6)], [-1, 5], [-9, 0], None, [-2, -3]),
-    "resize cubic to less": lambda: one(
+    "largest of infinite numbers": one("ReduceMax", [np.full((2, 3), -np.inf, np.float32)], [1]),
+    "slice from the back": one("Slice", [_r(5, 6)], [-1, 5], [-9, 0], None, [-2, -3]),
+    "resize cubic to less": one(
         "Resize", [_r(1, 2, 7, 5)], None, [1, 1, 0.7, 0.6], mode="cubic", exclude_outside=1
     ),
-    "power of whole numbers": lambda: one("Pow", [_i(9, 3, 4), _i(5, 3, 4)]),
-    "whole numbers of the largest": lambda: one("ReduceMax", [_i(9, 3, 4)], [0]),
-    "normalised with its mean": lambda: one(
+    "power of whole numbers": one("Pow", [_i(9, 3, 4), _i(5, 3, 4)]),
+    "whole numbers of the largest": one("ReduceMax", [_i(9, 3, 4)], [0]),
+    "normalised with its mean": one(
         "LayerNormalization", [_r(2, 3, 6)], _r(3, 6), axis=1, outputs=3
     ),
-    "determinants": lambda: one("Det", [_r(3, 4, 4)]),
-    "blocks to an image": lambda: one("Col2Im", [_r(1, 18, 12)], [5, 6], [3, 3]),
+    "determinants": one("Det", [_r(3, 4, 4)]),
+    "blocks to an image": one("Col2Im", [_r(1, 18, 12)], [5, 6], [3, 3]),
 }
 
 
@@ -277,43 +264,39 @@ def _regions(mode, way):
 
 
 FOUND = {
-    "vectors of hyperbolic functions": lambda: one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
-    "mirrored alone": lambda: one("Pad", [_r(3, 1)], [0, 1, 0, 1], mode="reflect"),
-    "batch enlarged": lambda: one("Resize", [_r(1, 2, 3, 4)], None, [2, 1, 1, 1.5]),
-    "two axes enlarged": lambda: one("Resize", [_r(3, 4)], None, [2, 0.5]),
-    "enlarged to nothing": lambda: one("Resize", [_r(1, 1, 1, 3)], None, [1, 1, 0.5, 2]),
-    "interpolated in 64 bits": lambda: one(
+    "vectors of hyperbolic functions": one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
+    "mirrored alone": one("Pad", [_r(3, 1)], [0, 1, 0, 1], mode="reflect"),
+    "batch enlarged": one("Resize", [_r(1, 2, 3, 4)], None, [2, 1, 1, 1.5]),
+    "two axes enlarged": one("Resize", [_r(3, 4)], None, [2, 0.5]),
+    "enlarged to nothing": one("Resize", [_r(1, 1, 1, 3)], None, [1, 1, 0.5, 2]),
+    "interpolated in 64 bits": one(
         "Resize", [_r(1, 1, 3, 4).astype("d")], None, [1, 1, 1.5, 1.5], mode="linear"
     ),
-    "mean of whole numbers": lambda: one("ReduceMean", [_i(9, 3, 5) - 6], [1]),
-    "norm of whole numbers": lambda: one("ReduceL2", [_i(9, 3, 5)], [1]),
-    "place among least numbers": lambda: one(
-        "ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1
-    ),
-    "sign without signs": lambda: one("Sign", [_i(3, 3, 4).astype(np.uint8)]),
-    "nothing in an order": lambda: one("Hardmax", [np.zeros((2, 0), np.float32)]),
-    "nothing joined": lambda: one("Concat", [np.zeros((2, 0), "f"), np.zeros((3, 0), "f")], axis=0),
-    "nothing expanded to": lambda: one("Expand", [_r(1, 3)], [0, 3]),
-    "nothing scattered": lambda: one(
+    "mean of whole numbers": one("ReduceMean", [_i(9, 3, 5) - 6], [1]),
+    "norm of whole numbers": one("ReduceL2", [_i(9, 3, 5)], [1]),
+    "place among least numbers": one("ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1),
+    "sign without signs": one("Sign", [_i(3, 3, 4).astype(np.uint8)]),
+    "nothing in an order": one("Hardmax", [np.zeros((2, 0), np.float32)]),
+    "nothing joined": one("Concat", [np.zeros((2, 0), "f"), np.zeros((3, 0), "f")], axis=0),
+    "nothing expanded to": one("Expand", [_r(1, 3)], [0, 3]),
+    "nothing scattered": one(
         "ScatterElements", [_r(3, 4), np.zeros((0, 4), np.int64), np.zeros((0, 4), "f")]
     ),
-    "celu of a number": lambda: one("Celu", [-0.7], alpha=0.5),
-    "largest of several": lambda: one("Max", [_r(2, 1, 3), _r(4, 1), _r(3)]),
-    "normalised in 64 bits": lambda: one(
-        "LayerNormalization", [_r(3, 4).astype("d")], _r(4).astype("d")
-    ),
-    "normalised by one scale": lambda: one("LayerNormalization", [_r(3, 4)], _r(1), axis=0),
-    "part of each head turned": lambda: one(
+    "celu of a number": one("Celu", [-0.7], alpha=0.5),
+    "largest of several": one("Max", [_r(2, 1, 3), _r(4, 1), _r(3)]),
+    "normalised in 64 bits": one("LayerNormalization", [_r(3, 4).astype("d")], _r(4).astype("d")),
+    "normalised by one scale": one("LayerNormalization", [_r(3, 4)], _r(1), axis=0),
+    "part of each head turned": one(
         "RotaryEmbedding",
         [_r(2, 3, 32), _r(2, 3, 2), _r(2, 3, 2)],
         num_heads=4,
         rotary_embedding_dim=4,
         opset=23,
     ),
-    "nothing reduced": lambda: one(
+    "nothing reduced": one(
         "ReduceL1", [_r(2, 3)], np.asarray([], np.int64), noop_with_empty_axes=1
     ),
-    "places of the largest": lambda: one(
+    "places of the largest": one(
         "MaxPool",
         [_r(2, 3, 9, 10)],
         kernel_shape=[3, 2],
@@ -323,7 +306,7 @@ FOUND = {
         ceil_mode=1,
         outputs=2,
     ),
-    "deformed": lambda: one(
+    "deformed": one(
         "DeformConv",
         [_r(2, 4, 7, 8), _r(6, 2, 3, 2), _r(2, 24, 4, 7), _r(6), _r(2, 12, 4, 7)],
         kernel_shape=[3, 2],
@@ -334,26 +317,22 @@ FOUND = {
         opset=19,
     ),
     **{
-        f"regions by {mode}, {way}": partial(_regions, mode, way)
+        f"regions by {mode}, {way}": _regions(mode, way)
         for mode in ("avg", "max")
         for way in ("half_pixel", "output_half_pixel")
     },
-    "scattered into more": lambda: one(
+    "scattered into more": one(
         "ScatterElements", [_r(4, 5, 3), _i(4, 2, 3, 2), _r(2, 3, 2)], reduction="add"
     ),
-    "split into one": lambda: one("Split", [_r(2, 3)], [2]),
-    "whole numbers enlarged": lambda: one(
+    "split into one": one("Split", [_r(2, 3)], [2]),
+    "whole numbers enlarged": one(
         "Resize", [_i(99, 1, 2, 3, 4).astype(np.uint8)], None, [1, 1, 2, 1.5], mode="linear"
     ),
-    "row of places": lambda: one(
-        "AffineGrid", [_r(1, 2, 3)], [1, 3, 1, 3], align_corners=1, opset=20
-    ),
-    "vector of whole numbers": lambda: one("MatMulInteger", [_b(4)], _b(4, 2)),
-    "variance of single numbers": lambda: one(
-        "MeanVarianceNormalization", [_r(1, 1, 33)], axes=[0]
-    ),
-    "channels about each, in pairs": lambda: one("LRN", [_r(5, 5, 3, 3)], size=4, alpha=0.5),
-    "one row of two, corners aligned": lambda: one(
+    "row of places": one("AffineGrid", [_r(1, 2, 3)], [1, 3, 1, 3], align_corners=1, opset=20),
+    "vector of whole numbers": one("MatMulInteger", [_b(4)], _b(4, 2)),
+    "variance of single numbers": one("MeanVarianceNormalization", [_r(1, 1, 33)], axes=[0]),
+    "channels about each, in pairs": one("LRN", [_r(5, 5, 3, 3)], size=4, alpha=0.5),
+    "one row of two, corners aligned": one(
         "Resize",
         [_r(1, 2, 2, 3)],
         None,
@@ -362,11 +341,11 @@ FOUND = {
         mode="linear",
         coordinate_transformation_mode="align_corners",
     ),
-    "largest scattered": lambda: one(
+    "largest scattered": one(
         "ScatterND", [_r(3, 4, 2), [[1, -1], [0, 2], [1, 3]], _r(3, 2)], reduction="max"
     ),
-    "divided by zero": lambda: one("Div", [_r(5)], np.zeros((), np.float32)),
-    "recurrent in 64 bits": lambda: one(
+    "divided by zero": one("Div", [_r(5)], np.zeros((), np.float32)),
+    "recurrent in 64 bits": one(
         "GRU",
         [_r(2, 1, 3).astype("d")],
         _r(1, 6, 3).astype("d"),
@@ -374,7 +353,7 @@ FOUND = {
         hidden_size=2,
         outputs=2,
     ),
-    "determinant in 64 bits": lambda: one("Det", [_r(2, 3, 3).astype("d")]),
-    "columns in 64 bits": lambda: one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
+    "determinant in 64 bits": one("Det", [_r(2, 3, 3).astype("d")]),
+    "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
 """Found by random graphs and attributes; onnxruntime does not compute all of them."""

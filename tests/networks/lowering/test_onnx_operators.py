@@ -12,9 +12,8 @@ from .networks import answers, difference
 from .onnx_cases import CASES, FOUND, one
 
 
-@pytest.mark.parametrize("name", list(CASES))
-def test_operators_give_onnxruntimes_numbers(name):
-    model = CASES[name]()
+@pytest.mark.parametrize("model", CASES.values(), ids=CASES)
+def test_operators_give_onnxruntimes_numbers(model):
     proto = model.proto
     session = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
@@ -27,9 +26,8 @@ def test_operators_give_onnxruntimes_numbers(name):
     assert f"the_{model.kind}" in {location.owner for location in graph.locations.values()}
 
 
-@pytest.mark.parametrize("name", list(FOUND))
-def test_what_random_graphs_found_gives_the_references_numbers(name):
-    model = FOUND[name]()
+@pytest.mark.parametrize("model", FOUND.values(), ids=FOUND)
+def test_what_random_graphs_found_gives_the_references_numbers(model):
     expected = onnx.reference.ReferenceEvaluator(model.proto).run(None, dict(model.inputs))
     got = prepare(model.proto).run(dict(model.inputs))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
@@ -51,7 +49,7 @@ def test_parts_of_a_comparison_are_truth_values():
 
 def test_weights_that_follow_from_constants_are_constants():
     """PyTorch's exporter writes the gates in ONNX's order by slices and a concatenation."""
-    model = CASES["lstm"]()
+    model = CASES["lstm"]
     names = list(model.constants)
     weights = model.constants[names[0]]
     proto = model.proto

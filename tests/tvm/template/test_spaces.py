@@ -1,21 +1,28 @@
 """Design spaces of the templates: legality, features, first guesses, and where they apply."""
 
+import json
+import math
+
 import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.task import Task
+from chameleon_testing.conformance_cases import grid
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators import specs
+from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.base import TemplateBuilder
-from chameleon_tvm.spaces.template.conv2d import geometry_of
+from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
+from chameleon_tvm.spaces.template.estimates import first_guesses, spread
 from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
-from computing import require_sound, resolved
+from computing import assembly_of, require_sound, resolved
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -196,3 +203,97 @@ def test_auto_takes_the_template_where_it_applies():
     assert auto.design_space(task).fingerprint == space_of(R8).fingerprint
     assert isinstance(auto.builder(task, threads=1), TemplateBuilder)
     assert not isinstance(auto.builder(CONV1D.task("t", CUDA), threads=1), TemplateBuilder)
+
+
+# -- first guesses against what LLVM makes of a tile -----------------------------------------------
+
+
+AVX2 = json.dumps({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
+AVX512 = json.dumps({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+NEON = json.dumps(
+    {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"], "num-cores": 2}
+)
+SPEC = Conv2dSpec(input=(1, 64, 1, 26), filters=24, kernel=1, layout="NHWC")
+
+
+def _spilled(target, spec, **tile):
+    info = target_info(target)
+    geometry = geometry_of(spec, info.lanes("float32"))
+    tiling = ConvolutionTiling(geometry, info, in_place=True, channel_blocks=(geometry.ic,))
+    return tiling._spilled({f"tile_{name}": np.array(values) for name, values in tile.items()})
+
+
+def _stack_accesses(columns, vectors):
+    """Vectors that the kernel of a tile stores on the stack or loads from there."""
+    template = ConvolutionTemplate(SPEC.task("t", AVX2), TemplateOptions())
+    tile = {"tile_rows": 1, "tile_columns": columns, "tile_vectors": vectors}
+    rest = {"channel_block": 64, "input": "in_place", "outermost": "positions", "unroll": 1}
+    lines = assembly_of(template.function({**tile, **rest}), AVX2).splitlines()
+    return sum("(%rsp)" in line and "ymm" in line for line in lines)
+
+
+@pytest.mark.parametrize(("columns", "vectors"), [(7, 1), (9, 1), (13, 1), (6, 2), (4, 3)])
+def test_sums_are_guessed_to_be_stored_where_llvm_stores_them(columns, vectors):
+    [share] = _spilled(AVX2, SPEC, rows=[1], columns=[columns], vectors=[vectors])
+    assert (share > 0) == (_stack_accesses(columns, vectors) > 0)
+
+
+def test_more_positions_than_half_of_the_registers_spill_with_one_vector_alone():
+    columns = list(range(1, 15))
+    result = _spilled(AVX2, SPEC, rows=[1] * 14, columns=columns, vectors=[1] * 14)
+    assert (result[:7] == 0).all()
+    assert (np.diff(result[6:]) > 0).all()
+    assert not _spilled(AVX2, SPEC, rows=[1] * 14, columns=columns, vectors=[2] * 14).any()
+
+
+@pytest.mark.parametrize("target", [AVX512, NEON])
+def test_nothing_spills_where_a_multiply_add_broadcasts_or_overwrites_its_sum(target):
+    assert not _spilled(target, SPEC, rows=[1, 1], columns=[13, 26], vectors=[1, 1]).any()
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(256, 48), (512, 1000)])
+def test_a_map_thirteen_wide_is_not_guessed_to_fit_the_registers_at_once(channels, filters):
+    spec = Conv2dSpec(input=(1, channels, 13, 13), filters=filters, kernel=1, layout="NHWC")
+    space = TemplateSpace(TemplateOptions()).design_space(spec.task("t", AVX2))
+    first = space.decode(space.first_guesses[0])
+    assert first["tile_rows"] * first["tile_columns"] < 13
+    wide = TemplateSpace(TemplateOptions()).design_space(spec.task("t", AVX512))
+    assert wide.decode(wide.first_guesses[0])["tile_columns"] == 13
+
+
+# -- what first guesses are chosen from ------------------------------------------------------------
+
+
+@given(cards=st.lists(st.integers(1, 12), min_size=1, max_size=7), count=st.integers(50, 5_000))
+def test_choices_of_the_last_knobs_occur_equally_often(cards, count):
+    space = grid(*cards)
+    rows = spread(space, count)
+    assert 0 < len(rows) < 2 * count
+    assert len(space.distinct(rows)) == len(rows)
+    assert len(rows) == space.size or space.size > count
+    # A stride that shares no factor with the numbers of choices meets those of the last knobs in
+    # turn, whichever of them are taken together.
+    for knobs in range(1, len(cards) + 1):
+        together = np.unique(rows[:, -knobs:], axis=0, return_counts=True)[1]
+        assert together.max() - together.min() <= 1
+        assert len(together) == min(len(rows), math.prod(cards[-knobs:]))
+
+
+@pytest.mark.parametrize("size", [120_000, 150_000, 239_999])
+def test_the_last_knob_is_not_always_the_same_in_spaces_of_this_size(size):
+    """A stride of 3 once met one of three choices."""
+    assert set(spread(grid(size // 60, 2, 2, 5, 3), 60_000)[:, -1]) == {0, 1, 2}
+    unrolls = DesignSpace(
+        [
+            *(Choice(name=n, options=(0, 1)) for n in ("tile_rows", "tile_columns")),
+            *(Choice(name=n, options=(0, 1)) for n in ("tile_vectors", "input")),
+            Choice(name="channel_block", options=tuple(range(size // 48))),
+            Choice(name="unroll", options=(1, 2, 4)),
+        ]
+    )
+    start = first_guesses(
+        unrolls,
+        lambda values: np.asarray(values["channel_block"], float),
+        ConvolutionTiling.tile_knobs,
+    )
+    assert set(start[:, unrolls.index["unroll"]]) == {0, 1, 2}
