@@ -11,7 +11,7 @@ from chameleon_core.network_result import Unmeasured
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.deliver import TURNS, mended
+from chameleon_networks.delivery.deliver import TURNS, repaired
 from chameleon_networks.running.verify import OutputCheck
 from chameleon_tvm.words import one_line
 from hypothesis import given
@@ -41,9 +41,9 @@ class DeliverySteps:
         problem = "it is off" if wrong else None
         return Path(name), OutputCheck(max_relative_error=None, problem=problem)
 
-    def mended(self):
+    def repaired(self):
         staged, verdict = self.tried(self.kernels, "network")
-        return mended(self, staged, verdict)[1]
+        return repaired(self, staged, verdict)[1]
 
     @property
     def left(self):
@@ -52,30 +52,30 @@ class DeliverySteps:
 
 def test_nothing_is_touched_where_the_network_is_right():
     steps = DeliverySteps([_winner("a", 0, 1), _winner("b", 0)], set())
-    assert steps.mended().problem is None
+    assert steps.repaired().problem is None
     assert (steps.compiled, steps.left, steps.replaced) == (1, {"a": 0, "b": 0}, {})
 
 
 def test_the_guess_to_blame_makes_room_for_the_next_and_then_for_the_default_schedule():
     steps = DeliverySteps([_winner("a", 0, 1, 2), _winner("b", 0), _winner("c", 0)], {("a", 0)})
-    assert steps.mended().problem is None
+    assert steps.repaired().problem is None
     assert steps.left == {"a": 1, "b": 0, "c": 0}
     steps = DeliverySteps([_winner("a", 0, 1), _winner("b", 0)], {("a", 0), ("a", 1)})
-    assert steps.mended().problem is None
+    assert steps.repaired().problem is None
     assert steps.left == {"b": 0}
     assert list(steps.replaced.values()) == ["with the guess before, it is off"]
 
 
 def test_measured_kernels_are_never_replaced():
     steps = DeliverySteps([_winner("a", 0, seconds=1.0), _winner("b", 0, 1)], {("a", 0)})
-    assert steps.mended().problem == "it is off"
+    assert steps.repaired().problem == "it is off"
     assert steps.left == {"a": 0, "b": 0}
 
 
 def test_a_record_of_another_run_is_as_little_trusted_as_a_guess():
     recorded = attrs.evolve(_winner("a", 0, 1, seconds=1.0), recorded=True)
     steps = DeliverySteps([recorded, _winner("b", 0, seconds=1.0)], {("a", 0)})
-    assert steps.mended().problem is None
+    assert steps.repaired().problem is None
     assert steps.left == {"a": 1, "b": 0}
     assert not steps.kernels.winners[recorded.task.key].measured, "its time was the other one's"
     assert list(steps.replaced.values()) == ["with the record of another run, it is off"]
@@ -87,7 +87,7 @@ def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count, d
     every = [(name, guess) for name in names for guess in range(3)]
     bad = data.draw(st.sets(st.sampled_from(every)))
     steps = DeliverySteps([_winner(name, 0, 1, 2) for name in names], bad)
-    assert steps.mended().problem is None
+    assert steps.repaired().problem is None
     assert steps.compiled <= 2 + TURNS * (2 + 2 * count.bit_length())
 
 

@@ -10,7 +10,7 @@ from chameleon_tvm.device.cpus.features import (
     hidden_features,
     host_features,
     llvm_target,
-    told_features,
+    reported_features,
     used_features,
 )
 from chameleon_tvm.device.cpus.naming import CpuName, name_of, native_name
@@ -53,7 +53,7 @@ def test_x86_names_fit_the_flags(file, guess, expected):
 def test_arm_names_come_from_the_part(guess):
     processor = recorded("neoverse-v1", "aarch64")
     assert name_of(processor, guess, ARM) == CpuName(mcpu="neoverse-v1")
-    features = told_features(processor)
+    features = reported_features(processor)
     assert {"neon", "sve", "i8mm", "bf16"} <= features
     assert "sve2" not in features
 
@@ -102,7 +102,7 @@ def test_code_never_uses_what_the_flags_lack(file, data):
     name = name_of(processor, guess, X86)
     used = used_features(llvm_target(name.mcpu, triple=X86, mattr=frozenset(name.mattr)))
     # Flags without what they build on (AVX2 without AVX) are no processor's: LLVM adds it.
-    features = told_features(processor)
+    features = reported_features(processor)
     closed = used_features(
         llvm_target("x86-64", triple=X86, mattr=frozenset(f"+{row}" for row in features))
     )

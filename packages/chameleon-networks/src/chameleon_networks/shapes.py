@@ -185,7 +185,7 @@ class Bucket:
 
 
 def buckets_of(shapes: Mapping[str, Shape]) -> tuple[Bucket, ...]:
-    """All combinations of the extents in a pipeline file's shapes, the smallest extents first."""
+    """All combinations (buckets) of the extents in a pipeline file, the smallest extents first."""
     dimensions = dimensions_of(shapes)
     product = itertools.product(*(dimension.buckets for dimension in dimensions))
     return tuple(bucket_with(shapes, dimensions, extents) for extents in product)

@@ -35,7 +35,7 @@ class StepSeconds:
 
     @contextlib.contextmanager
     def during(self, step: str) -> Iterator[None]:
-        """A context in which time counts for another step; the current step continues after it.
+        """A context whose time counts for another step. After it, the present step continues.
 
         Args:
             step: The name of the other step.

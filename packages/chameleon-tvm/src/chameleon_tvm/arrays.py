@@ -1,6 +1,6 @@
-"""A replacement for ``np.ascontiguousarray`` that keeps arrays of subclasses.
+"""A replacement for ``np.ascontiguousarray`` that keeps the class of an array.
 
-Some of these subclasses record the operations on an array.
+Chameleon uses a subclass of NumPy's arrays that records the operations on an array.
 """
 
 from __future__ import annotations

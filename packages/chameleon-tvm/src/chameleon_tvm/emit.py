@@ -107,7 +107,7 @@ def lanes_of(value: Expr) -> int:
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """The name of a vector dtype with as many lanes as an expression, such as ``int32x8``.
+    """The vector dtype with as many lanes as an expression, such as ``int32x8``.
 
     Args:
         dtype: The dtype of an element.
@@ -118,7 +118,7 @@ def typed(dtype: str, like: Expr) -> str:
 
 
 def every(scalar: Expr, like: Expr) -> Expr:
-    """The value of ``scalar`` in as many lanes as the expression ``like`` has."""
+    """Broadcast a scalar to a vector with as many lanes as the expression ``like``."""
     return splat(scalar, lanes_of(like))
 
 
@@ -139,7 +139,7 @@ def cast(dtype: str, value: Expr) -> Expr:
 
 
 def widening(kind: StorageType, value: Expr) -> Expr:
-    """The expression that converts stored numbers to float32, as ``StorageType.real`` does.
+    """Make the expression that converts stored numbers to float32, like ``StorageType.real``.
 
     Args:
         kind: A floating-point storage type.
@@ -155,7 +155,7 @@ def widening(kind: StorageType, value: Expr) -> Expr:
 
 
 def rounding(kind: StorageType, value: Expr) -> Expr:
-    """The expression that rounds float32 to a storage type, as ``StorageType.stored`` does.
+    """Make the expression that rounds float32 to a stored dtype, like ``StorageType.stored``.
 
     Args:
         kind: A floating-point storage type.

@@ -1,4 +1,4 @@
-"""The same parts of TVM as ``quick_tvm``, but TVM is only imported when a program uses a part.
+"""The same names of TVM as ``quick_tvm``, but the import of TVM waits until a name is used.
 
 Some processes import modules that can use TVM, but do not use it. These processes then need not
 wait for the import. Examples are processes that check a vendor's kernel, and commands that only

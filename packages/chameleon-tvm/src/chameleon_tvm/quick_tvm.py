@@ -53,7 +53,7 @@ def names_listed_once() -> Iterator[None]:
 
 @contextmanager
 def absent_types_without_errors() -> Iterator[None]:
-    """Make TVM's import faster: its FFI finds out without a C++ error that a type is missing."""
+    """Make TVM's import faster: within this context, a missing type causes no slow C++ error."""
     from tvm_ffi import core, registry  # noqa: PLC0415 - importing it has to wait for ``without``
 
     original = core._object_type_key_to_index  # noqa: SLF001
@@ -70,7 +70,7 @@ def absent_types_without_errors() -> Iterator[None]:
 
 @contextmanager
 def operators_without_errors() -> Iterator[None]:
-    """Make TVM's import faster: its FFI looks up operators without C++ errors.
+    """Make TVM's import faster: within this context, a missing operator causes no C++ error.
 
     TVM's import gives operators the names that scripts use. For this it looks up some operators
     that do not exist, and names one operator a second time. Both cause C++ errors, which are slow.

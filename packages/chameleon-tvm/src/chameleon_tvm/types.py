@@ -70,7 +70,7 @@ class StorageType:
 
     @property
     def whole(self) -> bool:
-        """Whether the numbers are integers, which stand for real numbers by a scale."""
+        """Whether the numbers are integers that represent real numbers by a scale."""
         return self.low < self.high
 
     @property

@@ -25,7 +25,7 @@ _LONGEST = 200
 
 
 def first_line(error: BaseException) -> str:
-    """The class of an error and the first line of its message."""
+    """The class of an error and the first line of its message, for another message."""
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
@@ -72,7 +72,7 @@ def chosen_types(kinds: Iterable[str]) -> tuple[str, ...]:
     """The dtypes other than float32 that a network's operators use; float32 if there are no others.
 
     Args:
-        kinds: Compute types of the network's operators.
+        kinds: The dtype in which each operator of the network computes.
     """
     return tuple(sorted({display_name(kind) for kind in kinds} - {FLOAT32})) or (FLOAT32,)
 
@@ -81,7 +81,7 @@ def types_in_words(kinds: Collection[str]) -> str:
     """A phrase for the precision of a network or a rival, such as ``int8, the rest float32``.
 
     Args:
-        kinds: Compute types of all of the network's operators.
+        kinds: The dtypes in which the network's operators compute.
     """
     chosen = chosen_types(kinds)
     rest = f", the rest {FLOAT32}" if FLOAT32 in kinds and FLOAT32 not in chosen else ""

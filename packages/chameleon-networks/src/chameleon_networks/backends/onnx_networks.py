@@ -69,8 +69,8 @@ class ChameleonRep(BackendRep):
             have other values.
 
     Attributes:
-        fixed: Names of the inputs whose values are constants of the network that the last call
-            used.
+        fixed: Names of the inputs whose values were constants in the compiled network of the last
+            call.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def compile_run(
 
 
 def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
-    """Print the result of ``chameleon compile``; exit with an error if it has no network.
+    """Print the result of ``chameleon compile``; exit with an error if no network was delivered.
 
     Args:
         folder: The run folder.

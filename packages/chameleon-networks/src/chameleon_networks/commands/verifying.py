@@ -68,7 +68,8 @@ class Verification:
         batches: Number of compared batches of inputs.
         tolerance: The largest allowed error. None if any error is allowed.
         outputs: The error of each output.
-        cause: A sentence that says where errors begin. Empty if all errors are allowed.
+        cause: A sentence that names the operator at which errors begin. Empty if all errors are
+            within the tolerance.
     """
 
     reference: str
@@ -285,9 +286,9 @@ class Comparison:
             return problems[variable] is not None
 
         def begins(variable: Any) -> Any:
-            """The first variable with a wrong value among those that a wrong variable depends on.
+            """Find the first wrong variable among those that a wrong variable depends on.
 
-            It is found by bisection, and is the place at which errors begin.
+            The function searches by bisection. Errors begin at the variable that it returns.
             """
             before = graph.before(variable)
             first = bisect.bisect_left(before, True, key=fails)
@@ -367,9 +368,9 @@ class _Places:
         return attrs.evolve(places, last=nearest[-1] if nearest else None)
 
     def parents(self, variable: Any) -> list[Any]:
-        """The nearest variables with a source location that a variable depends on.
+        """The nearest variables before a variable that have a source location in the user's model.
 
-        Only such variables can be compared with the framework. They are in graph order.
+        Only such variables can be compared with the framework. The result is in graph order.
         """
         return self._located(variable, nearest=True)
 

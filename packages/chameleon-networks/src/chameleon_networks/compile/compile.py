@@ -1,4 +1,7 @@
-"""Compiles a prepared network with its tuned kernels to kernel calls or Relax bytecode."""
+"""Compiles a prepared network with its tuned kernels, to a list of kernel calls or to bytecode.
+
+TVM's virtual machine runs the bytecode (Relax).
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,8 @@ class CompiledNetwork:
         functions: The functions of the kernels before they were scheduled, by kernel name.
         unscheduled: Names of the kernels for which Chameleon has no schedule. TVM runs their loops
             on one thread.
-        permissions: Permissions that a process must ask of the operating system before it runs the
-            network, such as AMX.
+        permissions: Permissions that a process must request from the operating system before it
+            runs the network, such as AMX.
     """
 
     executable: Any
@@ -110,8 +113,8 @@ def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
     Args:
         module: The module that ``fused`` returned.
         target: The resolved target, which is also TVM's current target.
-        loops: The tuned schedules of functions that are no fused operators. Other functions get a
-            default schedule.
+        loops: The tuned schedules of functions such as a softmax, which have no matrix product.
+            Functions without a tuned schedule get a default schedule.
     """
     module = with_default_schedules(module, target, lambda _, function: loops.plan(function))
     main = _WithoutEmptyConstants(module).visit_expr(module["main"])
@@ -133,9 +136,9 @@ class _WithoutEmptyConstants(relax.PyExprMutator):
 def fused_functions(
     module: Any, chains: Sequence[FusedOperator], target: str
 ) -> list[tuple[Any, int]]:
-    """The functions that a network calls beside the kernels of its fused operators.
+    """The functions of a network that are not kernels of its fused operators, such as a softmax.
 
-    They are candidates for tuning as loops. Each comes with the number of its calls in one
+    They may be tuned, too, if they take long. Each comes with the number of its calls in one
     inference.
 
     Args:

@@ -1,4 +1,7 @@
-"""Default schedules for functions that are not tuned; TVM would run their loops on one thread."""
+"""Default schedules for functions that are not tuned.
+
+Without a schedule, TVM would run the loops of a function on one thread.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ LOOPS = "chameleon.loops"
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether Chameleon has scheduled a function. If not, TVM runs its loops on one thread."""
+    """Whether a function has a schedule of Chameleon. Without one, TVM runs it on one thread."""
     return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
 
 

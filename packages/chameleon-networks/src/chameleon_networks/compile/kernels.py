@@ -68,7 +68,7 @@ def _copied(winners: Mapping[str, Winner]) -> dict[str, Winner]:
 
 @attrs.define(eq=False)
 class Kernels:
-    """The winners of a run as kernels of a network's fused operators.
+    """The fastest configurations of a run (winners), as kernels of a network's fused operators.
 
     Args:
         space: The design space that the configurations belong to.
@@ -84,10 +84,11 @@ class Kernels:
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
     def task_of(self, chain: FusedOperator) -> Task:
-        """The task that a fused operator is tuned as.
+        """The task whose kernel computes a fused operator.
 
-        Several tasks can compute the operator, for example with narrower weights. The result is a
-        task with a winner, if any.
+        Several tasks may compute the operator, for example one for 8-bit and one for 7-bit weights.
+        The result is a task for which a run found a fastest configuration (a winner), if there is
+        one.
         """
         tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
         known = (self.winners.get(task.key) for task in tasks)
@@ -97,8 +98,9 @@ class Kernels:
     def like(self, chain: FusedOperator) -> Winner | None:
         """The winner for a fused operator, or for the same operator with another output dtype.
 
-        In a network of several dtypes, an output may have another dtype than in a network of one
-        dtype. Both operators have the same knobs and nearly the same work.
+        A winner is the fastest configuration of a run. If some operators of a network get reduced
+        dtypes, the outputs of other operators may change their dtype. An operator with another
+        output dtype has the same knobs and nearly the same work.
         """
         for own in specs_for(chain, self._target):
             task = own.task("chain", self._target)
@@ -114,7 +116,7 @@ class Kernels:
     def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
         """Add a kernel for each fused operator that has no winner of its own.
 
-        The kernel is that of the same operator with another output dtype, as ``like`` finds it.
+        Such an operator gets the kernel of the same operator with another output dtype (``like``).
         """
         winners = dict(self.winners)
         for chain in chains:

@@ -133,9 +133,9 @@ def costly_functions(
 def large_shares(
     kernels: Sequence[KernelTime], names: Collection[str], seconds: float
 ) -> dict[str, float]:
-    """The share of an inference's time that each of some kernels takes, by name.
+    """Find the kernels that take a large share of an inference's time, with their shares by name.
 
-    Small shares are left out, because tuning such kernels would gain little.
+    Kernels with a small share are left out, because tuning them would gain little.
 
     Args:
         kernels: The result of ``profile.kernel_seconds`` for the network.
@@ -153,7 +153,7 @@ def large_shares(
 def loop_tasks(
     costly: Iterable[CostlyFunction], functions: Iterable[tuple[Any, int]], target: str
 ) -> list[Task]:
-    """Make tasks of the functions that ``costly_functions`` found, if the network still has them.
+    """Make tasks of costly functions, so that a run tunes them, if the network still has them.
 
     Args:
         costly: The result of ``costly_functions``.

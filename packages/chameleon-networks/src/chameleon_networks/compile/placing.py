@@ -39,9 +39,10 @@ def with_kernels(
             operators.
         reshape: Whether the graph reshapes its tensors to the shapes of the kernels' parameters. If
             False, the kernels' parameters are declared with the shapes of the tensors instead.
-        reading: A function that returns what a kernel reads instead of a tensor. It gets the fused
-            operator, the number of the input, and the tensor. If it is given, the constants of the
-            kernels become further parameters of ``main``, in the order of the calls.
+        reading: A function that replaces the inputs of kernels, for example by rounded tensors. It
+            gets the fused operator, the number of the input, and the tensor, and returns the tensor
+            that the kernel reads. With ``reading``, the constants of the kernels become further
+            parameters of ``main``, in the order of the calls.
     """
     kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}

@@ -46,9 +46,9 @@ class _Scans(relax.PyExprMutator):
 
 
 def with_scans(module: Any) -> Any:
-    """Replace cumulative sums and products of tensors with fixed shapes by kernels of Chameleon.
+    """Replace cumulative sums and products by kernels that use vectors and threads.
 
-    Chameleon's kernels use vectors and several threads.
+    Tensors without a fixed shape keep TVM's own functions.
 
     Args:
         module: An ``IRModule``.

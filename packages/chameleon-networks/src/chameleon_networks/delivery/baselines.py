@@ -1,4 +1,4 @@
-"""Runs a network in other ways, to compare: with frameworks, and with TVM without tuning."""
+"""Runs a network with frameworks, and with TVM without tuning, to compare a delivered network."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """Outputs to compare with the reference's, to judge how large its rounding errors are.
+        """Outputs that show how large the rounding errors of the reference are.
 
-        They are the outputs of the same network in float64. A quantized network is not computed in
-        float64. Instead, its inputs are changed by about a rounding error, and the result is the
-        reference's outputs for these inputs. None if no framework can compute in float64.
+        They are the outputs of the same network in float64. For a quantized network, they are the
+        reference's outputs for inputs that were changed by about a rounding error. None if no
+        framework can compute in float64.
 
         Args:
             samples: The inputs of several inferences.

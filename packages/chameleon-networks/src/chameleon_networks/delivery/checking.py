@@ -41,9 +41,8 @@ def tried(
 
     Args:
         network: The imported network.
-        layouts: The layouts to try, in order. If the compiler crashes, it does not say with which
-            layout. The first layout then counts as failed, and the other layouts are tried in a new
-            process.
+        layouts: The layouts to try, in order. If the compiler crashes, the first layout counts as
+            failed, and the other layouts are tried in a new process.
         target: The resolved target.
         threads: Number of threads that the framework computes with.
 

@@ -33,7 +33,7 @@ TURNS = 3
 all guesses, because each search for the cause compiles the network several times."""
 
 
-def mended(
+def repaired(
     steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
 ) -> tuple[Path | None, OutputCheck]:
     """Replace kernels that were never checked (guesses) until the network's outputs are right.
@@ -61,7 +61,7 @@ def mended(
             before = "record of another run" if winner.recorded else "guess before"
             steps.replaced[key] = f"with the {before}, {verdict.problem}"
         steps.kernels = steps.kernels.with_next_guesses(wrong, give_up=turn == TURNS)
-        staged, verdict = steps.tried(steps.kernels, f"mended-{turn}")
+        staged, verdict = steps.tried(steps.kernels, f"repaired-{turn}")
     return staged, verdict
 
 
@@ -123,7 +123,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         staged, verdict = steps.tried(steps.kernels, "network")
     else:
         verdict = steps.verdict(staged)
-    staged, verdict = mended(steps, staged, verdict)
+    staged, verdict = repaired(steps, staged, verdict)
     reference = steps.answers.reference
     result = NetworkResult(
         max_relative_error=verdict.max_relative_error,

@@ -325,10 +325,10 @@ class DeliverySteps:
         return verdict
 
     def in_own_precision(self, folder: Path, kind: str) -> OwnPrecision:
-        """Compare a network that computes in half precision with torch in that same precision.
+        """Compare a network whose source is in half precision with torch in that precision.
 
         Args:
-            folder: The folder of the network. Its outputs are near enough to torch's in float32.
+            folder: The folder of the network, which passed the comparison with torch in float32.
             kind: The dtype of the user's model, ``float16`` or ``bfloat16``, in which torch runs.
         """
         framework = self.baselines.opened(TORCH)
@@ -363,7 +363,7 @@ class DeliverySteps:
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """A process that runs the network of a folder: the one that verified it, or a new one."""
+        """The process that runs the network of a folder. It is started if it does not run yet."""
         verified = self._verified.pop(folder, None)
         return verified or delivered_process("network", folder, threads=self.threads)
 

@@ -20,7 +20,9 @@ Shapes = Sequence[Sequence[int]]
 
 @attrs.frozen(kw_only=True)
 class BucketShapes:
-    """The shapes of one bucket: of a combination of extents that a network is compiled for.
+    """The input and output shapes of one bucket, a combination of extents.
+
+    A network is compiled separately for each bucket.
 
     Attributes:
         name: The name of the bucket.
@@ -147,10 +149,10 @@ class PaddingProbe:
 
 
 def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
-    """Choose extents with which the padding of inputs is tested.
+    """Choose the extents of inputs with which a test finds out whether padding changes outputs.
 
-    There is a probe for each padded dimension. If there are several such dimensions, one more probe
-    pads all of them.
+    Each probe has extents between those of two buckets. There is a probe for each padded dimension.
+    If there are several such dimensions, one more probe pads all of them.
 
     Args:
         dimensions: The dimensions of the inputs that have several extents.

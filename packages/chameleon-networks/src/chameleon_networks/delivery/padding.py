@@ -86,11 +86,11 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
     Args:
         bucketed: The network.
         threads: Number of threads that the framework computes with.
-        run_of: A function that opens the network to test, which pads its inputs and cuts its
-            outputs. The first argument is a probe: input extents that need padding. The next two
-            arguments are inputs with these extents, and the framework's outputs for the inputs,
-            which show the shapes of outputs. The last argument is an exit stack. The function
-            enters each process that it starts into this stack.
+        run_of: A function that opens the network to test, and returns a function that runs it with
+            padding. It has four arguments. The first is a probe: input extents that need padding.
+            The next two are inputs with these extents, and the framework's outputs for these
+            inputs, which show the shapes of outputs. The last is an exit stack, into which it
+            enters each process that it starts.
 
     Returns:
         A sentence that says how padding changes the outputs. None if it does not.

@@ -29,7 +29,7 @@ from chameleon_networks.running.verify import Run, agreement_of_all, magnitudes
 def reduced_request(
     network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
 ) -> ReducedRequest:
-    """Prepare the comparison of a network with frameworks that run it in some precisions.
+    """Prepare inputs to compare a network with frameworks that run it in reduced precisions.
 
     Args:
         network: The imported network.
@@ -55,7 +55,7 @@ def reduced_request(
 
 
 def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
-    """Inputs for measuring the errors of a network, which calibration does not use.
+    """The inputs on which a network's errors are measured; calibration does not use these inputs.
 
     Args:
         network: The imported network.

@@ -1,4 +1,4 @@
-"""A network for which the run has decided the layout, and which dtypes each operator may have.
+"""A network with the run's decisions: its layout, and the dtypes that each operator may have.
 
 The delivery chooses one of these dtypes for each operator, by time and error.
 """

@@ -118,7 +118,7 @@ def side_by_side(asked: Compared) -> SideBySide:
 
 
 def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
-    """The dtypes in which a delivered network computes, as its manifest names them.
+    """A result that has only the dtypes in which a delivered network computes, from its manifest.
 
     Args:
         folder: The folder of the network, or of one of its buckets.

@@ -34,10 +34,10 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 def with_workloads(
     module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """Replace fused operators of a network by calls of the functions that were tuned.
+    """Replace fused operators of a network by calls of the very functions that were tuned.
 
-    MetaSchedule applies a record only to a function that equals the tuned function. Relax would
-    make different functions of the same operators.
+    MetaSchedule applies a record only to a function that equals the tuned function. Without this
+    replacement, TVM would make different functions of the same operators.
 
     Args:
         module: The module that ``prepared`` returned.

@@ -1,4 +1,4 @@
-"""Delivers a tuned operator as a folder: a library, its loader, and the code that packs weights.
+"""Writes a tuned operator as a folder: a library, its loader, and the code that packs weights.
 
 The folder is a network of one kernel, with the library, manifest and loader of networks. The
 weights are constants. Activations are passed in the layouts that the kernel reads.
@@ -47,7 +47,7 @@ Array = NDArray[Any]
 
 
 class NotRecordedError(Exception):
-    """An operation on arrays cannot be recorded. The message names the operation."""
+    """An operation that packs weights cannot be recorded. The message names the operation."""
 
 
 @attrs.define(kw_only=True)
@@ -59,8 +59,8 @@ class Recording:
         constants: Arrays that the operations use besides ``inputs`` and earlier results.
         steps: The operations: a name, the arguments, and the keyword arguments as JSON values.
             ``{"array": n}`` is the n-th array among the inputs and results.
-        fixed: Numbers of the inputs whose values decided which operations ran. The record is valid
-            only for these values.
+        fixed: Numbers of the inputs whose values decided which operations ran. The recording is
+            valid only if these inputs have the same values.
         results: Number of arrays so far, inputs included.
     """
 

@@ -22,7 +22,7 @@ from chameleon_tvm.types import BFLOAT16, FLOAT16, HALVES
 
 
 def half_type(program: Any) -> str | None:
-    """The half-precision dtype of a program, ``bfloat16`` or ``float16``, or None.
+    """The half-precision dtype that a program computes in; None if it computes in neither.
 
     Args:
         program: A ``torch.export.ExportedProgram``. If the program has both dtypes, the result is

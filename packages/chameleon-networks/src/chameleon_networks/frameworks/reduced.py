@@ -153,7 +153,7 @@ REDUCED_FRAMEWORKS = (
 
 
 def asked_for(forms: NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
-    """The frameworks that can run a network in some precisions, in the order of the precisions.
+    """The frameworks that can run a network in the given precisions, in the order of precisions.
 
     A framework is included even if its modules are not installed.
 

@@ -69,10 +69,10 @@ def left_out(*names: str) -> dict[str, str]:
 
 
 def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Find names for which a Python module is missing, each with a sentence that says so.
+    """Find frameworks for which a Python module is missing, each with a message about the module.
 
     Args:
-        needs: For each name, such as that of a framework, the modules that it needs.
+        needs: The modules that each framework needs, by the framework's name.
     """
     absent: dict[str, str] = {}
     for name, modules in needs.items():
@@ -110,7 +110,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
 
 def limit_torch(threads: int) -> None:
-    """Set torch's number of threads, unless torch may use all threads of this process."""
+    """Set torch's number of threads, unless torch may use all threads of this process anyway."""
     asked = asked_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)

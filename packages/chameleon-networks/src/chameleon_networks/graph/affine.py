@@ -1,4 +1,4 @@
-"""Folds scales and shifts of channels, as batch normalization leaves them, into the weights.
+"""Folds scales and shifts of channels, such as those of batch normalization, into the weights.
 
 Examples are a normalization after a convolution with bias, and a layer scale after a matrix
 product. Networks of other frameworks also multiply by constant factors. Each such operator reads
@@ -28,7 +28,7 @@ _SEVERAL = 2
 
 @attrs.frozen(kw_only=True, eq=False)
 class AffineChain:
-    """A sequence of operators that scale and shift channels by constants.
+    """A sequence of operators that scale and shift channels by constants, to fold into weights.
 
     Attributes:
         base: The variable that the sequence begins with.

@@ -53,7 +53,7 @@ class _Finder:
         self._scores = SoftmaxInputFinder(values)
 
     def match(self, binding: Any) -> FusedOperator | None:
-        """The attention whose last matrix product is a binding, or None for other bindings.
+        """The attention whose last matrix product a binding computes, or None for other bindings.
 
         Args:
             binding: A binding of the graph.

@@ -1,4 +1,4 @@
-"""Finds the scores of attention: the input of a softmax, its scale, and masks that hide some."""
+"""Finds the scores of attention: the input of a softmax, with its scale and its masks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SoftmaxInputFinder:
         self._values = values
 
     def of_powers(self, tensor: Any) -> SoftmaxInput | None:
-        """The scores of which a tensor is the softmax, or None if the tensor is no softmax.
+        """The input of the softmax that computes a tensor, or None if the tensor is no softmax.
 
         The tensor may be reshaped after the softmax.
 
@@ -323,7 +323,7 @@ def readers_of(
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
 ) -> tuple[tuple[Any, ...], ...] | None:
-    """The variables that read each input of an attention, or None.
+    """The variables that read each input of an attention; None if its dtype must not change.
 
     Between an input and the product that reads it, there may be operators such as transpositions.
     The result is None if the result of such an operator is also read outside of the attention. The

@@ -75,7 +75,7 @@ def integers(argument: Any) -> list[int]:
 
 
 def slices_of(call: Any) -> list[tuple[int, ...]]:
-    """The axis, begin, end and step of each slice of a ``strided_slice``."""
+    """The axis, begin, end and step of each axis that a call of ``strided_slice`` cuts."""
     axes, *others = map(integers, call.args[1:])
     if len(call.args) == 4:  # noqa: PLR2004 - without steps
         others.append([1] * len(axes))
@@ -296,7 +296,7 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
 
 
 def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
-    """A constant operand as one number per channel. None if it is something else.
+    """Convert a constant operand to one number per channel; None if it differs within a channel.
 
     Args:
         constant: The constant, which broadcasts to a tensor.

@@ -1,4 +1,4 @@
-"""Replaces operators that later passes or TVM cannot handle by operators they can handle."""
+"""Replaces operators that TVM or later passes cannot handle by operators that they can."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANK
 
 
 def channels_last_layouts() -> dict[str, list[str]]:
-    """The argument with which TVM's ``ConvertLayout`` puts all images in channels last.
+    """The argument for TVM's ``ConvertLayout`` that converts all images to channels last.
 
     The keys are the names of convolution operators.
     """
@@ -89,7 +89,7 @@ class ConvolutionCall:
         return self.rank + 1 if is_channels_last(self.layout) else 1
 
     def scaled(self, scale: NDArray[Any]) -> Any:
-        """A copy of the call with the weights of each output channel multiplied by a factor.
+        """Copy the call, with the weights of each output channel multiplied by a factor.
 
         Args:
             scale: The factors, of shape (O,).

@@ -1,4 +1,4 @@
-"""Describes the convolutions and matrix products of a graph as operators in float32."""
+"""Describes the convolutions and matrix products of a graph as float32 operators to tune."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PermutedReshape:
 
 
 def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether a permutation keeps the order of all elements, as it moves only axes of extent 1.
+    """Whether a permutation moves only axes of extent 1, so that memory stays the same.
 
     Args:
         axes: For each axis of the result, the axis of the tensor that it comes from.
@@ -75,7 +75,7 @@ def through_reshape(
 
 
 def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes, Axes]:
-    """Do a reduction before a permutation instead of after it.
+    """Compute the axes for a reduction that moves before the permutation that it follows.
 
     Args:
         axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.

@@ -38,7 +38,7 @@ _BOUNDS = ("relax.maximum", "relax.minimum")
 
 
 def is_carrying(value: Any) -> bool:
-    """Whether an expression only moves or selects the numbers that it reads."""
+    """Whether an expression only moves or selects the numbers that it reads, as a reshape does."""
     if isinstance(value, relax.TupleGetItem | relax.Tuple):
         return True
     return operator_name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
@@ -47,7 +47,7 @@ def is_carrying(value: Any) -> bool:
 def with_encoded_moves(module: Any) -> Any:
     """Let operators that only move or select numbers work on quantized (encoded) numbers.
 
-    Examples of such operators are transpositions and maximum poolings. If such an operator reads a
+    Examples of such operators are transpositions and maximum poolings. If the operator reads a
     quantized constant, its result is computed at compile time. An ``ENCODE`` after a ``DECODE`` of
     equal parameters is removed. Encoded int8 becomes uint8, because kernels read 8-bit data only in
     uint8.

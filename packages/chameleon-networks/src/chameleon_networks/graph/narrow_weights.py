@@ -32,7 +32,7 @@ def shares_data(spec: OperatorSpec) -> bool:
 
 
 def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
-    """Yield the operators by which a fused operator can be computed and tuned, fastest first.
+    """Yield the operators as which a fused operator can be tuned, the fastest first.
 
     Some CPUs multiply bytes faster by weights of 7 bits than by weights of 8 bits. On such a CPU,
     the first operator has 7-bit weights, if the weights of the fused operator fit into 7 bits. The
@@ -53,7 +53,7 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
 
 
 def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
-    """Replace each fused operator by the fastest operator that computes the same.
+    """Replace each fused operator by the fastest operator with the same results, if there is one.
 
     Args:
         chains: The fused operators of a network.

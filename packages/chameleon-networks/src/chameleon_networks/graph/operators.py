@@ -46,7 +46,7 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
 
 
 def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
-    """Count the operators of a network that are in no fused operator, by name.
+    """Count the operators of a network that remain outside of its fused operators, by name.
 
     Operators whose results nothing reads do not count.
 
@@ -59,7 +59,7 @@ def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
 
 
 def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
-    """How many elements a network moves by permutations, outside of its fused operators.
+    """Count the elements that a network moves by permutations outside of its fused operators.
 
     The choice of a layout uses this number.
 

@@ -36,7 +36,7 @@ _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
 def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
-    """Change the layouts of a quantized module with a pass that does not know quantization.
+    """Run a pass that changes layouts, but does not know quantization, on a quantized module.
 
     The pass does not see the quantization steps. They are put back afterwards, in the new layouts.
 

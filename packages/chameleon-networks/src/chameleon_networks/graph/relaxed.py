@@ -32,7 +32,7 @@ _CONSTANT = "constant:"
 
 
 def rewritten(module: Any, mutator: Any) -> Any:
-    """Apply a mutator to each Relax function of a module, then remove what nothing reads.
+    """Apply a mutator to each Relax function of a module, then remove values that nothing reads.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
@@ -103,11 +103,11 @@ def called(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
 def each_number(
     builder: Any, function: Callable[[Any], Any], tensor: Any, hint: str, **options: Any
 ) -> Any:
-    """Make the call of a function that computes each number of a tensor from the number there.
+    """Make a call that applies a function to each number of a tensor.
 
     Args:
         builder: A ``BlockBuilder`` that is inside a block.
-        function: The function of one number, an expression of TIR.
+        function: The function, which takes and returns one number as an expression of TIR.
         tensor: The tensor.
         hint: The name of the function in the module, and of its result.
         options: Further options of ``call_te``.
@@ -121,13 +121,13 @@ def each_number(
 
 
 def known_extents(kind: Any) -> tuple[int, ...] | None:
-    """The extents of a tensor type. None if it is not a tensor type, or an extent is not constant.
+    """The extents of a tensor; None for other values, or if an extent is not constant.
 
     Graph passes call this function very often. For speed, the function reads the list of all
     extents: indexing a Relax shape takes four times as long.
 
     Args:
-        kind: The type of an expression, or a buffer.
+        kind: The Relax type of an expression, or a buffer.
     """
     shape = getattr(kind, "shape", None)
     if shape is None:
@@ -153,7 +153,9 @@ def extents_of(kind: Any) -> tuple[int, ...]:
 
 
 def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
-    """A module as text in which variables replace large constants, and the constants in order.
+    """Convert a module to text in which variables replace large constants.
+
+    The result has the text, and the constants in order.
 
     TVM itself writes the bytes of constants into the text as letters, which takes far longer.
     """

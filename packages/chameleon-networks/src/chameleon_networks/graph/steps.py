@@ -85,7 +85,7 @@ class Step:
         return np.asarray(np.clip(numbers, limits.min, limits.max), self.dtype)
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """Decode integers to float32 numbers, by this step's scale and zero point."""
+        """Decode quantized integers to float32 numbers, with this step's scale and zero point."""
         scale, zero_point = self._along(numbers)
         return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
 
@@ -155,7 +155,7 @@ class Steps:
         }
 
     def of(self, value: Any, which: str) -> Step | None:
-        """The quantization step that an expression calls, or None.
+        """The quantization step that an expression computes, or None.
 
         The result is None if the expression calls no such step, or if the step's parameters are not
         constants.

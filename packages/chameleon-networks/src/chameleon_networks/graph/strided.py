@@ -1,7 +1,7 @@
-"""Describes tensors of a graph as strided views of the arrays that they are rearranged from.
+"""Describes a tensor of a graph as a strided view of the array that it is rearranged from.
 
-A kernel that reads such an array in place does not need the permutations, slices and repetitions in
-between.
+A kernel that reads this array in place does not need the permutations, slices and repetitions that
+compute the tensor.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def view_of_all(source: Any) -> View:
 
 
 def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
-    """All ways to see a tensor as a view of itself or of tensors it is rearranged from.
+    """All views of a tensor: of itself, and of each earlier tensor that it is rearranged from.
 
     The view of the earliest tensor comes first.
 

@@ -78,7 +78,7 @@ several convolutions."""
 
 @attrs.frozen(kw_only=True)
 class Phases:
-    """Neighbouring outputs of a transposed convolution that read the same inputs, along one axis.
+    """Neighbouring outputs of a transposed convolution along an axis that read the same inputs.
 
     There are at most as many of these outputs as the stride.
 
@@ -157,7 +157,9 @@ class TransposedAxis:
 
 
 def axis_plan(axis: TransposedAxis, *, together: bool = False) -> AxisPlan:
-    """Plan a transposed convolution along one axis, with a convolution for each group of outputs.
+    """Plan a transposed convolution along one axis as several ordinary convolutions.
+
+    Each of them computes a group of the outputs.
 
     Args:
         axis: The sizes of the convolution along the axis.

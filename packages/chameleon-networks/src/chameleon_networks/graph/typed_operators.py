@@ -1,4 +1,4 @@
-"""Fused operators that read and write quantized tensors, as a network's quantization steps say.
+"""Gives fused operators the dtypes that a network's quantization steps imply.
 
 A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
 (Jacob et al., arXiv 1712.05877, section 2.2). The operators after it compute in float32 until their
@@ -57,7 +57,7 @@ class Operands:
 
     @property
     def units(self) -> NDArray[np.float32]:
-        """For each output channel, the float32 value of an integer sum of 1."""
+        """The factor of each output channel that converts integer sums to float32 numbers."""
         return self.data.scale * self.scales
 
     def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
@@ -79,7 +79,7 @@ class Operands:
     def numbers(
         self, residual: Step | None, output: Step | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
-        """The numbers with which a kernel turns integer sums into its output.
+        """The constants with which a kernel turns integer sums into its output.
 
         They are the factor of each output channel's sums, and the scales and zero points that all
         channels share.

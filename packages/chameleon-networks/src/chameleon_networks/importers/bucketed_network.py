@@ -55,7 +55,7 @@ class BucketedNetwork:
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
 
     def named(self, extents: Sequence[int]) -> str:
-        """A phrase for messages that names the dimensions with some extents, such as "batch 8".
+        """A phrase for messages with the extent of each dimension, such as "batch 8".
 
         Args:
             extents: The extent of each dimension.

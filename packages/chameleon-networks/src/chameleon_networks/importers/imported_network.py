@@ -41,10 +41,10 @@ class KeptGraph(Protocol):
     """The graph of a network and facts about the network, in this machine's cache folder."""
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A fact about the network that an earlier run kept in this machine's cache folder.
+        """Read a fact about the network, such as its graph, that an earlier run cached.
 
-        The result is the fact as a JSON value, with the day on which the run kept it. It is None if
-        no run kept such a fact.
+        The result is the fact as a JSON value, with the day on which the run cached it. It is None
+        if no run cached such a fact.
 
         Args:
             name: The name of the fact.
@@ -69,13 +69,13 @@ class ImportedNetwork(ABC):
         layout: The layout of the whole graph in which the network is tuned and compiled.
         bucket: The object that finds out which inputs belong to this network, if the network is
             compiled for one of several buckets of shapes. Otherwise None.
-        sibling: The network of the same source in other shapes, or None. Data that do not depend on
-            shapes are shared with it.
+        sibling: The network of the same source in other shapes, or None. Both networks share data
+            that do not depend on shapes.
         programs: Files with parts of this network that another process wrote, such as an exported
             torch program. Reading them is faster than reading the source again. The keys are those
             of ``kept_programs``.
-        preloads: Modules that a process imports while it waits, because reading the network needs
-            them.
+        preloads: Names of modules that reading the network needs. A process imports them early,
+            while it waits.
     """
 
     preloads: ClassVar[tuple[str, ...]] = ()
@@ -184,9 +184,9 @@ class ImportedNetwork(ABC):
         return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
-        """Read the parts of the source that need no compiler, before the compiler might crash.
+        """Read the parts of the source that need no compiler, before TVM reads the network.
 
-        If the compiler crashes, the next process can use these parts. By default, nothing is read.
+        If TVM crashes, the next process can use these parts. By default, nothing is read.
         """
 
     @property
@@ -201,15 +201,15 @@ class ImportedNetwork(ABC):
 
     @property
     def exact(self) -> str | None:
-        """The name with which ``framework`` runs the network in float64, or None if it cannot."""
+        """The argument ``name`` with which ``framework`` computes in float64; None if it cannot."""
         return None
 
     @property
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
-        """Frameworks that cannot run the network only because something is not installed, by name.
+        """Frameworks that could run the network if all their packages were installed, by name.
 
-        Each has a phrase that says what is missing.
+        Each has a phrase that names the missing package.
         """
 
     @abstractmethod

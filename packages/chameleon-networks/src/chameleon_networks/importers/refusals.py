@@ -18,7 +18,7 @@ class Refusal:
     Attributes:
         operator: The name of the node's operator.
         sentence: A phrase that names the node in messages.
-        reason: Why the node cannot be compiled, without the name of the node.
+        reason: The reason why the node cannot be compiled, without the node's name.
         hint: A way to solve the problem.
         inputs: The network's inputs whose values must be known for the node to be compiled.
     """
@@ -78,7 +78,7 @@ class OperatorSurvey:
             raise OperatorsRefusedError(self)
 
     def alike(self) -> Iterator[Sequence[Refusal]]:
-        """The nodes that cannot be compiled, in groups of the same operator and reason."""
+        """Group the nodes that cannot be compiled by operator and reason, for the message."""
         groups = defaultdict(list)
         for refusal in self.refusals:
             groups[refusal.operator, refusal.reason].append(refusal)

@@ -51,7 +51,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @abstractmethod
     def read_example(self) -> ExampleProgram:
-        """Export the network with torch, for its example inputs.
+        """Export the network with ``torch.export``, for its example inputs.
 
         Raises:
             ConfigError: torch cannot export the network.

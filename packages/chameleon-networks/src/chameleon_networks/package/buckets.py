@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 
 
 class Placed(NamedTuple):
-    """A call of a network, prepared for the bucket of shapes that computes it.
+    """The inputs of one call, padded for the bucket of shapes that computes them.
 
     Attributes:
         bucket: The name of the bucket.

@@ -139,7 +139,7 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 
 
 def has_form(value: Any, form: Any) -> bool:
-    """Whether a JSON value, such as a manifest, has the expected form.
+    """Whether a JSON value, such as a manifest, has the expected types and keys.
 
     A form is a type, a list with the form of all items, or a mapping with the forms of required
     keys.

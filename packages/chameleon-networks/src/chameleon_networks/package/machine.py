@@ -1,4 +1,7 @@
-"""Runs a network with TVM's virtual machine. This file is delivered with such networks."""
+"""Runs a network with TVM's virtual machine.
+
+This file is copied into the folder of a network that needs the virtual machine.
+"""
 
 import ctypes
 import os

@@ -214,7 +214,7 @@ def manifest_of(
 
 
 def build_facts(module: str, target: str, threads: int) -> Manifest:
-    """The facts about a build that the manifests of networks and of operators contain.
+    """The facts about target, versions and threads that a manifest contains.
 
     Features of the CPU are given by LLVM's names, and by the operating system's flags.
 

@@ -1,4 +1,4 @@
-"""Chooses a dtype for each operator of a network: the front of error against seconds.
+"""Chooses a dtype for each operator of a network, by the network's error and its seconds.
 
 This is a labelling problem with pairwise costs and a budget. An operator has a time and an error in
 each dtype. If two operators of different dtypes exchange a tensor, converting it takes time too.
@@ -63,9 +63,9 @@ class Tensor:
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
-        """Whether two dtypes need the tensor in the same form, so that no conversion is needed.
+        """Whether no conversion of the tensor is needed between two dtypes, for each pair.
 
-        The array of bool has shape (dtypes, dtypes).
+        The result is an array of bool, shape (dtypes, dtypes).
         """
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T

@@ -41,11 +41,11 @@ def bytes_per_second() -> float:
 
 
 def order_of(network: Network) -> list[int]:
-    """An order of the fused operators in which each comes after all operators that it reads.
+    """Sort the fused operators so that each comes after all operators whose results it reads.
 
-    The result holds their indices. The order is that of the operators' last bindings in the graph.
-    The order of the first bindings would be wrong if an operator adds a residual. The first binding
-    of such an operator may come before the operator that computes the residual.
+    The result has the operators' indices, in the order of their last bindings in the graph. The
+    order of their first bindings would be wrong for an operator that adds a residual. Its first
+    binding may come before the operator that computes the residual.
 
     Args:
         network: The prepared network, with its fused operators.

@@ -39,7 +39,7 @@ class Assignment:
 
 
 def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select up to ``most`` assignments of a front, evenly from the slowest to the fastest.
+    """Select at most ``most`` assignments of a front, spread evenly from slowest to fastest.
 
     Args:
         front: The assignments of a front, slowest first.

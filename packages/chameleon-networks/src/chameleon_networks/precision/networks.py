@@ -1,4 +1,7 @@
-"""Makes a network in which some operators have other dtypes, and finds each original operator."""
+"""Makes networks in which some operators have reduced dtypes.
+
+For each operator of the float32 network, they know the operator that replaces it.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,7 @@ class TypedNetworks:
 
 
 def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
-    """Whether a fused operator has another dtype than the operator that it replaces.
+    """Whether a fused operator has another dtype than the float32 operator that it replaces.
 
     Args:
         here: The operator in the network with reduced dtypes.

@@ -155,7 +155,7 @@ class Front:
         return best
 
     def eased(self, point: Point, bound: float) -> Point:
-        """Put operators of a point back to float32, one at a time, until the error is small enough.
+        """Move operators of a point back to float32, until its error is small enough.
 
         The next operator is the one that adds the most error for each second that its dtype saves.
 
@@ -184,7 +184,7 @@ class Front:
         return min(holding, key=lambda point: point.seconds, default=None)
 
     def timed(self, point: Point) -> Point:
-        """A copy of a point, with seconds computed again from the operators' present times."""
+        """A copy of a point, with its seconds computed again from new times of the operators."""
         seconds = self._choice.assignment(self._row(point.types)).seconds
         return attrs.evolve(point, seconds=seconds)
 
@@ -225,7 +225,7 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
 
 
 def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
-    """The reasons that keep operators in float32, whatever their errors are.
+    """The reasons why operators stay in float32, apart from their errors.
 
     Args:
         networks: The object that makes networks with reduced dtypes.

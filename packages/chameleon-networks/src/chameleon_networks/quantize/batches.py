@@ -54,7 +54,7 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
 
 
 class Batches:
-    """Batches of inputs to calibrate with, of which the last ones are kept for measuring errors.
+    """Batches of inputs for calibration. The last ones are kept for measuring errors instead.
 
     The batches can be iterated once.
 

@@ -23,15 +23,16 @@ from chameleon_networks.quantize.weights import overflows
 
 
 def reading_as(kind: str) -> tuple[str, ...]:
-    """List a dtype and the dtype that it is a variant of, such as int8 for int7.
+    """The dtypes whose operators read activations in the same form: int8 and int7 for int7.
 
-    Both read the same activations, but have different weights.
+    ``int7`` is a variant of int8 with other weights. Other dtypes have no variant, so the result is
+    the dtype by itself.
 
     Args:
         kind: A dtype of ``REDUCED``.
 
     Returns:
-        The dtype alone, or the dtype that it is a variant of and then the dtype.
+        For a variant, the dtype that it varies and then the variant. Otherwise only the dtype.
     """
     variant_of = COMPUTE[kind].variant_of
     return (variant_of, kind) if variant_of else (kind,)

@@ -1,4 +1,4 @@
-"""Finds the dtypes in which a network's tensors are read if some fused operators have other dtypes.
+"""Finds the dtype in which each tensor is read if some fused operators have reduced dtypes.
 
 A fused operator reads its data in its own dtype. Products of two tensors and attention read both
 operands in this dtype. The output has the dtype too if and only if all readers of the output read
@@ -83,7 +83,7 @@ class Network:
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
     def multiplying(self, reader: Any, tensor: Any) -> int | None:
-        """The index of the fused operator for which a binding reads a tensor, or None.
+        """The index of the fused operator for whose products a binding reads a tensor, or None.
 
         The tensor must be an operand of the operator's products. If it is only added, as a residual
         is, the result is None.
@@ -119,7 +119,7 @@ class Network:
         return read, reader
 
     def carried(self) -> Iterator[tuple[Any, Any]]:
-        """Yield pairs of tensors: the second holds only numbers moved or selected from the first.
+        """Yield the inputs and outputs of operators that only move or select numbers, as pairs.
 
         For example, int8 needs the same range for both tensors of a pair. If an operator such as a
         concatenation reads a tuple, its result is paired with each tensor in the tuple.

@@ -190,7 +190,7 @@ class _Sums:
         self.known[edge] = self.known[edge] + means if edge in self.known else means
 
     def means(self, *others: _Sums) -> Means:
-        """The channel means over the batches of this object and of other ones, by tensor name."""
+        """Each channel's mean over the batches of this object and of others, by tensor name."""
         added = [sums for sums in (self, *others) if sums.batches]
         batches = sum(sums.batches for sums in added)
         return {

@@ -86,9 +86,9 @@ def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
 
 
 def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
-    """Stand-ins for quantized weights: the right shape and dtype, but equal values.
+    """Make stand-ins for quantized weights, with the right shape and dtype, but equal values.
 
-    They are made fast, and are enough to find out the dtypes of operators.
+    That is fast, and enough to find out the dtypes of a network's operators.
 
     Args:
         weights: The weights, output channels first.

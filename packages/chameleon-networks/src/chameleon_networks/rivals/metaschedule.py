@@ -32,8 +32,8 @@ def tune(request: Message, scratch: str) -> Message:
     """
     relax_integration = ms.relax_integration
     target, threads = tvm_target(request["target"]), int(request["threads"])
-    mended = not request["as_shipped"]
-    if mended:
+    adapted = not request["as_shipped"]
+    if adapted:
         load_tensor_intrinsics()
     module = prepared(requested_network(request).imported, request["layout"])
     fused = _fused(module, target)
@@ -52,7 +52,7 @@ def tune(request: Message, scratch: str) -> Message:
             work_dir=scratch,
             max_trials_global=UNLIMITED_TRIALS,
             num_trials_per_iter=int(request["batch_size"]),
-            **workers(threads, mended=mended),
+            **workers(threads, adapted=adapted),
             database=database,
             measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
             seed=int(request["seed"]) + 1,

@@ -51,7 +51,7 @@ class KeptAnswers:
 
 
 class KeptNetwork:
-    """Files about one network that later runs on this machine reuse, such as its imported graph.
+    """The cached files about one network that later runs on this machine reuse, such as its graph.
 
     If a file is missing or damaged, or cannot be written, the run computes the content of the file
     again.
@@ -64,10 +64,10 @@ class KeptNetwork:
         self._folder = folder
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A JSON value that was kept, with the day on which it was kept; None if there is none.
+        """A cached fact as a JSON value, with the day on which it was cached; None without one.
 
         Args:
-            name: The name of the value.
+            name: The name of the fact.
         """
 
         def read(file: Path) -> tuple[Any, str]:

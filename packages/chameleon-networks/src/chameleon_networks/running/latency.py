@@ -158,7 +158,7 @@ def turn_seconds(
             if done + 1 >= rounds:
                 break
         for process in processes:
-            timing.mend(process, rounds)
+            timing.time_again(process, rounds)
     return times
 
 
@@ -198,8 +198,8 @@ class _Timing:
                 break
         return seconds
 
-    def mend(self, process: NetworkProcess, rounds: int) -> None:
-        """Time a network again if its median turn is far from its best one. Keep the better times.
+    def time_again(self, process: NetworkProcess, rounds: int) -> None:
+        """Time a network again if its median turn is far from its best turn; keep the better times.
 
         A network that stopped early because it was slow may have been compiling in its turns. It
         first gets one more turn, after the turns of all other networks.

@@ -228,7 +228,7 @@ class NetworkProcess(AskedProcess):
         return read_arrays(file)
 
     def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
-        """Time single inferences, repeated for about a number of seconds.
+        """Time one inference after another, for about a number of seconds.
 
         Args:
             inputs: The inputs of each inference.

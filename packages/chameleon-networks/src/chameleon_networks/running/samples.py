@@ -36,7 +36,7 @@ class Sample:
         return parts
 
     def run(self, network: Callable[[Arrays], Arrays]) -> Arrays:
-        """The outputs of a network for the inputs, cut to what belongs to unpadded inputs."""
+        """Run a network on the inputs, and cut its outputs to the part for the unpadded inputs."""
         return self.cut(network(self.inputs))
 
 

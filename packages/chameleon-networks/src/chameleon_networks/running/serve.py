@@ -155,7 +155,7 @@ class Server:
 
 
 def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]:
-    """Time single inferences, usually after two inferences whose times are dropped.
+    """Time one inference after another, usually after two whose times are dropped.
 
     If one of the first two inferences takes much longer than ``about``, its time is kept instead. A
     slow network then need not run again.

@@ -55,7 +55,7 @@ class OutputCheck:
 
     @property
     def may_be_rounding(self) -> bool:
-        """Whether outputs differ so little that the framework's own rounding can be the cause."""
+        """Whether outputs differ so little that the framework's own rounding may be the cause."""
         error = self.max_relative_error
         return self.problem is not None and error is not None and error <= ILL_CONDITIONED
 
@@ -92,7 +92,9 @@ def agreement_of_all(
     tolerance: float,
     scales: Sequence[float] | None = None,
 ) -> OutputCheck:
-    """Compare the outputs of several inferences with the expected outputs, up to a problem.
+    """Compare the outputs of several inferences with the expected outputs.
+
+    The comparison ends at the first inference with a problem.
 
     Args:
         answers: The outputs of each inference.
@@ -113,7 +115,7 @@ def agreement_of_all(
 
 @attrs.frozen(kw_only=True)
 class Conditioning:
-    """How much a network amplifies rounding errors, measured by outputs of its framework.
+    """How much a network amplifies rounding errors, as the outputs of its framework show.
 
     The measure is the difference of the framework's answers in float32 from those in float64. Some
     networks amplify rounding. For example, an attention with scores in the hundreds takes only the

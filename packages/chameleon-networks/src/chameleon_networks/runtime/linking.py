@@ -102,7 +102,7 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
 
 
 def threads_variable(name: str) -> str:
-    """The environment variable that sets the number of threads of a library's network.
+    """The name of the environment variable that sets the number of threads of a library.
 
     Args:
         name: The name of the library.
@@ -150,9 +150,10 @@ def run_compiler(*words: str) -> None:
 
 @functools.cache
 def shared_objects() -> tuple[Path, ...]:
-    """Object files of the code that all libraries share, compiled once for a compiler.
+    """The object files of the runtime code that all networks' libraries contain.
 
-    Other processes copy them from the user's cache folder.
+    The first process compiles them, and keeps them in the user's cache folder for each C compiler.
+    Later processes copy them from there.
     """
     kept = kept_path("runtime", _shared_facts())
     folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")

@@ -132,9 +132,9 @@ def busy(neighbours: int) -> Iterator[None]:
 
 
 def torch_step() -> Callable[[], Any]:
-    """A torch operation on all of torch's threads, as in programs that prepare images.
+    """Make a torch operation that uses all of torch's threads, like the resizing of an image.
 
-    Clients run it before each call of the network, to see how it slows the network.
+    Clients run it before each call of the network, to measure how much it slows the network.
     """
     torch: Any = importlib.import_module("torch")
     image = torch.rand(1, 3, 480, 640)

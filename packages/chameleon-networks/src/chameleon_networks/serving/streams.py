@@ -41,7 +41,7 @@ QUANTILES = (50, 90, 99)
 
 @attrs.frozen(kw_only=True)
 class Served:
-    """A request to compare networks that several clients call at the same time.
+    """The options of a comparison of networks that several clients call at the same time.
 
     Attributes:
         network: The imported network.
@@ -154,7 +154,7 @@ def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures
 
 
 def network_request(folder: Path, streams: int, threads: int) -> Figures:
-    """The request with which several clients call a delivered network at the same time.
+    """Make the request that lets several clients call a delivered network at the same time.
 
     Each client has its own instance of the network.
 

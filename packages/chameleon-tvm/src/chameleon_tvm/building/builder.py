@@ -31,9 +31,9 @@ class TVMBuilder(Builder):
         self.inputs = self.operator.inputs()
 
     def use(self, inputs: Arrays) -> None:
-        """Build later kernels with these logical inputs instead of random ones.
+        """Set the inputs (in logical layout) of later kernels, which are random by default.
 
-        A delivery does this to pack the weights of a network.
+        The delivery of a network calls this method to pack the network's weights.
 
         Args:
             inputs: One array per input of the operator, in its logical layout.

@@ -30,7 +30,7 @@ class Exported:
 
 
 def identifiers(names: Sequence[str]) -> list[str]:
-    """Make file names from names of tasks; a number tells equal names apart.
+    """Make distinct file names from names of tasks; equal results get a number.
 
     Args:
         names: Names of tasks, which may contain any characters.
@@ -44,7 +44,7 @@ def identifiers(names: Sequence[str]) -> list[str]:
 
 
 def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
-    """The builder of a winner's task.
+    """Make the builder of the task of a winner (a run's fastest configuration).
 
     Args:
         space: The space whose configuration the winner is.
@@ -62,11 +62,14 @@ def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
 
 
 def unoccupied(folder: Path, names: Sequence[str]) -> None:
-    """Make a folder for exported files, or refuse a folder that has any of them already.
+    """Make a folder for exported files, and raise an error if it already has one of the files.
 
     Args:
         folder: The folder.
         names: Names of the files that will be written.
+
+    Raises:
+        ConfigError: The folder has one of the files, or cannot be made.
     """
     there = [name for name in names if (folder / name).exists()]
     if there:

@@ -1,4 +1,4 @@
-"""A short pipeline of TVM passes for functions that already are loops over arrays.
+"""A short pipeline of TVM passes for functions that consist only of loops over arrays.
 
 TVM's default pipeline handles blocks, thread bindings, layouts and dtypes that the templates'
 functions do not contain. On the templates' tiles, which are code without loops, TVM's pipeline

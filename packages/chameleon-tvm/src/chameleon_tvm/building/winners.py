@@ -1,4 +1,4 @@
-"""Writes listings of winners to the run folder: their TensorIR and assembly, for people.
+"""Writes listings of a run's fastest kernels (winners): files with TensorIR and assembly.
 
 A separate process makes the listings (:mod:`.listing_process`). Making them may crash, and code of
 a candidate must not run in the process of the search.

@@ -1,4 +1,4 @@
-"""Keeps answers of LLVM about targets in files, because asking imports TVM for a second.
+"""Caches facts of LLVM about targets in files, to avoid the import of TVM, which takes a second.
 
 The files are in the user's cache folder.
 """
@@ -22,14 +22,14 @@ Answer = TypeVar("Answer")
 def kept(
     keeps: Callable[[Any], bool] = lambda _: True,
 ) -> Callable[[Callable[Arguments, Answer]], Callable[Arguments, Answer]]:
-    """A decorator that keeps a function's results in files of the user's cache folder.
+    """A decorator that caches a function's results in files of the user's cache folder.
 
     The function's arguments are strings, and its results JSON values. On one machine, the function
     is called once for the same arguments. It is called again after TVM or Chameleon has changed.
 
     Args:
-        keeps: A function that says of a result whether to keep it. A result that may change with
-            other things than versions and the processor is not kept.
+        keeps: A function that returns whether to cache a result. It should return False for a
+            result that depends on more than versions and the processor.
     """
 
     def decorated(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:

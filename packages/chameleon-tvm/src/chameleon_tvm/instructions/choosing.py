@@ -27,7 +27,7 @@ of wider dtypes, the zero point is subtracted."""
 
 
 def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
-    """The dot products that multiply tensors of two storage types on a target, fastest first.
+    """The dot-product instructions of a target that multiply tensors of two dtypes, fastest first.
 
     An operand of an instruction may be wider than the tensor's dtype; the template then converts
     the tensor's values. Instructions of other distributions are returned only if no instruction of
@@ -62,7 +62,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
 
 def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
-    """The target's dot products of 8-bit data, those of unsigned data before signed ones.
+    """The target's dot-product instructions for 8-bit data, those for unsigned data first.
 
     Args:
         target: A canonical CPU target.
@@ -72,7 +72,7 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
 
 
 def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
-    """The tile products that multiply tensors of two storage types on a target, fastest first.
+    """The target's instructions for tile products of tensors of two dtypes, fastest first.
 
     If the target is this machine's CPU, instructions that the operating system refuses to this
     process are left out, with a warning. Instructions of other distributions are returned only if

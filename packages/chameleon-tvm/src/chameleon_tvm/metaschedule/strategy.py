@@ -58,7 +58,7 @@ class TraceSearch:
         self._refused: list[Measurement] = []
 
     def adopt(self, records: Iterable[Any]) -> int:
-        """Learn the measurements of this task that a database has from earlier tuning.
+        """Learn the measurements of this task that a MetaSchedule database has from earlier tuning.
 
         Args:
             records: MetaSchedule's tuning records.
@@ -196,7 +196,7 @@ class Workload:
 
 
 class TracePlan(SketchPlan):
-    """A ``SketchPlan`` for sketches that the user's own space generator has made.
+    """A ``SketchPlan`` of sketches that the space generator of a MetaSchedule user has made.
 
     Args:
         work: The workload that the sketches belong to.

@@ -149,10 +149,10 @@ class AttentionSpec(TypedSpec):
 
     @property
     def parts(self) -> tuple[tuple[str, tuple[int, int, int, int], str], ...]:
-        """Name, shape and layout of the array of each of query, key and value.
+        """The array that holds the query, the key and the value: name, shape and layout of each.
 
-        The shape is [batch, heads, tokens, features]. If all three are packed, the array is the
-        same.
+        A shape is [batch, heads, tokens, features]. If query, key and value are packed, all three
+        are in one array.
         """
         if self.packed:
             batch, heads, tokens, features = self.query

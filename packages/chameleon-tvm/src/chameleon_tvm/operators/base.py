@@ -81,7 +81,7 @@ class Operator(ABC):
         return [self.arranged(index, array) for index, array in enumerate(inputs)]
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """Convert a logical input to the layout and dtype that ``prim_func`` takes.
+        """Convert an input from its logical form to the layout and dtype that ``prim_func`` takes.
 
         Args:
             index: Position of the input in ``inputs()``.
@@ -155,7 +155,7 @@ def is_for_cpu(target: str) -> bool:
 
 
 def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[Any, Any]:
-    """Random numbers in [-1, 1) as an input, the same in every process.
+    """Random numbers in [-1, 1) for an operator's input, the same in every process.
 
     They depend only on the shape and ``stream``, so operators that differ only in their layouts get
     the same logical numbers.
@@ -174,7 +174,7 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
 
 
 def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> NDArray[Any]:
-    """Random integers from a dtype's whole range as an input, the same in every process.
+    """Random integers of a dtype's whole range for an operator's input, the same in every process.
 
     Args:
         shape: Shape of the array.

@@ -83,7 +83,7 @@ class Epilogue:
         return self._real(self.spec.dtype, element)
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
-        """The data for the reference, in float64.
+        """Convert the data to float64, for the operator's reference.
 
         The zero point of quantized data is subtracted, so that padding is zero.
 
@@ -95,7 +95,7 @@ class Epilogue:
         return data.astype(np.float64)
 
     def centred_element(self, element: Any) -> Any:
-        """An element of the data as a TensorIR expression, less its zero point if quantized."""
+        """An element of the data minus the zero point, if quantized, as a TensorIR expression."""
         return element
 
     @property

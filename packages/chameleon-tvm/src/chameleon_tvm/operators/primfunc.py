@@ -17,7 +17,10 @@ from chameleon_tvm.words import TVM_ERRORS
 
 
 class PrimFuncOperator(Operator):
-    """A user's TensorIR function. Parameters that it only reads are inputs, the others outputs."""
+    """A user's TensorIR function as an operator.
+
+    Parameters that the function only reads are inputs, all others are outputs.
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)

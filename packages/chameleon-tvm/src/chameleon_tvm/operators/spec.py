@@ -90,7 +90,7 @@ class OperatorSpec(ABC):
         return attrs.asdict(self, filter=defines)
 
     def usual(self, field: Any) -> Any:
-        """The default value of one of the operator's arguments.
+        """The default value of one of the operator's arguments, which may depend on the dtype.
 
         Args:
             field: The argument, a member of ``attrs.fields``.
@@ -250,7 +250,7 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
 
 
 def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
-    """Raise an error if an operator of this kind cannot be computed in a dtype.
+    """Raise an error if an operator cannot be computed in the dtype that the user chose.
 
     Args:
         spec: The operator's arguments.
@@ -267,11 +267,11 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
 
     Args:
         spec: The operator's arguments.
-        dtype: Name of the operator's compute type.
-        output_dtype: Output dtype as the user wrote it; empty for the default of the compute type.
+        dtype: The dtype that the operator computes in, such as ``int8``.
+        output_dtype: Output dtype as the user wrote it; empty for the default of ``dtype``.
 
     Raises:
-        ConfigError: Operators of this compute type cannot write that dtype.
+        ConfigError: Operators that compute in ``dtype`` cannot write that output dtype.
     """
     known = COMPUTE[dtype].outputs
     if not output_dtype or output_dtype in known:
@@ -308,9 +308,9 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
 
     Args:
         spec: The operator's arguments.
-        dtype: Name of the operator's compute type.
+        dtype: The dtype that the operator computes in, such as ``int8``.
         target: The canonical target.
-        output_dtype: Dtype of the output; empty for the default of the compute type.
+        output_dtype: Dtype of the output; empty for the default of ``dtype``.
     """
     if dtype == FLOAT32:
         return

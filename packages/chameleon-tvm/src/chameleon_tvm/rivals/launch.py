@@ -80,7 +80,7 @@ def tune_with_metaschedule(
 
 
 def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
-    """Seconds after which a tuner's process is killed, because it ignored its limits.
+    """The time in seconds after which a tuner's process counts as hanging, and is killed.
 
     Args:
         wall_seconds: The tuner's time limit; 0 for no limit.

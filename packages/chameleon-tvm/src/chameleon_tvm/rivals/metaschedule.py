@@ -32,7 +32,7 @@ UNLIMITED_TRIALS = 1_000_000
 
 
 class OutOfTimeError(Exception):
-    """Raised in a callback, because MetaSchedule's tuners have no time limit of their own."""
+    """Ends MetaSchedule's tuner at a time limit, which MetaSchedule itself does not have."""
 
 
 @attrs.define
@@ -113,19 +113,19 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
             raise OutOfTimeError
 
 
-def workers(threads: int, *, mended: bool) -> dict[str, Any]:
+def workers(threads: int, *, adapted: bool) -> dict[str, Any]:
     """MetaSchedule's local builder and runner, as arguments of its tuning functions.
 
     Args:
         threads: Number of builds at a time.
-        mended: Whether builder and runner are changed to import TVM's intrinsics quickly, and to
+        adapted: Whether builder and runner are changed to import TVM's intrinsics quickly, and to
             stay off the cores of TVM's other threads.
     """
     return {
         "builder": ms.builder.LocalBuilder(
-            max_workers=threads, initializer=load_tensor_intrinsics if mended else None
+            max_workers=threads, initializer=load_tensor_intrinsics if adapted else None
         ),
-        "runner": ms.runner.LocalRunner(initializer=pin_to_first_core if mended else None),
+        "runner": ms.runner.LocalRunner(initializer=pin_to_first_core if adapted else None),
     }
 
 
@@ -141,9 +141,9 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     function = layout_free(operator.prim_func(), operator.constants)
     target = tvm_target(task.target)
     threads = int(request["threads"])
-    mended = not request["as_shipped"]
+    adapted = not request["as_shipped"]
     started = float(request["launched"])
-    if mended:
+    if adapted:
         load_tensor_intrinsics()
     progress = Progress(started=started, wall_seconds=float(request["wall_seconds"]))
     database = ms.database.MemoryDatabase()
@@ -153,7 +153,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
             target=target,
             work_dir=folder,
             max_trials_global=int(request["trials"]) or UNLIMITED_TRIALS,
-            **workers(threads, mended=mended),
+            **workers(threads, adapted=adapted),
             database=database,
             measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
             num_tuning_cores=threads,
@@ -179,7 +179,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
 
 
 def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]], asked: str, answered: str) -> None:
-    """Do what the request in one file says, and write the answer to another file.
+    """Read a request from a file, tune as it says, and write the answer to another file.
 
     Args:
         tuned: A function that tunes as a request says, in a folder, and returns the answer.

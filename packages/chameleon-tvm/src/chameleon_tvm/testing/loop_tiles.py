@@ -1,4 +1,4 @@
-"""Tile products as loops over memory, to run kernels on CPUs without the instruction."""
+"""Computes tile products by loops, to test kernels on CPUs without the tile instruction."""
 
 from __future__ import annotations
 

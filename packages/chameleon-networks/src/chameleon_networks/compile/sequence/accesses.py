@@ -74,7 +74,7 @@ def table_axis(function: Function, position: int, shape: Sequence[int], axis: in
 
 
 def count_lookups(function: Function, position: int, axis: int) -> int:
-    """How often a kernel would look up an index in a table, to estimate the cost.
+    """Estimate the cost of a table: how often a kernel would look up an index in the table.
 
     Equal indices in a loop's body count once.
 
@@ -153,7 +153,7 @@ class _Accesses:
         return WalkResult.SKIP
 
     def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
-        """Whether all accesses are possible with given strides: no vector reaches over a gap.
+        """Whether a kernel can use buffers with given strides: no vector may reach over a gap.
 
         Args:
             strides: The strides of each buffer's axes, in elements.
@@ -165,7 +165,7 @@ class _Accesses:
         )
 
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
-        """Whether each access touches one index at a time, within bounds, on an axis of its buffer.
+        """Whether each access to buffers touches one index of an axis at a time, within bounds.
 
         If so, a kernel can look up this index in a table. An access by vectors along the axis
         touches several indices at once, so the result is then False.

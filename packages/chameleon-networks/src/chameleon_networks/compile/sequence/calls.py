@@ -156,7 +156,10 @@ class CallSequence:
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """The size in bytes of a tensor, from its shape and the name of its dtype."""
+    """The size of a dense tensor in bytes.
+
+    The size follows from its shape and the name of its dtype.
+    """
     kind = tvm.DataType(dtype)
     return math.prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 

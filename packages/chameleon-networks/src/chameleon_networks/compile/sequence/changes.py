@@ -120,11 +120,11 @@ class Changes:
         return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
 
     def moved(self, part: Tensor, view: Tensor) -> bool:
-        """Make a tensor a part of another storage, if all kernels that use it can find it there.
+        """Move a tensor into another storage, if all kernels that use it can access it there.
 
         Args:
             part: The tensor, which fills its present storage.
-            view: The tensor's new place, as a tensor in the other storage.
+            view: The tensor's new place, given as a tensor in the other storage.
 
         Returns:
             Whether the tensor was moved.

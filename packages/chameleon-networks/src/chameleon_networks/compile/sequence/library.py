@@ -75,7 +75,7 @@ class Interval:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Plan:
-    """The places in memory of all storages of a call sequence.
+    """The place in memory of each tensor of a network (call sequence).
 
     Attributes:
         arena: The offset in bytes of each storage that lies in the arena, the memory for tensors
@@ -226,12 +226,13 @@ class _Tables:
         self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
     def text(self, layout: int, sums: Sequence[int]) -> str:
-        """The text of the header.
+        """Write the C header that describes the network's calls and memory to the run-time library.
 
         Args:
-            layout: An id of the layout in which the weights are packed. When the library opens a
-                file of weights, it refuses a file with another id.
-            sums: The checksum of each constant; 0 accepts any content.
+            layout: The number of the layout in which the weights are packed. The library refuses a
+                file of weights with another number.
+            sums: The checksum of each constant in the file of weights. With 0, the library accepts
+                any content.
         """
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
         entries = [self._entry(tensor) for tensor in numbers]

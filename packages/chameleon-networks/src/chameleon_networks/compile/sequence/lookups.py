@@ -80,7 +80,7 @@ class Region:
 
 
 def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
-    """Find the next group of connected calls that select channels, one of them a shuffle.
+    """Find the next group of connected calls that select channels and include a channel shuffle.
 
     Two calls are connected if one reads or writes a storage that the other reads or writes.
 

@@ -86,7 +86,7 @@ class _Neighbours:
                 self._by_heavy.add(variable)
 
     def worth_a_view(self) -> Iterator[Any]:
-        """Yield the marked kernels that should become views, so that they copy nothing.
+        """Yield the marked kernels that should become views, so that no elements are copied.
 
         A marked kernel only moves elements, as a concatenation does. TVM fuses such moves into many
         kernels, but not into kernels with much work, such as convolutions. So a view pays if a

@@ -40,7 +40,9 @@ class Placement:
 def with_variants(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Make a function of its own for each combination of memory placements of a kernel's tensors.
+    """Adapt kernels to the strides and alignments of the tensors that they are called with.
+
+    If a kernel is called with several combinations, it becomes a separate function for each.
 
     Args:
         sequence: The calls.
@@ -126,7 +128,7 @@ def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer,
 
 
 def placed(function: Function, placements: Sequence[Placement]) -> Function:
-    """Give the parameters of a function other strides and alignments.
+    """Change the strides and alignments that a function assumes for its parameters.
 
     Args:
         function: A function whose parameters are buffers. It may declare them again in other

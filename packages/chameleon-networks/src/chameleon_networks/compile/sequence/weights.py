@@ -93,7 +93,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
-    """The constants of a file of weights, each as an array of bytes with its padding.
+    """Read the constants of a file of weights, each as an array of bytes with its padding.
 
     The file is mapped into memory, not read.
     """

@@ -166,7 +166,7 @@ class PrecisionDecisions:
         return simulation
 
     def kept_batches(self) -> list[Sample]:
-        """Inputs for measuring the errors of a network, which calibration does not use.
+        """The inputs on which a network's errors are measured; calibration does not use them.
 
         If ``decide`` has read the user's inputs, they are not read again.
         """
@@ -246,7 +246,7 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
-        """The tasks that compute the network's fused operators in other dtypes than float32.
+        """Make tasks that compute the fused operators in dtypes other than float32 (alternatives).
 
         Args:
             named: The distinct operators in float32, with names, as ``specs_of`` returns them.

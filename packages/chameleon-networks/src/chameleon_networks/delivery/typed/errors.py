@@ -1,4 +1,4 @@
-"""Simulates a network with reduced dtypes, to find the errors of its outputs."""
+"""Simulates a network with reduced dtypes in a child process, to find the errors of its outputs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Simulation(AskedProcess):
         threads: Number of threads that the process computes with.
 
     Attributes:
-        during: A function that returns a context manager. The context is entered while the process
-            works, to count the seconds.
+        during: A function that returns a context manager, which counts the seconds. The context is
+            entered while the process works.
 
     Raises:
         ConfigError: The process reads a different network from the same source.

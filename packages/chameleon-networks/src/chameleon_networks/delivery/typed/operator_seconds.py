@@ -108,10 +108,10 @@ class OperatorSeconds:
                     self.times[index, column] = winner.seconds
 
     def uniform(self, kind: str) -> Types:
-        """The dtypes of a network whose operators all have dtype ``kind``, as far as possible.
+        """The dtype of each operator if the whole network has dtype ``kind``, as far as possible.
 
-        Operators without a time in this dtype stay in float32. ``int7`` is a variant of int8: for
-        ``int7``, an operator that has a time in int8 but none in int7 gets int8.
+        Operators without a measured time in this dtype stay in float32. ``int7`` is a variant of
+        int8: for ``int7``, an operator that has a time in int8 but none in int7 gets int8.
         """
         return {
             int(index): variant
@@ -120,7 +120,7 @@ class OperatorSeconds:
         }
 
     def observe(self, networks: Sequence[BuiltNetwork], profiles: Sequence[Seconds]) -> bool:
-        """Replace the times of kernels alone by times that were measured inside networks.
+        """Replace the times of kernels that ran alone by times that were measured inside networks.
 
         Args:
             networks: Compiled networks. If several have an operator in the same dtype, the first

@@ -29,7 +29,7 @@ _MOST_TURNS = 4096
 
 
 class Graphs(Protocol):
-    """Converts the graphs inside nodes, such as a loop's body, for converters of control flow."""
+    """Converts the graphs that a control-flow node contains, such as the body of a loop."""
 
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
@@ -37,7 +37,7 @@ class Graphs(Protocol):
         """Convert a graph, and return its outputs."""
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Select outputs of one of two branches of an ``If``, by a condition computed at run time.
+        """Select the outputs of one branch of an ``If`` whose condition the network computes.
 
         Args:
             condition: The Relax expression of the condition.

@@ -1,4 +1,4 @@
-"""Imports ONNX graphs into Relax: constants are computed, and control flow is unrolled.
+"""Imports ONNX graphs into Relax: evaluates nodes on constants, and unrolls control flow.
 
 ONNX's reference implementation computes nodes that read only constants. Each other node is
 converted by the first that can: Chameleon's converter, TVM's converter, or a function of the
@@ -416,7 +416,7 @@ class _Importer:
         return [inner[one.name] for one in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Select outputs of one of two branches of an ``If``, by a condition computed at run time.
+        """Select the outputs of one branch of an ``If`` whose condition the network computes.
 
         Args:
             condition: The Relax expression of the condition.

@@ -87,7 +87,7 @@ class Node:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def known(self, place: int) -> NDArray[Any] | None:
-        """The value of an input that must be a constant, or None if the node leaves the input out.
+        """The value of an input that must be a constant; None if the node does not have the input.
 
         Args:
             place: The number of the input, from 0.
@@ -127,7 +127,7 @@ class Node:
 
     @property
     def axes(self) -> list[int]:
-        """The axes in an attribute or in the second input; empty without both."""
+        """The node's axes, from its attribute ``axes`` or its second input; empty without both."""
         given = self.attributes.get("axes")
         return list(given or ([] if self[1] is None else self.integers(1)))
 
@@ -204,7 +204,7 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 
 def owner_of(node: Any) -> str:
-    """The name under which messages mention a node: its torch module, or its own name.
+    """The name of a node in error messages: its torch module, or else its own name.
 
     Args:
         node: The node of the ONNX graph.

@@ -1,4 +1,7 @@
-"""Recurrent ONNX operators: one product for the inputs of all steps, then one step at a time."""
+"""Converts recurrent ONNX operators such as ``LSTM`` to products and element-wise operators.
+
+One product handles the inputs of all time steps. The steps then follow one at a time.
+"""
 
 from __future__ import annotations
 
@@ -76,13 +79,13 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """Apply one of the node's activations to gates.
+        """Apply one of the node's activation functions to the values of gates.
 
         If the node has the attribute ``clip``, the gates are first limited to the range from
         ``-clip`` to ``clip``.
 
         Args:
-            place: The number of the activation in the node's list.
+            place: The number of the activation in the node's list, from 0.
             value: The gates, before the activation.
         """
         limit = self.node.attributes.get("clip")

@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The function by which the standard defines a node's operator, or None without one.
+    """The standard's definition of a node's operator by simpler operators; None without one.
 
     Args:
         node: The node.
@@ -98,7 +98,7 @@ def _type_of(value: Value) -> Any:
 
 
 def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
-    """A copy of a node in a function's body, with the values that the caller's attributes have.
+    """Copy a node of a function's body, and fill in the attributes that the caller passes.
 
     Args:
         node: The node, whose attributes may refer to attributes of the function.

@@ -1,4 +1,6 @@
-"""Tensors of dtypes that kernels do not compute in: half precision, and 8 bits or fewer.
+"""Represents tensors of ONNX dtypes in which Chameleon's kernels cannot compute.
+
+These are half precision, and dtypes of 8 bits or fewer.
 
 Such a tensor is held as float32, or as 8-bit integers, with the same values. Values are rounded to
 the dtype where the network casts to it, as ``Cast`` and ``QuantizeLinear`` do, and at outputs.
@@ -55,7 +57,7 @@ class Typed:
 
 
 def stand_in(kind: str) -> str:
-    """The dtype in which Relax computes tensors that have another dtype in the ONNX model.
+    """The dtype that replaces a dtype of the ONNX model in the computation.
 
     Kernels cannot compute in some dtypes, such as float16 or int4.
 
@@ -128,13 +130,14 @@ def written(builder: Any, given: Typed) -> Any:
 def rounded(
     builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
 ) -> Typed:
-    """Round a tensor to a dtype.
+    """Round a tensor to a dtype in which kernels do not compute, such as float16.
 
     Args:
         builder: A ``BlockBuilder`` that is inside a block.
         value: A tensor of float32 or of an integer dtype.
         kind: The dtype to round to.
-        saturate: Whether numbers that are too large become the largest number of the dtype.
+        saturate: Whether numbers that are too large become the largest number of the dtype. If
+            False, they become infinity or NaN, as ONNX's ``Cast`` defines.
         mode: ``nearest``, ``up`` or ``down``. With ``nearest``, a number half-way between two goes
             to the one with the even code.
     """

@@ -1,4 +1,7 @@
-"""Prepares torch networks for inference: weights, evaluation mode, no random numbers or checks."""
+"""Prepares torch networks for inference.
+
+The functions set weights and evaluation mode, and handle random numbers and checks of values.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ def without_dropout(program: Any) -> Any:
 
 
 def without_chance(program: Any) -> Any:
-    """Return a program, after checking that it draws no random numbers.
+    """Check that a program draws no random numbers, and return it unchanged.
 
     Args:
         program: A ``torch.export.ExportedProgram``.

@@ -68,7 +68,7 @@ class ExampleProgram:
 
 @attrs.frozen(kw_only=True)
 class NumberRange:
-    """The dtype, shape and range of an example input, without the numbers themselves.
+    """The dtype, shape and range of an example input, from which similar random inputs are made.
 
     Attributes:
         dtype: NumPy's name of the dtype.
@@ -308,10 +308,9 @@ def keep_program(program: Any, file: str) -> bool:
 
 
 def recalled_program(file: str) -> Any:
-    """Read a program from a file that another process wrote, or return None.
+    """Read a program from a file that another process wrote; return None if that is impossible.
 
-    None means that this process cannot read it. For example, its outputs may have a type that only
-    the user's module registers.
+    For example, the program's outputs may have a Python type that only the user's module registers.
 
     Args:
         file: The path of the file.

@@ -63,7 +63,7 @@ class Recipe:
 
 
 def store_input(folder: Path, array: NDArray[Any]) -> Argument:
-    """Write an input to an artifact's folder, and describe the input as a parameter.
+    """Write an input of a kernel to its exported folder (artifact), and return its description.
 
     The file is named by the digest of the values, and is not written again if it exists.
 

@@ -65,7 +65,7 @@ def remote_calls(name: str) -> Iterator[None]:
 
 
 def meaning(error: Exception, name: str) -> Exception:
-    """The error that an error of TVM really means, such as a lost device.
+    """Convert an error of TVM to the error that it really means, such as a lost device.
 
     An error that the candidate caused is returned unchanged.
 

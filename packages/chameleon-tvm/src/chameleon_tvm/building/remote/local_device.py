@@ -1,4 +1,4 @@
-"""A device of this machine that a worker process uses alone: a GPU, or the CPU without one."""
+"""A device of this machine that one worker process uses: a GPU, or the CPU if there is no GPU."""
 
 from __future__ import annotations
 

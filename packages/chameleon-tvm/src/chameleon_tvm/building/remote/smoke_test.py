@@ -49,7 +49,7 @@ class KeptArtifact:
 
 @functools.cache
 def smoke_test_for(target: str) -> KeptArtifact:
-    """The compiled test function for a target, which is compiled once per process.
+    """Compile the test function for a target. Each process compiles it once for a target.
 
     Args:
         target: The canonical target.

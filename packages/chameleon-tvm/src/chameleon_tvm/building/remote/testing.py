@@ -85,8 +85,8 @@ class BehaviourSpace(SpaceProvider):
 class BehaviourBuilder(Builder):
     """Builds kernels that behave as their configuration says.
 
-    For exports, each behaviour is compiled once, and its other configurations get copies of the
-    files.
+    Each behaviour is compiled only once for export. All configurations with this behaviour get
+    copies of the files.
 
     Args:
         task: The task whose target the kernels are built for.

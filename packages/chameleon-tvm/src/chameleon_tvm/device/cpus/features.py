@@ -60,7 +60,7 @@ amx-fp16 and avxifma."""
 
 
 def flag_of(feature: str) -> str:
-    """Linux's name of one of LLVM's CPU features, without characters such as ``_``.
+    """The flag of ``/proc/cpuinfo`` for a CPU feature of LLVM, without ``.``, ``_`` and ``-``.
 
     Args:
         feature: LLVM's name of the feature, such as ``sse4.2``.
@@ -69,7 +69,7 @@ def flag_of(feature: str) -> str:
     return "".join(letter for letter in flags.get(feature, feature) if letter not in "._-")
 
 
-def told_features(processor: Processor) -> frozenset[str]:
+def reported_features(processor: Processor) -> frozenset[str]:
     """The CPU features that the operating system reports for a processor, by LLVM's names."""
     names = LINUX_NAMES.get(processor.architecture, {})
     return frozenset(feature for feature, flag in names.items() if flag in processor.flags)
@@ -88,7 +88,7 @@ def used_features(target: Target) -> frozenset[str]:
 
 
 def hidden_features(target: Target) -> frozenset[str]:
-    """Vector features that code for a target may use, although Linux never reports them.
+    """The vector features of a target that Linux never reports for any processor.
 
     A processor may lack these features, so ``name_of`` prefers CPU names without them.
 
@@ -105,7 +105,7 @@ def host_features() -> frozenset[str]:
     processor = this_processor()
     if processor is None:
         return used_features(llvm_target(str(codegen.llvm_get_system_cpu())))
-    return told_features(processor)
+    return reported_features(processor)
 
 
 def llvm_target(mcpu: str, *, triple: str = "", mattr: frozenset[str] = frozenset()) -> Target:

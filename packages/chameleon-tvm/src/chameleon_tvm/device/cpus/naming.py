@@ -18,7 +18,7 @@ from chameleon_system.processor import Processor, this_processor
 from chameleon_tvm.device.cpus.features import (
     hidden_features,
     llvm_target,
-    told_features,
+    reported_features,
     used_features,
 )
 from chameleon_tvm.device.kept_answers import kept
@@ -93,7 +93,7 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
     Returns:
         The name, with the features to add to it or to remove from it.
     """
-    seen = told_features(processor)
+    seen = reported_features(processor)
     names = [
         name for name in (guess, *_candidates(processor)) if codegen.llvm_is_valid_cpu(name, triple)
     ]

@@ -49,7 +49,7 @@ class CudaTemplate(Template):
 
     @abstractmethod
     def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """Schedule the operator's function for a legal configuration, whatever the GPU's limits."""
+        """Schedule the operator's function for a legal configuration; do not check GPU limits."""
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         """Schedule the operator's function for a legal configuration, and check the GPU's limits.

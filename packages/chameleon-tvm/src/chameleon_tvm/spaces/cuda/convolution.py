@@ -1,4 +1,4 @@
-"""CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise.
+"""CUDA templates of convolutions, with the knobs of the CHAMELEON paper's table 1.
 
 In half precision, convolutions are matrix products on tensor cores (implicit GEMM). Rows of the
 product are pixels of the output, columns are output channels. Sums run over the positions in the

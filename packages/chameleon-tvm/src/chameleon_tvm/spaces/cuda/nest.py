@@ -75,7 +75,7 @@ class Operand:
         return frozenset(axis for dimension in self.dimensions for axis in dimension)
 
     def elements(self, tile: dict[str, Any]) -> Any:
-        """Number of elements in the smallest box that contains all elements a tile reads.
+        """Number of elements in the smallest box that contains all elements that a tile reads.
 
         Args:
             tile: Extent of the tile by axis name; arrays or numbers.
@@ -107,7 +107,8 @@ class Nest:
         outputs: The output axes that are tiled. Threads are numbered in this order, so the last
             axis must be contiguous in the output.
         reductions: The axes that are summed over.
-        copies: Number of independent nests (images, groups). Each has its own blocks of threads.
+        copies: Number of independent nests, such as one for each image or group. Each has its own
+            blocks of threads.
         operands: The inputs that are staged in shared memory.
         flop: Floating-point operations of all copies.
     """

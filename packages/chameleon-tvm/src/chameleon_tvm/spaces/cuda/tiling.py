@@ -155,9 +155,9 @@ def _whole_vectors(nest: Nest, values: Values) -> NDArray[np.bool_]:
 def first_guesses(
     space: DesignSpace, cost: Callable[[Values], NDArray[np.float64]], tiles: Sequence[str]
 ) -> NDArray[np.int32]:
-    """The configurations of a fixed sample with the lowest estimated cost.
+    """Choose configurations to measure first: those of a fixed sample with the lowest costs.
 
-    No two of them have the same tiles.
+    The costs are estimates. No two chosen configurations have the same tiles.
 
     Args:
         space: The design space, without first guesses.

@@ -1,4 +1,4 @@
-"""Computes several sums at once, one per lane of vectors, if they are neighbours in memory."""
+"""Vectorizes sums that are neighbours in memory: each lane of a vector computes one sum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOST_COLUMNS = 8
 
 
 def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
-    """Compute several sums at once, one per lane of vectors, if they are neighbours in memory.
+    """Vectorize sums that are neighbours in memory: each lane of a vector computes one sum.
 
     The sums must fit in registers. The statement that sets their initial values and the loop that
     adds to them are combined. Other statements are yielded unchanged, in order.
@@ -167,7 +167,7 @@ class _Columns:
         )
 
     def written(self, count: int, lanes: int) -> Any:
-        """The statement that computes some neighbouring sums, in vectors except at the borders.
+        """Write the statement that computes neighbouring sums, in vectors except for the rest.
 
         Args:
             count: Number of sums.
@@ -222,7 +222,7 @@ class _Columns:
         ]
 
         def vectors(body: Callable[[Any, Any], list[Any]]) -> Any:
-            """Join the statements of all vectors of sums, each vector as a loop over its lanes.
+            """Write the statements for all sums, as one vectorized loop for each vector of sums.
 
             Args:
                 body: A function that returns the statements for one sum, which is a lane of a

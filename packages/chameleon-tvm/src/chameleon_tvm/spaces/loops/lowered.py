@@ -20,7 +20,7 @@ from chameleon_tvm.types import UINT8
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """Vectorize the innermost serial loops of a statement if they access neighbours in memory.
+    """Vectorize the innermost serial loops that access neighbouring elements of memory.
 
     Args:
         statement: Loops and stores without blocks, over arrays of any rank.

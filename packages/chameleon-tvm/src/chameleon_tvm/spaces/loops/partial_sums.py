@@ -1,4 +1,7 @@
-"""Reductions along memory, such as sums: partial results in vectors, then their total."""
+"""Vectorizes reductions over neighbouring elements, such as the sum of a row.
+
+The lanes of vectors hold partial results, which are combined at the end.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class _Reduction:
 
     @classmethod
     def of(cls, store: Any, width: int) -> _Reduction | None:
-        """Recognize a reduction in a statement that stores; None if it is no reduction.
+        """Recognize a statement that adds to a stored element (a reduction), or return None.
 
         Args:
             store: The statement.

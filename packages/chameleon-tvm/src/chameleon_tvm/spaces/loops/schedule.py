@@ -1,4 +1,4 @@
-"""Schedules of a network's fused functions: one pass over rows if this is possible.
+"""Schedules a network's fused functions, such as a softmax, in one pass over rows if possible.
 
 A softmax or a normalization reads each row several times: for its maximum, its sum and its values.
 If each block is scheduled separately, every pass goes through memory and wakes the threads again.
@@ -211,7 +211,7 @@ def is_narrow(block: Any) -> bool:
 
 
 def same_places(block: Any) -> bool:
-    """Whether a block computes each element only from scalars and elements of equal index.
+    """Whether a block computes each element only from scalars and input elements of its own index.
 
     Arrays of one element count as scalars.
     """
@@ -234,9 +234,9 @@ def same_places(block: Any) -> bool:
 
 
 def interleaved(block: Any) -> int:
-    """Number of sources whose elements alternate in a block's output, or 1.
+    """Number of inputs (or parts of one) whose elements alternate in a block's output, or 1.
 
-    A channel shuffle, for example, has several.
+    A channel shuffle, for example, alternates the elements of several parts of its input.
     """
     last = block.iter_vars[-1]
     extent = int(last.dom.extent)
@@ -254,7 +254,7 @@ def has_gaps(block: Any) -> bool:
 
 
 def computes_with_places(block: Any) -> bool:
-    """Whether a block computes with its loop indices, and does not only read elements at them."""
+    """Whether a block computes with its loop indices, and not only reads elements at them."""
     values = [store.value for store in found(block.body, tirx.BufferStore)]
     placeless = [
         structural_map(

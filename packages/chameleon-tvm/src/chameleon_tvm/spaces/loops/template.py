@@ -46,7 +46,7 @@ def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
 
 
 class LoopTemplate(Template):
-    """The template of a fused function of loops, such as a softmax or a pooling."""
+    """The template of a network's fused function that has no matrix product, such as a softmax."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm

@@ -1,4 +1,4 @@
-"""Decides which loops can become lanes of vectors, and writes such loops."""
+"""Decides which loops can be vectorized, and writes vectorized loops."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
 
 
 def decided(node: Any) -> Any:
-    """The branch of a conditional expression whose condition is constant, else the expression."""
+    """Replace a conditional expression with a constant condition by the branch that is taken."""
     if isinstance(node, tirx.Select):
         condition, yes, no = node.condition, node.true_value, node.false_value
     elif "if_then_else" in str(node.op):

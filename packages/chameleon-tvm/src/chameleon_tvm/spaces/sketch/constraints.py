@@ -62,10 +62,10 @@ def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
 
 
 def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
-    """Exclude compute locations that TVM would silently replace by others.
+    """Exclude choices of a compute location (a loop) that TVM would silently replace.
 
-    These are loops of a single iteration. Without the constraint, several configurations would be
-    the same program.
+    TVM replaces loops of a single iteration. Without the constraint, several configurations would
+    be the same program.
 
     Args:
         nests: The loop nest of each sketch; None if it is unknown.

@@ -27,12 +27,12 @@ _ONE: Extents = np.ones(1)
 
 
 def product(extents: Iterable[Extents]) -> Any:
-    """The product of arrays, one after another; ones if there are none."""
+    """The element-wise product of several arrays; ones if there are none."""
     return math.prod(extents, start=np.ones(1))
 
 
 def total(arrays: Iterable[Extents]) -> Any:
-    """The sum of arrays, one after another; zeros if there are none."""
+    """The element-wise sum of several arrays; zeros if there are none."""
     return sum(arrays, start=np.zeros(1))
 
 

@@ -17,7 +17,7 @@ class SketchOptions:
         rewrite_layout: Whether to pack constant inputs into the layout that the schedule reads.
         rewrite_sums: Whether, on CPUs, to keep tiles of sums in registers and to skip products of
             padded zeros. MetaSchedule's own programs do neither.
-        start: Number of analytically ranked configurations to measure first.
+        start: Number of configurations to measure first, chosen by an analytical cost model.
         max_choices: Largest number of factorizations of one tile knob.
         seed: Seed of TVM's generator, which samples the choices that its rules leave open.
     """

@@ -17,10 +17,11 @@ _MIDDLE = 3
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
-    """How often an inlined padding copies the innermost loops, and whether no condition is left.
+    """Estimate how many copies of the innermost loops it takes to skip products with padding.
 
-    If padding is inlined, a kernel checks whether each index lies in the padding. The compiler can
-    drop these conditions if it writes separate copies of the innermost loops for the borders.
+    Padding is inlined if the kernel does not copy the input, and checks for each index whether it
+    lies in the padding. These conditions can be dropped from copies of the innermost loops that are
+    specialized for the borders.
 
     Args:
         nest: The nest whose inputs are read through windows (one index depends on a spatial and a

@@ -55,7 +55,7 @@ def schedule(
 def replaced_choices(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> dict[str, Any]:
-    """The choices that TVM makes in place of impossible ones, by knob name.
+    """The values that TVM uses in place of impossible choices of a configuration, by knob name.
 
     Args:
         generated: The sketches.

@@ -131,7 +131,7 @@ class Arithmetic:
         return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
 
     def blank(self, zero_point: Expr | None) -> Expr:
-        """The number that stands for zero in the padding of the input's copy.
+        """The number that the copy of the input has in its padding, so that it counts as zero.
 
         Args:
             zero_point: Zero point of the data in float32; None if the data have none.
@@ -265,7 +265,7 @@ def scores_dot(spec: AttentionSpec, target: str) -> Dot:
 
 
 def lanewise(spec: FusedSpec) -> Arithmetic:
-    """The instruction and dtypes of an operator in which each lane has its own input.
+    """The instruction and dtypes of an operator in which each vector lane has its own input.
 
     A depthwise convolution is such an operator.
 

@@ -87,8 +87,9 @@ def tiling_of(
 class DenseTemplate(Template):
     """Template of matrix products with constant weights, which are packed before timing.
 
-    If the options allow it, weights may be stored in 16 bits and widened for the product. With few
-    rows, reading weights takes longer than multiplying with them.
+    If the options allow it, weights may be stored in 16 bits and widened for the product. This is
+    faster if the data have few rows, because reading the weights then takes longer than
+    multiplying.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

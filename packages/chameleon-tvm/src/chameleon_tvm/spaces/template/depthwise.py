@@ -104,9 +104,9 @@ class DepthwiseConvolution(DirectConvolution):
 class DepthwiseTemplate(Template):
     """Template of depthwise convolutions of any rank.
 
-    A kernel computes one output channel in each lane of a vector, and reads a copy of the input or
-    the input in place. If an input channel has several filters, the copy repeats the channel for
-    each of them. If the channels do not fill a vector, the copy is padded with zeros.
+    A kernel computes one output channel in each lane of a vector. It reads the input in place, or a
+    copy of it. If an input channel has several filters, the copy repeats the channel for each of
+    them. If the channels do not fill a vector, the copy is padded with zeros.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

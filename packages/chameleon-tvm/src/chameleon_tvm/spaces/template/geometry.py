@@ -166,10 +166,10 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """The border class of each tile in a row of outputs, as a number; shape (tiles,).
+    """Number each tile in a row of outputs by its kind of border; shape (tiles,).
 
-    Tiles of a class have the same taps outside the input, left and right, so they share one piece
-    of code. Classes are numbered from 0 in order of appearance.
+    Tiles of one kind have the same taps (positions of the filter) outside the input, left and
+    right, so they share one piece of code. Kinds are numbered from 0 in order of appearance.
 
     Args:
         geometry: The sizes of the convolution.

@@ -1,4 +1,7 @@
-"""The base class of templates that schedule the operator's own function with TVM's primitives."""
+"""The base class of templates that transform the operator's TensorIR function.
+
+They use TVM's schedule primitives, such as ``split`` and ``vectorize``.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ class Input:
         channels: Number of channels of the input in all groups; by default that of ``geometry``. If
             the input has fewer channels, the copy has one block for each group, padded with zeros.
         zero_point: Zero point of the data in float32; None if the data have none.
-        spare: Number of elements beyond the end of a row that may be read, with any values.
+        spare: Number of elements beyond the end of a row that the kernel may read. Their values do
+            not matter.
 
     Attributes:
         data: The function's parameter. In NHWC with ``rows``, width and channels are one axis, so

@@ -1,4 +1,4 @@
-"""Rewrites torch operators on empty tensors, and operators along an axis of scalar tensors.
+"""Rewrites torch operators on empty tensors, and operators along an axis of scalars.
 
 TVM cannot read either. Results that depend only on tensors without elements become constants. An
 operator of torch may name an axis of a scalar, although a scalar has no axes. Such a scalar becomes
@@ -101,7 +101,7 @@ _AXES = {"dim", "dims"}
 
 
 def is_along_number(node: Any) -> bool:
-    """Whether a node applies an operator along an axis to a scalar tensor, which has no axes.
+    """Whether a node applies an operator along an axis to a scalar, such as a sum along axis 0.
 
     torch allows this, but TVM does not.
 

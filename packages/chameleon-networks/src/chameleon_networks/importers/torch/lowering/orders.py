@@ -1,4 +1,4 @@
-"""Torch operators on the order of numbers: sorting, ranks, running extremes, and histograms."""
+"""Converts torch operators that order numbers: sorting, ranks, running maxima, histograms."""
 
 from __future__ import annotations
 

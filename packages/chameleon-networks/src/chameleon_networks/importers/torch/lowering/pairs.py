@@ -26,7 +26,7 @@ class Pair:
 
     @classmethod
     def of(cls, value: Any) -> Pair:
-        """The pair of both parts of a real tensor or of a number. A pair stays as it is."""
+        """Convert a real tensor or a number to a pair. A pair is returned unchanged."""
         if isinstance(value, Pair):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
@@ -62,7 +62,7 @@ class Pair:
         return self.real, self.imaginary
 
     def each(self, function: Callable[[Any], Any]) -> Pair:
-        """Apply a linear function to the real and the imaginary part.
+        """Apply a linear function, such as a reshape, to the real and the imaginary part.
 
         A part that is the number 0 stays 0, without a call.
 
@@ -87,7 +87,7 @@ class Pair:
         return self.product(other, times)
 
     def product(self, other: Pair, multiply: Callable[[Any, Any], Any]) -> Pair:
-        """The complex product with another pair.
+        """Multiply this pair by another one, as complex numbers.
 
         Args:
             other: The other pair.
@@ -124,9 +124,9 @@ def is_zero(part: Part) -> bool:
 
 
 def plus(one: Part, two: Part) -> Part:
-    """The sum of two real-valued arrays, each the real or imaginary part of a complex tensor.
+    """Add two real tensors or numbers, which are real or imaginary parts of complex tensors.
 
-    No operator is called if one of them is the number 0.
+    If one of them is the number 0, the other one is returned without an addition.
     """
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
@@ -134,7 +134,10 @@ def plus(one: Part, two: Part) -> Part:
 
 
 def times(one: Part, two: Part) -> Part:
-    """The product of two real parts of complex tensors, without an operator if one is 0 or 1."""
+    """Multiply two real tensors or numbers, which are real or imaginary parts of complex tensors.
+
+    If one of them is the number 0 or 1, no operator is called.
+    """
     for factor, other in ((one, two), (two, one)):
         if is_number(factor) and factor in {0, 1}:
             return other if factor else 0

@@ -60,7 +60,7 @@ class Call:
         return value
 
     def operands(self, count: int, dtype: str | None = None) -> list[Any]:
-        """The first arguments of the call as Relax values.
+        """The first arguments of the call as Relax values, such as the operands of an addition.
 
         Args:
             count: Number of arguments.

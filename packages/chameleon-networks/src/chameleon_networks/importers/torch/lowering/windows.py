@@ -1,4 +1,4 @@
-"""Torch operators on windows: max pooling with indices, ``unfold``, ``as_strided`` and others."""
+"""Converts torch operators on windows: max pooling with indices, ``unfold`` and others."""
 
 from __future__ import annotations
 
