@@ -137,6 +137,25 @@ def test_every_schedule_computes_the_same(name, rows, columns, plan, lanes):
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_shares_of_a_sum_are_divided(dtype):
+    """Reciprocals of tiny sums are infinite, and those of integers are 0."""
+    x = te.placeholder((4, 64), dtype, name="x")
+    k = te.reduce_axis((0, 64), name="k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+
+    def share(i, j):
+        return x[i, j] / total[i] if dtype == "float32" else tirx.truncdiv(x[i, j], total[i])
+
+    function = te.create_prim_func([x, te.compute((4, 64), share, name="out")])
+    numbers = np.where(np.arange(64) == 5, 100, -1) * np.ones((4, 1), np.int64)
+    numbers = (numbers * (1e-41 if dtype == "float32" else 1)).astype(dtype)
+    total = numbers.sum(1, keepdims=True)
+    expected = numbers / total if dtype == "float32" else np.trunc(numbers / total)
+    got = ran(loops_of(scheduled(function, LoopPlan(), 8)), [numbers], (4, 64), dtype=dtype)
+    np.testing.assert_allclose(got, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(67, 130), (16, 8), (9, 300)])
 def test_transpositions_move_whole_vectors(rows, columns):
     function = loops_of(scheduled(_turned(rows, columns), LoopPlan(), 8))

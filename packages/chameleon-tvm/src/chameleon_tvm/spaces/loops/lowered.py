@@ -164,14 +164,23 @@ def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any
 
 
 def _with_reciprocals(store: Any, variable: Any, allocated: Sequence[Any]) -> Any:
-    """Divide by a result of the same function, such as a sum, only once for all elements."""
+    """Divide exponentials by their sum as softmax does: only once for all elements.
+
+    The reciprocal of another sum might overflow, so both numbers must be of arrays of the function.
+    """
+
+    def is_own(load: Any) -> bool:
+        return isinstance(load, tvm.ir.TensorLoad) and any(
+            load.source.same_as(buffer) for buffer in allocated
+        )
 
     def mapped(node: Any) -> Any:
-        divisor = node.b
-        if not isinstance(divisor, tvm.ir.TensorLoad) or uses(divisor, variable):
+        dividend, divisor = node.a, node.b
+        if not (is_own(dividend) and is_own(divisor)):
             return node
-        own = any(divisor.source.same_as(buffer) for buffer in allocated)
-        return node.a * (tirx.const(1, str(divisor.ty)) / divisor) if own else node
+        if uses(divisor, variable) or "float" not in str(divisor.ty):
+            return node
+        return dividend * (tirx.const(1, str(divisor.ty)) / divisor)
 
     return structural_map(store, [(tirx.Div, mapped)])
 
