@@ -305,9 +305,9 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
 def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     """Start a process that imports a network and keeps its graph in a file for this process.
 
-    The process imports torch, which takes seconds. Meanwhile this process can import TVM. If only
-    this process can read the network, because a function of the user's makes it, the other one just
-    imports torch, and runs the network later.
+    The process imports torch, which takes seconds. Meanwhile this process can import TVM. A network
+    that a function of the user's makes is read in this process. The other one then only imports
+    torch, and runs the network later.
 
     Args:
         network: The network, which the process reads anew.
