@@ -17,7 +17,7 @@ import chameleon_tvm
 import structlog
 from chameleon_system.cores import usable_cores
 from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes, surroundings
-from chameleon_tvm.building.lowering import APART
+from chameleon_tvm.building.lowering import UNCHECKED
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
@@ -92,7 +92,7 @@ def compiled(
         target: The resolved target.
     """
     resolved = tvm_target(target)
-    with resolved, tvm.transform.PassContext(opt_level=3, config=APART):
+    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         module = fused(with_kernels(module, chains, kernels.of))
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
@@ -261,7 +261,7 @@ def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
 
     def compiled_part(number: int) -> list[bytes]:
         resolved = tvm_target(target)
-        with resolved, tvm.transform.PassContext(opt_level=3, config=APART):
+        with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
             module = tvm.IRModule(dict(named[number::parts]))
             return object_files(tvm.compile(module, target=resolved, tir_pipeline=PIPELINE))
 

@@ -8,6 +8,7 @@ invariants.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from chameleon_tvm.late_tvm import tirx, tvm
@@ -19,10 +20,6 @@ loops, explicit vectors and local buffers, with 32-bit indices."""
 UNCHECKED = {"tirx.disable_assert": True}
 """Callers pass arrays of the shapes that a function was built for. Code that checks them would take
 a third of the build time."""
-
-APART = {**UNCHECKED, "tirx.merge_static_smem": True}
-"""Also give each small array memory of its own, so that LLVM can keep the array in registers. TVM
-would reuse the memory of another array, unless it leaves this to a pass for GPUs."""
 
 
 def compile_function(
@@ -58,7 +55,7 @@ def lower_function(
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     pipeline = plain_loops_pipeline() if plain_loops else "default"
-    with tvm.transform.PassContext(config=APART):
+    with tvm.transform.PassContext(config=UNCHECKED):
         return tvm.compile(module, target=target, tir_pipeline=pipeline)
 
 
@@ -73,13 +70,26 @@ def _passes() -> tuple[object, object, object]:
     """The passes of the pipeline, and the passes that finish host and device functions."""
     passes = [
         tirx.transform.FlattenBuffer(),
-        tirx.transform.StorageRewrite(),
+        arrays_apart(),
         tirx.transform.StmtSimplify(),
         tirx.transform.AnnotateEntryFunc(),
         tirx.transform.MakePackedAPI(),
     ]
     _, host, device = tirx.get_tir_pipeline("default")
     return tvm.transform.Sequential(passes), host, device
+
+
+def arrays_apart() -> Callable[[tvm.IRModule], tvm.IRModule]:
+    """A pass that gives each array memory of its own, so that LLVM can keep arrays in registers.
+
+    TVM lets arrays share memory, unless it leaves this to a pass for GPUs.
+    """
+
+    def rewritten(module: tvm.IRModule, _: object) -> tvm.IRModule:
+        with tvm.transform.PassContext(config={"tirx.merge_static_smem": True}):
+            return tirx.transform.StorageRewrite()(module)
+
+    return tvm.transform.module_pass(rewritten, opt_level=0, name="ArraysApart")
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from chameleon_tvm.building.lowering import arrays_apart
 from chameleon_tvm.emit import sequence
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
@@ -159,7 +160,7 @@ def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any
     strides = {vectors.stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
     if strides == {1}:
         stores = [_with_reciprocals(store, loop.loop_var, own) for store in stores]
-        return sequence([part for store in stores for part in _mapped(loop, store, width)])
+        return sequence([part for store in stores for part in _mapped(loop, store, width, own)])
     return reduced(loop, stores, width) if strides == {0} else None
 
 
@@ -185,7 +186,7 @@ def _with_reciprocals(store: Any, variable: Any, allocated: Sequence[Any]) -> An
     return structural_map(store, [(tirx.Div, mapped)])
 
 
-def _mapped(loop: Any, store: Any, lanes: int) -> list[Any]:
+def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list[Any]:
     """An element-wise loop in vectors. The last vector may overlap the vector before it.
 
     If elements must be computed only once, narrower vectors and single elements follow instead. A
@@ -193,9 +194,10 @@ def _mapped(loop: Any, store: Any, lanes: int) -> list[Any]:
     """
     extent = int(loop.extent)
     own = vectors.reads_buffer(store.value, store.buffer)
+    once = own or _may_overwrite(store, loop.loop_var, allocated)
     widths = [lanes * partial_vectors(extent, lanes)] if own else []
     widths.append(lanes)
-    if own:
+    if once:
         widths += [width for width in (lanes // 2, lanes // 4) if width >= vectors.LEAST_LANES]
     loops, done = [], 0
     for width in dict.fromkeys(widths):
@@ -203,13 +205,26 @@ def _mapped(loop: Any, store: Any, lanes: int) -> list[Any]:
         if count:
             loops.append(_vectors(loop, store, done, width, count))
             done += count * width
-    if done < extent and own:
+    if done < extent and once:
         rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
         body = substituted(store, loop.loop_var, rest + done)
         loops.append(vectors.counted_loop(rest, extent - done, body))
     elif done < extent:
         loops.append(_vectors(loop, store, extent - lanes, lanes, 1))
     return loops
+
+
+def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
+    """Whether TVM may reuse the memory of an array that the store reads for the array it writes."""
+
+    def is_allocated(buffer: Any) -> bool:
+        return any(buffer.same_as(other) for other in allocated)
+
+    loads = found(store.value, tvm.ir.TensorLoad)
+    return is_allocated(store.buffer) and any(
+        is_allocated(load.source) and any(uses(index, variable) for index in load.indices)
+        for load in loads
+    )
 
 
 def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
@@ -256,6 +271,7 @@ PASSES = (
     tirx.transform.NarrowDataType(32),
     tirx.transform.VectorizeLoop(),
     tirx.transform.prim_func_pass(lambda function, *_: _with_whole_loads(function), opt_level=0),
+    arrays_apart(),
     tirx.transform.UnrollLoop(),
     tirx.transform.StmtSimplify(),
 )

@@ -23,8 +23,8 @@ from chameleon_tvm.spaces.loops.vectors import (
 )
 from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
 
-_LINE = 16
-"""Number of float32 elements in a cache line."""
+_BAND = 64
+"""Number of neighbours in the output that are written before those of the next row."""
 
 
 def with_transposes(statement: Any, lanes: int) -> Any:
@@ -109,18 +109,22 @@ class _Squares:
             rows: Extent of ``row``, at least ``width``.
             columns: Extent of ``column``, at least ``width``.
         """
-        # Several squares side by side fill a cache line of the output.
-        side = max(self.width, min(_LINE, columns // self.width * self.width))
+        # Squares side by side complete the cache lines of the output one after another.
+        side = min(_BAND, columns // self.width * self.width)
+        rest = -(-(columns % side) // self.width) * self.width
+        place = tirx.Var("square", str(self.column.ty))
 
-        def band(start: Any) -> Any:
-            starts = [start + number for number in range(0, side, self.width)]
-
+        def band(size: int, start: Any) -> Any:
             def squares(first: Any) -> Any:
-                return sequence([each for at in starts for each in self._square(first, at)])
+                body = sequence(list(self._square(first, start + place * self.width)))
+                return counted_loop(place, size // self.width, body)
 
             return _steps(self.row, rows, self.width, squares)
 
-        return _steps(self.column, columns, side, band)
+        bands = [_steps(self.column, columns // side * side, side, partial(band, side))]
+        if rest:
+            bands.append(band(rest, tirx.IntImm(str(self.column.ty), columns - rest)))
+        return sequence(bands)
 
     def _turned(self, place: Any) -> Any:
         """The store, which reads elements of the squares instead of the arrays."""
