@@ -22,6 +22,8 @@ SUPPORT = Path(__file__).with_name("support")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+# Threads that wait for work sleep: several tests run at once, and those of others need the cores.
+os.environ.update({"OMP_WAIT_POLICY": "passive", "TVM_THREAD_POOL_SPIN_COUNT": "0"})
 # No test looks into the records of whoever runs it, nor adds to them.
 os.environ["CHAMELEON_RECORDS"] = "none"
 # An error that nobody expected is no reason for a fallback here.
