@@ -55,6 +55,10 @@ def detecting(chameleon, install, fakes, monkeypatch):
     return chameleon
 
 
+def test_it_quotes_the_next_command(detecting):
+    assert detecting("init", "my p.yaml").out.rstrip().endswith("chameleon run 'my p.yaml'")
+
+
 def test_it_takes_the_model_beside_the_pipeline(detecting, tmp_path):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "a.net").write_text("one two")

@@ -92,7 +92,12 @@ def test_pruning_removes_what_is_named(chameleon_records, full, place, options, 
 
 
 def test_pruning_wants_to_be_told_what(chameleon_records, full):
-    for options, told in (([], "name what is to go"), (["--older-than", "soon"], "--older-than")):
+    for options, told in (
+        ([], "name what is to go"),
+        (["--older-than", "soon"], "--older-than"),
+        (["--version", "apache-tvm"], "'apache-tvm' is no NAME=VERSION"),
+        (["--best", "1", "--dry-run"], "nothing was removed"),
+    ):
         assert told in CliRunner().invoke(command, ["prune", str(full), *options]).output
 
 

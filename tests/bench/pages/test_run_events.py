@@ -25,7 +25,7 @@ def _line(event, at=0.0, **more):
     return json.dumps({"at": at, "event": event, **more})
 
 
-def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+def test_lines_that_were_cut_off_or_damaged_are_left_out(tmp_path):
     log = tmp_path / "events.jsonl"
     measured = {"name": "a", "best_seconds": 1e-3, "measured": 4}
     lines = [
@@ -35,7 +35,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
         _line("RunStarted", 5.0),
         '{"event": "RunSta',
     ]
-    log.write_text("\n".join(lines))
+    log.write_bytes(b'\xeb{"event": "RunStarted"}\n' + "\n".join(lines).encode())
     result = run_events(log)
     assert result.starts == [1.0, 5.0]
     assert [(event.task, event.measured, event.at) for event in result.rounds] == [("a", 4, 2.0)]

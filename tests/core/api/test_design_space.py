@@ -1,5 +1,7 @@
 """Spaces in a few lines: what they hold, what they refuse, and with what words."""
 
+import math
+
 import chameleon_core as cc
 import numpy as np
 import pytest
@@ -48,6 +50,7 @@ def test_knobs_of_the_core_may_be_given():
         ({"tile": []}, {}, "has no options"),
         ({"tile": [1, 1]}, {}, "an option twice"),
         ({"tile": [1, "a"]}, {}, "mixes numbers and strings"),
+        ({"tile": [1.0, math.nan]}, {}, "not finite"),
         ({"tile": 8}, {}, "needs a list of values"),
         ({"tile": "12"}, {}, "needs a list of values"),
         ({"tile": [None, 1]}, {}, "neither a number nor a text"),

@@ -70,6 +70,15 @@ def test_a_connection_knows_what_it_is(notes, path):
         assert reader.read_only
 
 
+def test_a_file_whose_process_was_killed_before_the_tables_has_none(path):
+    path.touch()
+    with pytest.raises(NotesError, match="has no tables yet") as refused:
+        Notes(path, read_only=True)
+    assert "repeat its command" in refused.value.hint
+    with Notes(path) as notes:
+        assert texts(notes) == []
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_files_of_newer_versions_are_refused(notes, path, version, read_only):

@@ -98,8 +98,8 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
 
 
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The events that pages use. Incomplete lines are skipped."""
-    with path.open(encoding="utf-8") as lines:
+    """The events that pages use. Incomplete and damaged lines are skipped."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             # The results inside other kinds are long.
             if any(f'"event": "{kind}"' in line for kind in _KINDS):

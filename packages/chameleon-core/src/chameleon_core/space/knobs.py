@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -75,6 +76,9 @@ class Choice(Knob):
             raise ValueError(f"knob {self.name!r} has an option twice")
         if len({isinstance(option, str) for option in options}) > 1:
             raise ValueError(f"knob {self.name!r} mixes numbers and strings")
+        # JSON has no such numbers, and NaN equals no value that is looked up.
+        if any(isinstance(option, float) and not math.isfinite(option) for option in options):
+            raise ValueError(f"knob {self.name!r} has an option that is not finite")
 
     @property
     def cardinality(self) -> int:

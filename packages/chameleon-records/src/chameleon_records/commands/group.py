@@ -168,6 +168,9 @@ def prune(
     """Remove the records that any of the options names."""
     if older_than is None and not versions and not targets and best is None:
         raise click.UsageError("name what is to go: --older-than, --version, --target or --best")
+    unnamed = next((version for version in versions if not all(version.partition("="))), None)
+    if unnamed is not None:
+        raise click.UsageError(f"--version: '{unnamed}' is no NAME=VERSION, as apache-tvm=0.26.0")
     before = None
     if older_than is not None:
         try:
@@ -181,6 +184,8 @@ def prune(
             gone = sum(len(records) - len(rules.kept(key, records)) for key, records in everything)
         else:
             gone = database.keep(rules.kept)
+        if dry_run:
+            click.echo("nothing was removed: --dry-run only counts", err=True)
         _tell({"database": database.place, "removed": gone}, as_json=as_json)
 
 
