@@ -22,6 +22,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.parts import begun
+from chameleon_tvm.types import INT8
 from chameleon_tvm.words import symbol_of
 
 from chameleon_networks.compile.defaults import (
@@ -351,7 +352,7 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
             if call.attrs.axis is None:
                 x = tvm.topi.reshape(x, [math.prod(map(int, x.shape))])
             axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(x.shape)
-            numbers = tvm.topi.cast(x, "int8") if str(x.dtype) == "bool" else x
+            numbers = tvm.topi.cast(x, INT8) if str(x.dtype) == "bool" else x
             best = extreme(numbers, axis, keepdims=True)
             along = te.reduce_axis((0, x.shape[axis]), "along")
             last = tirx.const(int(x.shape[axis]) - 1, "int32")
