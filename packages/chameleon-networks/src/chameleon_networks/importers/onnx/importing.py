@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 import onnx
+import onnx.inliner
 import structlog
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.words import WAY_OUT, first_line

@@ -200,6 +200,7 @@ def _check_types(model: Any, file: str, onnx: Any) -> None:
 def _onnx() -> Any:
     try:
         import onnx  # noqa: PLC0415 - an extra
+        import onnx.inliner  # noqa: PLC0415 - as above; `import onnx` does not import it
     except ImportError as error:
         raise no_onnx() from error
     return onnx
