@@ -36,9 +36,12 @@ def _power(node: Node) -> Any:
     base, exponent = node[0], node[1]
     kind = wanted = dtype_of(base)
     if _is_whole(base):
-        power = _whole_power(node)
-        if power is not None:
-            return power
+        known = isinstance(exponent, tvm.ir.GenericConst)
+        powers = array_of(exponent).reshape(-1).tolist() if known else []
+        if len(powers) == 1 and powers[0] in range(_MOST_FACTORS):
+            extents = np.broadcast_shapes(shape_of(base), shape_of(exponent))
+            factors = [constant_of(np.ones(extents, kind)), *[base] * int(powers[0])]
+            return reduce(lambda product, factor: node.emit(product * factor), factors)
         # Powers are of floating numbers alone; those of 64 bits hold 53.
         wanted = "float64"
         base = op.astype(base, wanted)
@@ -50,23 +53,8 @@ def _power(node: Node) -> Any:
     return power if kind == wanted else op.astype(power, kind)
 
 
-def _whole_power(node: Node) -> Any | None:
-    """A power of integers as products, which are exact; None if the exponent is not known."""
-    base, exponent = node[0], node[1]
-    if not isinstance(exponent, tvm.ir.GenericConst) or array_of(exponent).size != 1:
-        return None
-    left = float(array_of(exponent).reshape(()))
-    if left not in range(_MOST_EXPONENT) or len(shape_of(exponent)) > len(shape_of(base)):
-        return None
-    power: Any = constant_of(np.ones(shape_of(base), dtype_of(base)))
-    for digit in f"{int(left):b}":
-        power = node.emit(power * power)
-        power = node.emit(power * base) if digit == "1" else power
-    return power
-
-
-_MOST_EXPONENT = 64
-"""Larger powers of integers of 64 bits are zero, one or too large."""
+_MOST_FACTORS = 64
+"""Powers of integers with so many factors are zero, one or too large for 64 bits."""
 
 
 def _modulo(node: Node) -> Any:
@@ -268,9 +256,8 @@ def _sign(node: Node) -> Any:
 
 def _above_threshold(node: Node) -> Any:
     """``ThresholdedRelu``; TVM's importer multiplies infinities by zero."""
-    x = node[0]
-    above = x > scalar(float(node.attributes["alpha"]), x)
-    return op.where(above, x, scalar(0, x))
+    x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
+    return op.where(x > alpha, x, scalar(0, x))
 
 
 def _celu(node: Node) -> Any:
