@@ -178,6 +178,12 @@ CASES = {
     "largest place": one("ArgMax", [_r(3, 4)], axis=1, keepdims=0),
     "mean": one("ReduceMean", [_r(2, 3, 4)], [1]),
     "log of sum": one("ReduceLogSumExp", [_r(2, 3, 4)], [-1]),
+    "logarithm of infinite sums": one(
+        "ReduceLogSumExp",
+        [np.array([[-np.inf] * 2, [np.inf, 1], [-np.inf, 1], [200, 201]], np.float32)],
+        [1],
+        keepdims=0,
+    ),
     "pool with pads before": one(
         "MaxPool", [_r(1, 3, 8, 9)], kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_LOWER"
     ),
@@ -354,6 +360,9 @@ FOUND = {
         outputs=2,
     ),
     "determinant in 64 bits": one("Det", [_r(2, 3, 3).astype("d")]),
+    "powers of more digits than float64 has": one("Pow", [[3, -3, 2, 0, 7]], [39]),
+    "infinity below a threshold": one("ThresholdedRelu", [[-np.inf, 0.5, np.inf]]),
+    "order of short numbers": one("TopK", [_i(999, 3, 9).astype(np.uint16)], [4], outputs=2),
     "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
 """Found by random graphs and attributes; onnxruntime does not compute all of them."""

@@ -8,6 +8,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_networks.backends.onnx_networks import prepare
 from chameleon_networks.importers.onnx.importing import imported
 
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 from .networks import answers, difference
 from .onnx_cases import CASES, FOUND, one
 
@@ -31,6 +32,17 @@ def test_what_random_graphs_found_gives_the_references_numbers(model):
     expected = onnx.reference.ReferenceEvaluator(model.proto).run(None, dict(model.inputs))
     got = prepare(model.proto).run(dict(model.inputs))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
+
+
+def test_a_fresh_process_reads_functions(tmp_path, run_python):
+    """Other tests import modules of ONNX that Chameleon needs, too."""
+    text = """(float[2] x) => (float[2] y) { y = my.scaled(x) }
+        <opset_import: ["": 18], domain: "my"> scaled <by: float = 3.0> (a) => (b)
+        { factor = Constant <value_float: float = @by> () b = Mul(a, factor) }"""
+    file = onnx_file(tmp_path / "net.onnx", text, opsets='"" : 18, "my" : 1')
+    program = "import sys; from chameleon_networks.importers.onnx import models; "
+    program += "print(*sorted(models.onnx_graph(sys.argv[1], {}).operators))"
+    assert run_python(program, file) == "Constant Mul\n"
 
 
 def test_parts_of_a_comparison_are_truth_values():

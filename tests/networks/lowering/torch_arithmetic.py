@@ -140,6 +140,13 @@ REDUCTIONS = {
     "topk smallest": lambda: of(lambda x: torch.topk(x, 2, dim=1, largest=False), r(2, 7, 3)),
     "sort": lambda: of(lambda x: (*torch.sort(x, 1), torch.sort(x, 1, True).values), r(2, 7)),
     "argsort": lambda: of(lambda x: x.argsort(-1, descending=True), r(2, 7)),
+    "sort of short numbers": lambda: of(
+        lambda x: (*torch.sort(x, 1), x.short().argsort(0), (x > 0).sort(1).values),
+        (r(3, 7) * 9).char(),
+    ),
+    "topk of short numbers": lambda: of(
+        lambda x: torch.topk(x * 7 + torch.arange(7, dtype=torch.int16), 2), (r(3, 7) * 9).short()
+    ),
     "median": lambda: of(lambda x: x.median(1).values, r(2, 7)),
     "count nonzero": lambda: of(lambda x: torch.count_nonzero(x > 0, 1), r(2, 7)),
     "cosine similarity": lambda: of(lambda x, y: F.cosine_similarity(x, y, 1), r(2, 7), r(2, 7)),

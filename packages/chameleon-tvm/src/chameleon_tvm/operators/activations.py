@@ -19,7 +19,12 @@ _CUBIC = 0.044715
 
 
 def _clipped(x: Expr, low: float, high: float) -> Expr:
-    return tirx.min(tirx.max(x, number(low, x)), number(high, x))
+    """``x`` between two bounds, which are first operands so that NaN stays NaN."""
+    return tirx.min(number(high, x), tirx.max(number(low, x), x))
+
+
+def _relu(x: Expr) -> Expr:
+    return tirx.max(number(0.0, x), x)
 
 
 def _gelu(x: Expr) -> Expr:
@@ -37,12 +42,12 @@ def _hardsigmoid(x: Expr) -> Expr:
 
 def _below_zero(x: Expr) -> Expr:
     """``exp(x) - 1`` for x below zero, else zero."""
-    return exp(tirx.min(x, number(0.0, x))) - number(1.0, x)
+    return exp(tirx.min(number(0.0, x), x)) - number(1.0, x)
 
 
 def _mish(x: Expr) -> Expr:
     """``x * tanh(log(1 + exp(x)))`` (Misra 2019, equation 1), computed without a logarithm."""
-    power = exp(tirx.min(x, number(_MISH_RANGE, x)))
+    power = exp(tirx.min(number(_MISH_RANGE, x), x))
     twice = power * (power + number(2.0, x))
     return x * (twice / (twice + number(2.0, x)))
 
@@ -52,13 +57,12 @@ _MISH_RANGE = 20.0
 
 
 def _leaky(x: Expr, slope: float) -> Expr:
-    zero = number(0.0, x)
-    return tirx.max(x, zero) + tirx.min(x, zero) * number(slope, x)
+    return _relu(x) + tirx.min(number(0.0, x), x) * number(slope, x)
 
 
 _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
     "none": lambda x: x,
-    "relu": lambda x: tirx.max(x, number(0.0, x)),
+    "relu": _relu,
     "relu6": lambda x: _clipped(x, 0.0, 6.0),
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
@@ -68,13 +72,10 @@ _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
     "hardsigmoid": _hardsigmoid,
     "hardswish": lambda x: x * _hardsigmoid(x),
     "gelu_sigmoid": lambda x: x * sigmoid(x * number(1.702, x)),
-    "elu": lambda x: tirx.max(x, number(0.0, x)) + _below_zero(x),
-    "selu": lambda x: (
-        (tirx.max(x, number(0.0, x)) + _below_zero(x) * number(SELU_SLOPE, x))
-        * number(SELU_SCALE, x)
-    ),
+    "elu": lambda x: _relu(x) + _below_zero(x),
+    "selu": lambda x: (_relu(x) + _below_zero(x) * number(SELU_SLOPE, x)) * number(SELU_SCALE, x),
     "mish": _mish,
-    "relu_squared": lambda x: tirx.max(x, number(0.0, x)) * tirx.max(x, number(0.0, x)),
+    "relu_squared": lambda x: _relu(x) * _relu(x),
 }
 
 

@@ -62,9 +62,9 @@ _LOG2_E = 1.44269504088896341
 _LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
 """log(2) as the sum of two numbers: one with few bits, so that its multiples are exact, and a small
 one."""
-_EXP_RANGE = (-88.0, 88.3762)
-"""At the lower end, the exponent field of the result is that of zero; at the upper end, it is the
-largest of float32."""
+_LEAST_EXPONENT, _MOST_POWER = -88.0, 127.0
+"""At the least x, the exponent field of e^x is that of zero. The largest power of two is float32's;
+the rest of a larger x makes the polynomial overflow."""
 _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
@@ -84,16 +84,16 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 def exp(x: Expr) -> Expr:
     """e^x as a TensorIR expression, accurate to two units in the last place.
 
-    The result is 1 at 0, 0 below the least normal number, and never infinity. NaN stays NaN,
-    because the bounds are the first operands of ``max`` and ``min``.
+    The result is 1 at 0, 0 below the least normal number, and infinity where float32 ends. NaN
+    stays NaN, because the bounds are the first operands of ``max`` and ``min``.
 
     Args:
         x: A float32 scalar or vector.
     """
-    low, high = _EXP_RANGE
 
     def of_inside(inside: Expr) -> Expr:
         power = tirx.floor(inside * number(_LOG2_E, x) + number(0.5, x))
+        power = tirx.min(number(_MOST_POWER, x), power)
         return _named(power, lambda power: of_power(inside, power))
 
     def of_power(inside: Expr, power: Expr) -> Expr:
@@ -106,7 +106,7 @@ def exp(x: Expr) -> Expr:
     def of_rest(rest: Expr) -> Expr:
         return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + number(1.0, x)
 
-    return _named(tirx.max(number(low, x), tirx.min(number(high, x), x)), of_inside)
+    return _named(tirx.max(number(_LEAST_EXPONENT, x), x), of_inside)
 
 
 def sigmoid(x: Expr) -> Expr:

@@ -36,6 +36,12 @@ def _power(node: Node) -> Any:
     base, exponent = node[0], node[1]
     kind = wanted = dtype_of(base)
     if _is_whole(base):
+        known = isinstance(exponent, tvm.ir.GenericConst)
+        powers = array_of(exponent).reshape(-1).tolist() if known else []
+        if len(powers) == 1 and powers[0] in range(_MOST_FACTORS):
+            extents = np.broadcast_shapes(shape_of(base), shape_of(exponent))
+            factors = [constant_of(np.ones(extents, kind)), *[base] * int(powers[0])]
+            return reduce(lambda product, factor: node.emit(product * factor), factors)
         # Powers are of floating numbers alone; those of 64 bits hold 53.
         wanted = "float64"
         base = op.astype(base, wanted)
@@ -45,6 +51,10 @@ def _power(node: Node) -> Any:
         exponent = op.astype(exponent, wanted)
     power = op.power(base, exponent)
     return power if kind == wanted else op.astype(power, kind)
+
+
+_MOST_FACTORS = 64
+"""Powers of integers with so many factors are zero, one or too large for 64 bits."""
 
 
 def _modulo(node: Node) -> Any:
@@ -110,11 +120,19 @@ def _extreme(node: Node) -> Any:
     return constant_of(extreme_of(empty, tuple(axes), keepdims=keep, initial=nothing))
 
 
+def _log_of_powers(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
+    """``log(sum(exp(x)))``, whose largest number is taken out of the sum if it is finite."""
+    most = node.emit(op.max(x, axes, True))
+    is_infinite = op.equal(op.abs(most), scalar(math.inf, x))
+    rest = op.log(op.sum(op.exp(x - most), axes, True))
+    result = op.where(is_infinite, most, rest + most)
+    return result if keep else op.squeeze(result, axes)
+
+
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "ReduceL1": lambda x, *how: op.sum(op.abs(x), *how),
     "ReduceL2": lambda x, *how: op.sqrt(op.sum(op.square(x), *how)),
     "ReduceLogSum": lambda x, *how: op.log(op.sum(x, *how)),
-    "ReduceLogSumExp": lambda x, *how: op.log(op.sum(op.exp(x), *how)),
     "ReduceMean": op.mean,
     "ReduceSumSquare": lambda x, *how: op.sum(op.square(x), *how),
 }
@@ -133,14 +151,18 @@ def _reduction(node: Node) -> Any:
     x, axes, keep = node[0], node.axes, bool(node.attributes.get("keepdims", 1))
     alone = not axes and bool(node.attributes.get("noop_with_empty_axes"))
     by_fractions = _is_whole(x) and node.kind not in _WHOLE
-    if node.kind in _NEUTRAL if alone else not by_fractions:
+    sums_powers = node.kind == "ReduceLogSumExp"
+    if node.kind in _NEUTRAL if alone else not (by_fractions or sums_powers):
         return NotImplemented
     wide = node.emit(op.astype(x, "float64")) if by_fractions else x
     if alone:
         # Each number alone is a reduction over one more axis.
         axes, keep = [len(shape_of(x))], False
         wide = node.emit(op.expand_dims(wide, axes))
-    reduced = node.emit(_REDUCTIONS[node.kind](wide, axes or None, keep))
+    if sums_powers:
+        reduced = node.emit(_log_of_powers(node, wide, axes or None, keep))
+    else:
+        reduced = node.emit(_REDUCTIONS[node.kind](wide, axes or None, keep))
     return op.astype(reduced, dtype_of(x)) if by_fractions else reduced
 
 
@@ -232,6 +254,12 @@ def _sign(node: Node) -> Any:
     return op.minimum(x, scalar(1, x)) if unsigned else NotImplemented
 
 
+def _above_threshold(node: Node) -> Any:
+    """``ThresholdedRelu``; TVM's importer multiplies infinities by zero."""
+    x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
+    return op.where(x > alpha, x, scalar(0, x))
+
+
 def _celu(node: Node) -> Any:
     """``Celu``; the function in the standard would return a vector for a scalar."""
     x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
@@ -317,7 +345,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "BitShift": _shift,
     "BitCast": _same_bits,
     "IsInf": _is_infinite,
-    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys((*_REDUCTIONS, "ReduceLogSumExp"), _reduction),
     "ReduceMax": _extreme,
     "ReduceMin": _extreme,
     "Gemm": _scaled_product,
@@ -328,6 +356,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "PRelu": _prelu,
     "Sign": _sign,
     "Celu": _celu,
+    "ThresholdedRelu": _above_threshold,
     "LayerNormalization": _layer,
     "RMSNormalization": _layer,
     "BatchNormalization": _batch,

@@ -30,7 +30,7 @@ from chameleon_networks.importers.onnx import converters, nodes, standard
 from chameleon_networks.importers.onnx.arithmetic import KERNEL_TYPES
 from chameleon_networks.importers.onnx.control import SPECIAL
 from chameleon_networks.importers.onnx.nodes import Node, Unsupported, Value, ValueNeeded
-from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN
+from chameleon_networks.importers.onnx.quantized import ONNXRUNTIME_DOMAIN, without_functions
 from chameleon_networks.importers.onnx.typed import TYPES, Typed, interface, read, written
 from chameleon_networks.importers.refusals import OperatorSurvey, Refusal
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
@@ -92,7 +92,7 @@ class _Importer:
     def __init__(
         self, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
     ) -> None:
-        self._model = onnx.inliner.inline_local_functions(model) if model.functions else model
+        self._model = without_functions(model)
         self._shapes, self._values = shapes, values
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}

@@ -12,7 +12,11 @@ from chameleon_core.words import did_you_mean
 from chameleon_tvm.types import BFLOAT16
 from chameleon_tvm.words import first_line
 
-from chameleon_networks.importers.onnx.quantized import in_real_numbers, is_quantized_model
+from chameleon_networks.importers.onnx.quantized import (
+    in_real_numbers,
+    is_quantized_model,
+    without_functions,
+)
 from chameleon_networks.importers.source_checks import no_onnx, no_onnx_file
 from chameleon_networks.source_location import ImportedGraph
 
@@ -128,8 +132,7 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
         names: The names of the values, as in ``SourceLocation.output``.
     """
     onnx = _onnx()
-    model = in_real_numbers(onnx.load(file))
-    model = onnx.inliner.inline_local_functions(model) if model.functions else model
+    model = without_functions(in_real_numbers(onnx.load(file)))
     del model.graph.output[:]
     model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
     return bytes(model.SerializeToString())

@@ -40,6 +40,30 @@ def is_quantized_model(model: Any) -> bool:
     return any(node.op_type in {*PAIR, *_REWRITTEN} for node in model.graph.node)
 
 
+def without_functions(model: Any) -> Any:
+    """A model without functions of its own: their nodes replace the calls.
+
+    ONNX's inliner leaves out the defaults of a function's attributes, which calls get first.
+
+    Args:
+        model: An ``onnx.ModelProto``, which is not changed.
+    """
+    if not model.functions:
+        return model
+    made = _onnx().ModelProto()
+    made.CopyFrom(model)
+    defaults = {(one.domain, one.name): one.attribute_proto for one in made.functions}
+    left = [*made.graph.node, *(node for one in made.functions for node in one.node)]
+    while left:
+        node = left.pop()
+        given = {one.name for one in node.attribute}
+        more = defaults.get((node.domain, node.op_type), ())
+        node.attribute.extend(one for one in more if one.name not in given)
+        for one in node.attribute:
+            left += [inner for graph in (one.g, *one.graphs) for inner in graph.node]
+    return importlib.import_module("onnx.inliner").inline_local_functions(made)
+
+
 def in_real_numbers(model: Any) -> Any:
     """Rewrite the quantized operators of a model as floating-point operators.
 
