@@ -194,14 +194,11 @@ def test_only_features_of_both_spaces_are_used(lessons):
     assert np.isnan(features[:, 2]).all()
 
 
-def test_a_space_of_other_knobs_teaches_nothing():
-    prior = Prior(TRANSFER, make_context(history("other", space=grid(*[8] * 4), count=60)))
-    prior.refresh()
-    assert not prior.available
-
-
-def test_tasks_that_only_failed_teach_nothing():
-    prior = Prior(TRANSFER, make_context(history("other", failing=np.ones(100, bool))))
+@pytest.mark.parametrize(
+    "more", [{"space": grid(*[8] * 4), "count": 60}, {"failing": np.ones(100, bool)}]
+)
+def test_other_knobs_and_failures_alone_teach_nothing(more):
+    prior = Prior(TRANSFER, make_context(history("other", **more)))
     prior.refresh()
     assert not prior.available
 

@@ -53,6 +53,9 @@ def test_cores_of_their_own_are_not_kept_waiting():
     assert watch.wait()
     assert host.slept == []
     assert host.probes == first + 1, "once the speed alone is known, one probe is enough"
+    host.speed = 3.0
+    assert watch.wait(), "all of them are slower alike"
+    assert host.slept == []
 
 
 @pytest.mark.parametrize("rests", [1, 2, 9])
@@ -75,15 +78,6 @@ def test_a_host_that_never_moves_them_is_asked_rarely():
     assert (host.probes, len(host.slept)) == (probes, slept)
     host.left = 0
     assert any(watch.wait() for _ in range(100)), "it is asked again some time"
-
-
-def test_all_cores_slowed_down_alike_are_not_shared():
-    host = Host(rests=0)
-    watch = host.watch()
-    assert watch.wait()
-    host.speed = 3.0
-    assert watch.wait()
-    assert host.slept == []
 
 
 @pytest.mark.parametrize("cores", [[], [3]])

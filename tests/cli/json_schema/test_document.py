@@ -45,19 +45,18 @@ def test_a_pipeline_of_synthetic_stages_fits(tmp_path):
     assert check.is_valid(json.loads(json.dumps(expanded)))
 
 
-@pytest.mark.parametrize("key", ["model", "target", *STAGES])
-def test_what_no_preset_gives_is_required(key, tmp_path):
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        *((key, {}) for key in ("model", "target", *STAGES)),
+        *((key, {key: {}}) for key in sorted(STAGES)),
+    ],
+)
+def test_what_no_preset_gives_is_required_with_its_name(key, instead, tmp_path):
     registry = synthetic_registry()
     document = synthetic_document(tmp_path / "run")
     del document[key]
-    assert refused(document, registry)
-    assert not checked(registry).is_valid(document)
-
-
-@pytest.mark.parametrize("key", sorted(STAGES))
-def test_a_stage_needs_its_name_where_no_preset_gives_one(key, tmp_path):
-    registry = synthetic_registry()
-    document = {**synthetic_document(tmp_path / "run"), key: {}}
+    document |= instead
     assert refused(document, registry)
     assert not checked(registry).is_valid(document)
 

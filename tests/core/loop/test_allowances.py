@@ -130,12 +130,6 @@ def test_nothing_shared_out_is_nothing():
 ONE, TWO = _run("one", measured=6, seconds=30.0), _run("two", measured=3, seconds=40.0)
 
 
-@pytest.mark.parametrize(("scope", "left"), [(Scope.TASK, 4), (Scope.NETWORK, 1)])
-def test_measurements_left(scope, left):
-    allowance = Allowance(budget=Budget(measurements=10, scope=scope), runs=[ONE, TWO])
-    assert allowance.left(ONE) == left
-
-
 def test_a_smaller_budget_than_what_is_spent_leaves_nothing():
     assert Allowance(budget=Budget(measurements=2), runs=[ONE]).left(ONE) == 0
 
@@ -144,10 +138,6 @@ def test_a_smaller_budget_than_what_is_spent_leaves_nothing():
 def test_wall_time(scope, up):
     allowance = Allowance(budget=Budget(wall_time=50.0, scope=scope), runs=[ONE, TWO])
     assert allowance.time_is_up(ONE) is up
-
-
-def test_no_wall_time_is_never_up():
-    assert not Allowance(budget=Budget(), runs=[ONE]).time_is_up(ONE)
 
 
 def _costs(*costs):

@@ -98,15 +98,6 @@ def test_files_of_newer_versions_are_refused(notes, path, version, read_only):
     assert refused.value.hint == "upgrade"
 
 
-def test_a_transaction_is_one_commit(notes, path):
-    with Notes(path, read_only=True) as reader:
-        with notes.statements() as execute:
-            execute(INSERT, ("a",))
-            execute(INSERT, ("b",))
-            assert texts(reader) == []
-        assert texts(reader) == ["a", "b"]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_a_transaction_that_raises_leaves_nothing(notes, error):
     with pytest.raises(error), notes.statements() as execute:

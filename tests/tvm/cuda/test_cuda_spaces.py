@@ -97,15 +97,6 @@ def test_what_breaks_a_limit_is_refused_before_building(change, limit):
         template.function(values | change)
 
 
-def test_templates_say_where_they_do_not_apply():
-    blocked = Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=1, layout="NCHW8c")
-    several = DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, multiplier=2)
-    for spec in (blocked, several):
-        with pytest.raises(ConfigError) as caught:
-            made(spec)
-        assert "sketch" in caught.value.hint
-
-
 def test_auto_takes_the_template_where_it_applies():
     auto = AutoSpace(AutoOptions())
     assert isinstance(auto.builder(R8.task("t", SM_80), threads=1).template, CudaTemplate)
@@ -153,6 +144,8 @@ def test_a_convolution_on_tensor_cores_has_the_knobs_of_the_paper_that_it_can():
 @pytest.mark.parametrize(
     ("spec", "arch"),
     [
+        (Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=1, layout="NCHW8c"), "sm_80"),
+        (DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, multiplier=2), "sm_80"),
         (DenseSpec(input=[8, 64], units=64, dtype="float16"), "sm_80"),
         (HALF, "sm_61"),
         (Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=1, dtype="float16"), "sm_80"),
@@ -161,9 +154,9 @@ def test_a_convolution_on_tensor_cores_has_the_knobs_of_the_paper_that_it_can():
             "sm_80",
         ),
     ],
-    ids=["size", "architecture", "layout", "channels"],
+    ids=["blocks", "several", "size", "architecture", "layout", "channels"],
 )
-def test_tensor_cores_say_where_they_do_not_apply(spec, arch):
+def test_templates_and_tensor_cores_say_where_they_do_not_apply(spec, arch):
     with pytest.raises(ConfigError) as caught:
         made(spec, f'{{"arch": "{arch}", "kind": "cuda"}}')
     assert "sketch" in caught.value.hint
