@@ -258,8 +258,8 @@ def opened(line, *keys):
 def test_what_init_writes_is_right_up_to_the_operators_of_a_frontend(chameleon, fakes):
     chameleon("init", "p.yaml")
     head, _, rest = Path("p.yaml").read_text().partition("model:")
-    model, _, tail = rest.partition("# For which machine")
-    Path("p.yaml").write_text(f"{head}model: {{onnx: a}}\n# For which machine{tail}")
+    model, _, tail = rest.partition("# The hardware to tune for")
+    Path("p.yaml").write_text(f"{head}model: {{onnx: a}}\n# The hardware to tune for{tail}")
     assert model.strip().startswith("operators:")
     plain = load_pipeline("p.yaml")
     # Every line that is commented out is right as well.

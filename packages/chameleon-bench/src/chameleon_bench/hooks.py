@@ -14,9 +14,9 @@ def chameleon_commands() -> Iterable[CommandRecord]:
     """The commands that compare pipelines and runs, and that write pages."""
     for name, summary in (
         ("bench", "Compare pipelines on tasks over seeds, and write a report."),
-        ("report", "Write a page about a run: searches, comparisons, where time went."),
-        ("compare", "Compare runs: times with intervals, a paired test, what differs."),
-        ("runs", "List the runs below a folder: how far they are, and their best times."),
+        ("report", "Write an HTML page about a run: results, searches and durations."),
+        ("compare", "Compare runs by times, by a test, and by their pipelines and machines."),
+        ("runs", "List the runs below a folder, with their states and best times."),
         ("watch", "Serve a run's page on this machine while the run goes on."),
     ):
         factory = f"chameleon_bench.commands.{name}:command"

@@ -32,13 +32,13 @@ from chameleon_cli.kinds import kind_of
 from chameleon_cli.model_files import chosen_model, models_beside
 
 _HEAD = """\
-# A Chameleon pipeline. `chameleon validate FILE` checks it and prints every default,
-# `chameleon plugins --options` lists what can stand here, `chameleon run FILE` tunes.
+# A Chameleon pipeline. `chameleon run FILE` tunes the model of this file. `chameleon validate FILE`
+# checks the file and prints every default. `chameleon plugins --options` lists all options.
 
-# What to tune: one key, the frontend.
+# The model to tune. Its only key names the frontend that reads the model.
 {model}
 
-# For which machine: 'native', anything TVM takes, or {kind: llvm, mcpu: znver4, num-cores: 2}.
+# The hardware to tune for: native, a target of TVM, or {kind: llvm, mcpu: znver4, num-cores: 2}.
 target: native
 """
 
@@ -54,37 +54,37 @@ model:
 """An example of a model, if the pipeline's folder has none."""
 
 _PRESET = """
-# Where the stages below come from, unless they are chosen here.
+# The preset, which sets all stages that this file does not set.
 # preset: default{presets}
 """
 
 _DEFAULTS = """
-# What is commented out below is the default, each with its reason. A section without `#` replaces
-# it; a name alone, as in `explorer: random`, has that one's own defaults.
+# The lines below that begin with `# key:` show the defaults, each with its reason. To change one,
+# remove the `#`. A stage that is only named, as in `explorer: random`, has its default options.
 """
 
 _BUDGET = """
-# How much may be spent, per operator; `scope: network` for all of them together.{reason}
+# The limits of tuning each operator. With `scope: network`, all operators share them.{reason}
 budget:
 {budget}
   # wall_time: 20m
 """
 
 _REQUIRED = """
-# A result that must be reached: exit code 5 if it is not.
+# The result that a run must reach. If it does not, `chameleon run` ends with exit code 5.
 # require: {}
 """
 
-_NETWORK_RATIO = "{network_ratio: 1.0}    # as fast as the fastest framework that is installed"
+_NETWORK_RATIO = "{network_ratio: 1.0}    # at least as fast as the fastest installed framework"
 
 _RECORDS = """
-# What a run measures goes into a database of yours, and no run measures it again under the same
-# conditions. `none` measures everything anew (docs/records.md).
+# By default, a run adds its measurements to a database of your account. Later runs under the same
+# conditions do not repeat them. With `none`, a run measures everything itself (docs/records.md).
 # records: none
 """
 
 _OUTPUT = """
-# The run folder, relative to where the command is given; the same command continues what is there.
+# The run folder, relative to the working folder. The same command continues the run in this folder.
 # output: runs/{stem}
 """
 

@@ -22,15 +22,15 @@ from chameleon_cli.options import give, replaced
 from chameleon_cli.streams import outliving_readers
 
 _SUMMARIES = {
-    "run": "Tune what a pipeline describes; resumes by itself.",
+    "run": "Tune the model of a pipeline, or continue an interrupted run.",
     "validate": "Check a pipeline and print it with every default written out.",
     "init": "Write a commented pipeline to start from.",
     "schema": "Print the JSON Schema of pipeline files, for editors.",
     "space": "Show the design space of each operator: knobs, sizes, first guesses.",
-    "plugins": "List what is installed, by kind.",
-    "status": "Show how far a run is.",
+    "plugins": "List the installed plugins by kind, or check a plugin.",
+    "status": "Show the progress of a run.",
     "best": "Show the best configurations of a run.",
-    "env": "Show what results depend on: versions, processor, threads.",
+    "env": "Show versions, processor and threads, on which results depend.",
 }
 
 BUILT_IN: dict[str, BuiltIn] = {
@@ -93,7 +93,7 @@ def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> N
     envvar=_LOG_FORMAT,
     expose_value=False,
     callback=_take_log_format,
-    help=f"Write stderr for people, or as JSON lines (or {_LOG_FORMAT}=json).",
+    help=f"Write stderr as plain text, or as JSON lines (or {_LOG_FORMAT}=json).",
 )
 @click.option(
     "--version",

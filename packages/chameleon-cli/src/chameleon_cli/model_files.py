@@ -15,7 +15,7 @@ Detector = Callable[[Path, str], Iterator[PresetRecord]]
 
 
 def models_beside(registry: Registry, folder: Path) -> list[PresetRecord]:
-    """Find the models in the folder of a pipeline file, the file that changed last first.
+    """Find the models in the folder of a pipeline file; the file that changed last comes first.
 
     Args:
         registry: the registry with the frontends.
@@ -63,7 +63,7 @@ def chosen_model(registry: Registry, folder: Path, source: str) -> PresetRecord:
 
 
 def is_model(registry: Registry, source: str) -> bool:
-    """Whether a frontend knows models in files with this name.
+    """Whether some frontend can read models from files with this name.
 
     The file need not exist.
 

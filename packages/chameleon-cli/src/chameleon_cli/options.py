@@ -1,4 +1,4 @@
-"""Options that several commands share, and the command line that continues a run."""
+"""Command-line options that several commands share, and text of commands that continue a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
 
 
 def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlugin, str]]:
-    """The given plugins that replace an installed plugin, with the installed distribution.
+    """The plugins given with ``--plugin`` that replace an installed one, with its distribution.
 
     Args:
         plugins: plugins that were given with ``--plugin``.
@@ -99,7 +99,7 @@ def set_option(example: str) -> Option:
         "overrides",
         metavar="KEY=VALUE",
         multiple=True,
-        help=f"Overrule the file, as in {example}. May be given again.",
+        help=f"Override a key of the file, as in {example}. May be repeated.",
     )
 
 
@@ -115,14 +115,14 @@ def output_option(what: str) -> Option:
         "-o",
         "--output",
         type=click.Path(path_type=Path, file_okay=False),
-        help=f"{what}, instead of the file's.",
+        help=f"{what}, in place of the one that the file names.",
     )
 
 
 trust_option = click.option(
     "--trust-source",
     is_flag=True,
-    help="Run the code that the folder names or carries; only if it is yours or you read it.",
+    help="Run code that the folder names or contains. Use it only for code that you wrote or read.",
 )
 """The option ``--trust-source``: code that a folder contains or names may be run."""
 

@@ -28,7 +28,7 @@ from chameleon_cli.streams import results_alone
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("budget.measurements=64")
 @click.option("--fresh", is_flag=True, help="Move an earlier run in the folder aside.")
-@click.option("--dry-run", is_flag=True, help="Say what would be tuned, and stop.")
+@click.option("--dry-run", is_flag=True, help="List the operators that would be tuned, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @output_option("The run folder")
 def command(  # noqa: PLR0917 - click passes them by name

@@ -29,7 +29,7 @@ _SHOWN = 8
 @click.command("space", epilog="Example: chameleon space pipeline.yaml --set space=sketch")
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("space=sketch")
-@click.option("--operator", "only", metavar="NAME", help="Show this operator alone.")
+@click.option("--operator", "only", metavar="NAME", help="Show only this operator.")
 @click.option(
     "--samples",
     type=click.IntRange(min=1, max=1_000_000),
@@ -132,8 +132,9 @@ def _word(value: Any) -> str:
 class LegalShare:
     """The share of index vectors that are legal configurations.
 
-    Knobs that do not apply are first set to their first value, as in the space's own sampling.
-    Otherwise most vectors would be illegal only because of knobs without a meaning.
+    An index vector has one index per knob. A knob may apply only for some values of another knob.
+    Knobs that do not apply are set to their first value before the test, because they must have it
+    in a legal configuration.
 
     Attributes:
         share: the number of legal vectors divided by the number of tested vectors.

@@ -61,9 +61,9 @@ class _OutlivingStream:
 
 @contextlib.contextmanager
 def outliving_readers() -> Iterator[None]:
-    """Let a command finish its work although the reader of its output has gone.
+    """Let a command finish its work even if the reader of its output has ended.
 
-    An example of such a reader is ``| head``.
+    For example, ``| head`` ends after ten lines.
     """
     with contextlib.ExitStack() as restored:
         for name in ("stdout", "stderr"):

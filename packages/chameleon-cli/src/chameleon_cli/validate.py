@@ -23,7 +23,7 @@ from chameleon_cli.streams import results_alone
 @click.argument("pipeline", type=click.Path())
 @set_option("budget.measurements=64")
 @click.option(
-    "--quick", is_flag=True, help="Look at the file alone: resolve no target, import nothing."
+    "--quick", is_flag=True, help="Check only the file: resolve no target, import nothing."
 )
 @click.option(
     "--coverage",

@@ -103,7 +103,7 @@ class TreeModel(CostModel):
         return self.evaluate(features, guess) if self._grown else guess
 
     def seen(self, configs: Configs) -> tuple[Features, Scores]:
-        """The inputs of the trees for some configurations.
+        """The inputs of the trees for the given configurations.
 
         Args:
             configs: Configurations, shape (n, knobs).
@@ -120,7 +120,7 @@ class TreeModel(CostModel):
 
     @property
     def expects(self) -> bool:
-        """Whether other tasks or a prior give the model expectations before it is fitted."""
+        """Whether other tasks or a prior let the model predict before it is fitted to this task."""
         return self._prior.available or self._mean.available
 
 

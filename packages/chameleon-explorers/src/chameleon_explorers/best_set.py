@@ -64,12 +64,12 @@ class BestSet:
         return True
 
     def filled(self, score: ScoreFunction, rng: np.random.Generator, steps: int) -> Candidates:
-        """The kept configurations, with random ones if there are fewer than the capacity.
+        """Return the kept configurations, filled up to the capacity with random ones.
 
         Args:
             score: The function that scores configurations.
             rng: The generator of the random configurations.
-            steps: The number of steps of the search that offered the others.
+            steps: The number of steps of the search, which the result reports.
         """
         if len(self.scores) < self._capacity:
             # Twice as many, since those that the search found come up again.

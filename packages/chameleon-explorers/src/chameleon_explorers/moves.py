@@ -35,7 +35,7 @@ def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generato
 
 
 def usable(space: DesignSpace, configs: Configs) -> Configs:
-    """The distinct legal configurations among some index vectors, in their order.
+    """Select the distinct legal configurations among index vectors, in their order.
 
     Args:
         space: The design space.

@@ -53,10 +53,10 @@ def chameleon_commands() -> Iterable[CommandRecord]:
     """Register the commands about networks, such as ``chameleon compile``."""
     for name, summary in (
         ("compile", "Compile and verify the network of a run, without tuning."),
-        ("verify", "Compare a delivered network with its framework, on inputs of yours."),
-        ("bench-network", "Time a delivered network against whatever else runs it here."),
-        ("export", "Write a run's winners as libraries, as bundles for C, or for TVM alone."),
-        ("cache", "Show and remove the networks of torch.compile(backend='chameleon')."),
+        ("verify", "Compare a delivered network with its framework on your inputs."),
+        ("bench-network", "Time a delivered network in turns with other frameworks."),
+        ("export", "Export a run's kernels or network for C, Python or TVM."),
+        ("cache", "Show or remove the networks and kernels in the cache folder."),
     ):
         factory = f"chameleon_networks.commands.{name.replace('-', '_')}:command"
         yield CommandRecord(name=name, summary=summary, factory=factory)

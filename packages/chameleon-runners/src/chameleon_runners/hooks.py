@@ -58,7 +58,7 @@ def chameleon_baselines() -> Iterable[PluginRecord]:
 def chameleon_commands() -> Iterable[CommandRecord]:
     """Commands about remote devices."""
     devices = "Show the devices of an RPC tracker, and test them."
-    serve = "Serve this machine as devices: an RPC tracker and servers."
+    serve = "Run an RPC tracker and servers, to lend this machine as devices."
     folder = "chameleon_runners.commands"
     yield CommandRecord(name="devices", summary=devices, factory=f"{folder}.devices:command")
     yield CommandRecord(name="serve", summary=serve, factory=f"{folder}.serve:command")

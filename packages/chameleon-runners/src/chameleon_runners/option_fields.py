@@ -37,7 +37,10 @@ def option(
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
-    """Define an option on which measured times do not depend; arguments are as for ``option``."""
+    """Define an option on which measured times do not depend.
+
+    The arguments are those of ``option``.
+    """
     return option(default, words, binds=False, **more)
 
 

@@ -170,7 +170,7 @@ class CoreWatch(Closing):
         return False
 
     def apart(self) -> bool:
-        """Whether the cores are separate physical cores at the moment, measured by a probe.
+        """Whether the cores are separate physical cores at the moment, as a probe measures.
 
         They are if a computation takes as long on all of them at once as on one.
         """

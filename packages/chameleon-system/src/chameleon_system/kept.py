@@ -44,7 +44,9 @@ def kept_path(kind: str, facts: Any) -> Path:
 
 @cache
 def surroundings(distributions: Sequence[str], folders: Sequence[Path]) -> list[Any]:
-    """Facts about versions, code and the processor, as JSON values for ``kept_path``.
+    """Facts about versions, code and the processor, on which cached content depends.
+
+    They are JSON values, for ``kept_path``.
 
     If one of these facts changes, content in the cache folder gets a new path, and so is computed
     again.
@@ -95,7 +97,7 @@ def keep(file: Path, write: Callable[[Path], object]) -> None:
 
 
 def recalled_bytes(file: Path) -> bytes | None:
-    """The bytes that ``keep_bytes`` wrote. None if the file is missing or damaged."""
+    """Read the bytes that ``keep_bytes`` wrote; None if the file is missing or damaged."""
 
     def read(file: Path) -> bytes:
         content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""The design spaces, tasks and observations with which the checks try stages."""
+"""The design spaces, tasks and observations on which the checks run the stages of plugins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chameleon_testing.generators import SEED
 def grid(
     *cardinalities: int, holds: Callable[[Values], NDArray[np.bool_]] | None = None, **more: Any
 ) -> DesignSpace:
-    """A design space with knobs k0, k1 and so on, with some numbers of values.
+    """Make a design space with knobs k0, k1 and so on.
 
     Args:
         cardinalities: the number of values of each knob.
@@ -41,7 +41,7 @@ def grid(
 
 
 class SyntheticSpace(SpaceProvider):
-    """A provider of design spaces without programs, for checks of search stages.
+    """A provider of design spaces whose configurations have no programs, to check search stages.
 
     The space has a knob for each number in the task's argument ``cardinalities``.
     """

@@ -86,7 +86,7 @@ def _global_states() -> dict[str, Any]:
 
 @attrs.define(kw_only=True)
 class Making:
-    """The place in a plugin's code that made a random generator, with the seed.
+    """A place in a plugin's code that made a random generator, and the seed that it used.
 
     Attributes:
         maker: the function or class that made it, such as ``numpy.random.default_rng``.
@@ -100,7 +100,7 @@ class Making:
 
 
 def check_seeds(stage: object, use: Callable[[int], Used]) -> tuple[Used, Used]:
-    """Use a stage with two seeds, and check that every generator it makes follows the seed.
+    """Run a stage with two seeds, and check that every generator that it makes depends on the seed.
 
     Args:
         stage: an instance of the stage, whose package is watched.

@@ -179,9 +179,9 @@ class Session:
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
     def known(self) -> dict[str, Any] | None:
-        """The front that an earlier run of the command wrote, or None.
+        """Read the front that an earlier ``chameleon transform`` wrote; None if there is none.
 
-        It counts only if the space of networks is the same.
+        A front of another space of networks is ignored.
         """
         file = self.folder / FRONT
         if not file.is_file():

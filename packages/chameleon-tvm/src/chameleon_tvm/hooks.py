@@ -88,7 +88,7 @@ def chameleon_baselines() -> Iterable[PluginRecord]:
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """The command about the CPU that kernels are compiled for."""
-    summary = "Show what a target's CPU is taken for; measure and keep its memory's rate."
+    summary = "Describe the CPU of a target, or measure its memory's bandwidth."
     yield CommandRecord(name="cpu", summary=summary, factory="chameleon_tvm.commands.cpu:command")
 
 

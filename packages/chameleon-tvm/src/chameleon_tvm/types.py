@@ -80,7 +80,7 @@ class StorageType:
 
     @property
     def symmetric(self) -> int:
-        """The largest integer for which the type also has its negative, such as 127 for int8."""
+        """The largest integer whose negative is in the dtype's range, too, such as 127 for int8."""
         return min(-self.low, self.high)
 
     @property

@@ -1,7 +1,8 @@
 """Runs the cells of a suite that have no result yet.
 
-Cells that replay recorded tables run in parallel worker processes, one per core, each with one
-thread. Cells that measure hardware (live cells) run one at a time.
+A cell is one run of one pipeline on one task with one seed. Cells that replay recorded tables run
+in parallel worker processes, one per core, each with one thread. Cells that measure hardware (live
+cells) run one at a time.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ class Execution:
         registry: The registry of plugins for live cells; None for the installed plugins.
         worker_registry: ``"module:function"`` that returns a worker's registry.
         workers: The number of processes for replayed cells; None for one per core.
-        retry: Whether to run failed cells again.
+        retry: Whether to run cells again that failed in an earlier call.
         interruption: The object that holds a request to stop, if any.
         ended: A function that is called with each cell that ends. Its second argument is the reason
             of a failure, or None.

@@ -296,7 +296,7 @@ class _Notes:
 
 
 def read_notes(folder: Path) -> dict[str, _Notes]:
-    """Read the recorder's file and the events of a run folder, and return the times by task."""
+    """Read the times of measurements and rounds from a run folder, by task."""
     notes: dict[str, _Notes] = defaultdict(_Notes)
     for task, config, seconds in _lines(folder / NOTES):
         notes[task].at[tuple(config)] = seconds

@@ -100,5 +100,8 @@ class Trajectory:
 
 
 def written(values: Floats, digits: int) -> list[float | None]:
-    """Numbers for JSON with so many digits; None for infinity and NaN."""
+    """Round numbers to ``digits`` significant digits for JSON.
+
+    Infinity and NaN become None, because JSON does not have them.
+    """
     return [float(f"{x:.{digits}g}") if math.isfinite(x) else None for x in values.tolist()]

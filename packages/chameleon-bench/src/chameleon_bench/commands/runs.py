@@ -26,7 +26,7 @@ _SHORT = 40
 
 @attrs.frozen(kw_only=True)
 class ListedRun:
-    """A run folder, as one line of the list that ``chameleon runs`` prints.
+    """A run folder in the list that ``chameleon runs`` prints.
 
     Attributes:
         folder: The run folder, absolute.

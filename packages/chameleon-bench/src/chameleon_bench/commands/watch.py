@@ -21,7 +21,7 @@ _LOOK_SECONDS = 1.0
     default=0,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="The port to serve on; 0 for any that is free.",
+    help="The port to serve on; 0 for any free port.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print run, address and state as JSON.")
 def command(folder: Path, port: int, as_json: bool) -> None:

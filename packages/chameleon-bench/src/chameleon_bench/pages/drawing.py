@@ -385,7 +385,7 @@ def paint(colour: str) -> tuple[str, float]:
 
 
 def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, more: str = "") -> str:
-    """An SVG path, for the element that ``grid`` stretches over the plot.
+    """Write an SVG path that is stretched over the plot with its element ``grid``.
 
     Args:
         way: The drawing commands of the path, in the units of ``grid``. The origin is the upper
@@ -451,7 +451,7 @@ def bars(
 
 
 def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
-    """Draw the line of a trace, or the band between it and the line of the trace before.
+    """Draw the line of a trace, or the band between this line and that of the trace before.
 
     Args:
         trace: The trace, with arrays of values.

@@ -16,7 +16,7 @@ _OURS = "the compiled network"
 
 
 def network_part(record: RunRecord) -> dict[str, Any]:
-    """The values for ``templates/network.html``, the part of a run's page about the network.
+    """Collect the values that the template ``network.html`` shows about a run's network.
 
     The template shows nothing if the model is no network.
 

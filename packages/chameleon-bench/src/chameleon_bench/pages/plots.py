@@ -75,7 +75,7 @@ _CROWDED = 0.7
 
 
 def of(column: str) -> dict[str, str]:
-    """A reference to a column of the plot's table, used in place of an array of a trace.
+    """Refer to a column of the plot's table, in place of an array in a trace of plotly.js.
 
     Args:
         column: The name of the column.
@@ -119,7 +119,7 @@ def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
 
 
 def at(value: float) -> dict[str, float]:
-    """A reference to one value that all points of a plot's trace share, such as their height.
+    """Refer to one value that all points of a plot's trace share, such as their height.
 
     A trace may contain the result, ``{"constant": value}``, wherever it may contain the result of
     ``of``. ``of`` refers to a column of the plot's table, which has a value for each point.

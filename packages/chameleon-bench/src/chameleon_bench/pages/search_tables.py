@@ -91,7 +91,7 @@ def ten_best(measured: Measured) -> Table | None:
 
 
 def agreed(measured: Measured) -> dict[str, str]:
-    """The knobs that have the same value in all of the ten fastest measurements.
+    """The knobs whose value is the same in all of the ten fastest measurements, with that value.
 
     Args:
         measured: The measurements of one operator.

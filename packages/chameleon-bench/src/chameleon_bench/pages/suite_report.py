@@ -83,7 +83,9 @@ def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any
 
 
 def printed(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a suite's report that ``bench --json`` prints: no curves, no file contents.
+    """The part of a suite's report that ``chameleon bench --json`` prints.
+
+    It leaves out curves and the contents of files.
 
     Args:
         report: The report that ``report_of`` made.
@@ -116,7 +118,7 @@ def write_report(
 
 
 def environment(suite: Suite) -> dict[str, Any]:
-    """Facts that a report states: the machine, versions, and the suite folder's Git commit.
+    """The facts in a report about its making: machine, versions, Git commit of the suite's folder.
 
     Args:
         suite: The suite.

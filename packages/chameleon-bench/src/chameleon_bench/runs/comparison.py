@@ -141,7 +141,7 @@ def read_run(folder: Path, name: str) -> ComparedRun:
 
 
 def computed(task: Task) -> str:
-    """A digest of what an operator computes, by which operators of two runs are matched.
+    """A digest of an operator's computation, to find the same operator in two runs.
 
     It covers the operator's kind and arguments, but not its target.
 
@@ -375,7 +375,7 @@ def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 
 def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
-    """The sum of a run's times over some operators, with its 95 % interval.
+    """The sum of a run's times over the operators in ``weights``, with its 95 % interval.
 
     Args:
         run: The run.

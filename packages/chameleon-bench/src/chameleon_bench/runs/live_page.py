@@ -44,7 +44,7 @@ _PAGE = string.Template(
 
 @attrs.frozen(kw_only=True)
 class Look:
-    """The state of a run folder at one moment.
+    """The state of a run folder at the moment when it was read.
 
     Attributes:
         version: A string that changes whenever the contents of the page change.
@@ -67,7 +67,7 @@ class Look:
 
 @attrs.frozen(kw_only=True)
 class LivePage:
-    """A run's page that was made at some time, for browsers that ask again.
+    """A page of a run that is kept to answer further requests without making it again.
 
     Attributes:
         version: The version of the run folder that the page shows.
@@ -120,7 +120,7 @@ class LiveRun:
     def page(self) -> str:
         """The HTML of the run's page, made again if the run has changed.
 
-        To save CPU time, it is not made again too soon.
+        To save CPU time, a page is kept for a while even if the run changes.
         """
         with self._making:
             look = self.look()
@@ -222,7 +222,7 @@ class PageServer:
             why = "another program listens on it" if in_use else error.strerror or error
             raise TargetError(
                 f"cannot serve on port {port} of {LOOPBACK}: {why}",
-                hint="Name another with --port, or --port 0 for any that is free.",
+                hint="Name another port with --port, or use --port 0 for any free port.",
             ) from error
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 

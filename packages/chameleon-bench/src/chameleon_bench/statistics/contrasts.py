@@ -79,7 +79,7 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """How soon each pipeline reached another pipeline's final result, for every pair.
+    """The effort of each pipeline to reach another pipeline's final result, for every pair.
 
     Both searches have the same seed. The effort is a share of the other search's total measurements
     or seconds, so 0.25 means a quarter. Ahn et al. (2020, section 4.3) compare times in this way.

@@ -83,7 +83,7 @@ def resampled_medians(values: Floats, rng: np.random.Generator) -> Floats:
 
 
 def interval(drawn: Floats) -> tuple[float, float]:
-    """The ends of the interval that contains the central 95 % of some values.
+    """The ends of the interval that contains the central 95 % of the given values.
 
     The ends are values themselves, without interpolation, so that infinity is allowed.
 

@@ -170,7 +170,7 @@ def _groups_of_operator(
 
 
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """The ends of each task's curves: a number of measurements, and seconds.
+    """The last points of each task's curves: a number of measurements, and seconds.
 
     Curves over measurements end at the most measurements of any search. Curves over seconds end
     when three quarters of the searches have ended. If they went on until the slowest search ends,

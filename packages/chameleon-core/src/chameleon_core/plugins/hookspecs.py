@@ -1,4 +1,4 @@
-"""The markers of Chameleon's hooks, and checks for options of pluggy that hooks must not use."""
+"""``hookimpl`` and ``hookspec``, which mark functions as hooks, and checks of their options."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MOST = 64
     help="Turns of each network: 15 of at least 0.15 s, or 5 of --seconds with --streams.",
 )
 @click.option(
-    "--rivals", help="The frameworks to compare with, with commas. [default: all installed ones]"
+    "--rivals", help="Frameworks to compare with, separated by commas. [default: all installed]"
 )
 @click.option(
     "--precision",

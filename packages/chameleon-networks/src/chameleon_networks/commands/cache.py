@@ -23,7 +23,7 @@ _MIB = 1 << 20
 
 @click.command("cache", epilog="Example: chameleon cache --older-than 720h")
 @click.option(
-    "--older-than", metavar="DURATION", help="Remove what was not used for this long, as 720h."
+    "--older-than", metavar="DURATION", help="Remove entries unused for this time, such as 720h."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(older_than: str | None, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from chameleon_cli.options import trust_option
 @click.option(
     "--max-error",
     type=click.FloatRange(min=0.0, min_open=True),
-    help="The largest error of a run with a precision, instead of the pipeline's.",
+    help="The largest error, in place of precision.max_error of the pipeline.",
 )
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")

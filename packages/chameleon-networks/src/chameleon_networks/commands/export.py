@@ -27,7 +27,7 @@ from chameleon_cli.options import trust_option
     help="The folder for the files.",
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
-@click.option("--name", help="The name of a bundle for C. [default: that of its folder]")
+@click.option("--name", help="The name of a C bundle. [default: the folder's name]")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(

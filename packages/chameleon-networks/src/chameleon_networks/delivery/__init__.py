@@ -1,1 +1,1 @@
-"""The end of a run: compiles a network with the winners, verifies it and compares it."""
+"""The end of a run: compiles a network with the fastest kernels, verifies it and times it."""

@@ -110,7 +110,10 @@ class ImportedNetwork(ABC):
 
     @property
     def origin(self) -> Any:
-        """The network's source as JSON values, from which another process can read it, or None."""
+        """The network's source as JSON values, from which another process can read the network.
+
+        The value is None if another process cannot read the source.
+        """
         return None
 
     @property

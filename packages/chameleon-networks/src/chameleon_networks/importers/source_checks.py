@@ -58,9 +58,9 @@ def _network(frontend: str, source: str) -> PresetRecord:
             "budget": {"measurements": 400, "scope": "network"},
         },
         reasons={
-            "scheduler": "The next batch goes where it saves most of the network's latency.",
-            "baselines": "The network is compared as a whole, and not each operator.",
-            "budget": "All operators of the network share it.",
+            "scheduler": "Gives each batch to the operator that saves most latency.",
+            "baselines": "Empty, because the network is compared as a whole, not each operator.",
+            "budget": "All operators of the network share these limits (`scope: network`).",
         },
     )
 

@@ -76,7 +76,7 @@ class Precision(Section):
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The dtypes other than float32 that operators may have. Empty for float32 only."""
+        """The dtypes other than float32 that operators may have; empty if there are none."""
         named = self.search if self.type is None else (self.type,)
         return tuple(name for name in named if name != FLOAT32)
 

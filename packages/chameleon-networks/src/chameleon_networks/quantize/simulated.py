@@ -35,7 +35,7 @@ _ALGORITHMS: Any = ("direct",)
 def guessed_kernels(
     chains: Sequence[FusedOperator], target: str, space: SpaceProvider | None = None
 ) -> Kernels:
-    """Make kernels of fused operators without tuning, from the first guesses of a design space.
+    """Make untuned kernels of fused operators, with the first guess of a design space for each.
 
     Args:
         chains: The fused operators of the network.

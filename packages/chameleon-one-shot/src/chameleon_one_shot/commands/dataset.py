@@ -32,7 +32,7 @@ _FEWEST = 2
 
 
 def summary_of(dataset: Dataset) -> dict[str, Any]:
-    """The numbers that ``chameleon dataset list`` shows about a data set.
+    """Count a data set's tasks and candidates, for ``chameleon dataset list``.
 
     Returns:
         The numbers of tasks, and of measured candidates without duplicates. Further counts are the

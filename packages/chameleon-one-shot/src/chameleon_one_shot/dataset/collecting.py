@@ -280,7 +280,7 @@ class NetworkTasks:
 
 
 def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """The tasks of networks, each with the share of the network's operators that are this task.
+    """List the tasks of networks, each with its share of the operators in its network.
 
     Args:
         networks: The tasks of each network.

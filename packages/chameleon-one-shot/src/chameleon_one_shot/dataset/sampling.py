@@ -193,7 +193,7 @@ def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
-    """The single values in nested arguments, by their position.
+    """The single values in an operator's nested arguments, by their position.
 
     Args:
         arguments: The arguments of an operator, which may contain lists and mappings.
@@ -237,7 +237,7 @@ def _listed(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether an argument is a number, but no boolean (which Python counts as an integer).
+    """Whether an argument is a number. A boolean is not, although Python counts it as an integer.
 
     Args:
         value: The argument.

@@ -86,10 +86,10 @@ class DatasetTask:
         return self.task.key, digest, self.threads, self.space, self.fingerprint
 
     def rows(self, keep: Sequence[int]) -> DatasetTask:
-        """A copy of the task with only some of its candidates.
+        """A copy of the task with a selection of its candidates.
 
         Args:
-            keep: The numbers of these candidates, in the order that the copy has.
+            keep: The numbers of the selected candidates, in the order that the copy has.
         """
         at = np.asarray(keep, np.intp)
         return attrs.evolve(

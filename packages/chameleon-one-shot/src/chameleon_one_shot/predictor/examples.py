@@ -177,7 +177,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """Make the space provider that a data set names for a task.
+    """Make the provider of design spaces that a data set names for a task.
 
     Args:
         name: The name of the space provider.

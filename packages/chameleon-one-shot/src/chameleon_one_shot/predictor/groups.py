@@ -1,4 +1,4 @@
-"""Groups of similar tasks, which are held out together, and their division into parts."""
+"""Groups similar tasks, and divides the groups into parts such as training and evaluation."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class _Layer(_Attention):
         return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
 
     def asked(self, tokens: Tensor) -> Tensor:
-        """Compute the query, key and value of each token for attention.
+        """Compute the query, key and value of each token for attention, in this layer.
 
         They do not depend on other tokens, so they can be kept in a table.
 
@@ -121,7 +121,7 @@ class _Layer(_Attention):
         return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
 
     def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
-        """The tokens after this layer, as ``forward`` computes them, but faster.
+        """Compute the tokens after this layer as ``forward`` does, but faster.
 
         Many configurations share tokens. So the queries, keys and values of the m distinct tokens
         are computed once, and looked up in a table.

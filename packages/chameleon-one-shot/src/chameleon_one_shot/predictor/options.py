@@ -43,7 +43,7 @@ class TrainingOptions:
         weight_decay: The weight decay of AdamW.
         ranking: The weight of the ranking loss, beside the regression loss; 0 for none.
         inverse_density: Whether rare targets are drawn more often.
-        unknown: The share of token names that training replaces by a name for unknown tokens, so
+        unknown: The share of token names that training replaces by one name for unknown tokens, so
             that a network learns to handle new names.
         evaluate_every: The number of steps between two evaluations.
         patience: The number of evaluations without improvement after which the training ends.

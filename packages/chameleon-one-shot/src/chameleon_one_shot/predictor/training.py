@@ -266,9 +266,9 @@ def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
 
 
 def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
-    """The loss that trains the order of candidates: a pairwise logistic loss within tasks.
+    """The loss that trains the order of a task's candidates: a pairwise logistic loss.
 
-    (Burges et al. 2005.) The weight of a pair is the difference of its targets, at most one
+    See Burges et al. 2005. The weight of a pair is the difference of its targets, at most one
     standard deviation.
 
     Args:

@@ -242,7 +242,7 @@ def places(example: Example) -> Scores:
 
 
 def task_weights(examples: Sequence[Example]) -> Scores:
-    """Weights of all candidates, so that a task with many candidates does not count too much.
+    """Weight the candidates, so that tasks with many candidates do not count too much in training.
 
     The sum of a task's weights is proportional to the square root of its number of candidates.
 

@@ -154,7 +154,7 @@ class TaskTokens:
         return np.concatenate(parts, axis=1)
 
     def values(self, configs: Configs) -> Iterator[tuple[str, Numbers]]:
-        """Yield every number of the tokens, with its values over n configurations.
+        """Yield every number that the tokens consist of, with its values over n configurations.
 
         Args:
             configs: The configurations, shape (n, knobs).

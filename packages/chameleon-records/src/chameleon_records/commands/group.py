@@ -72,7 +72,7 @@ def _add(table: Table, place: str | None, *, as_json: bool) -> None:
 
 @command.command("list", epilog="Example: chameleon records list --operator conv2d")
 @_PLACE
-@click.option("--operator", help="Tasks of this kind alone, such as conv2d.")
+@click.option("--operator", help="Only tasks of this kind of operator, such as conv2d.")
 @_JSON
 def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
     """Show the tasks in a database, with the number of their records and their best time."""
@@ -151,9 +151,9 @@ def _dumped(file: Path, place: str | None) -> int:
 @click.option(
     "--version", "versions", multiple=True, help="Records of this version, as apache-tvm=0.26.0."
 )
-@click.option("--target", "targets", multiple=True, help="Targets with this text, as znver2.")
-@click.option("--best", type=click.IntRange(min=1), help="All but the fastest N of each task.")
-@click.option("--dry-run", is_flag=True, help="Say how many would go, and change nothing.")
+@click.option("--target", "targets", multiple=True, help="Targets that contain this, as znver2.")
+@click.option("--best", type=click.IntRange(min=1), help="All but the N fastest of each task.")
+@click.option("--dry-run", is_flag=True, help="Count the records, and remove none.")
 @_JSON
 def prune(
     place: str | None,

@@ -1,6 +1,6 @@
 """Kernels of NVIDIA's cuDNN and cuBLAS, timed in the same way as TVM's kernels.
 
-CUDA events give the times. If the caches should be cold, a copy of many bytes comes first.
+CUDA events measure the times. If the caches should be cold, many bytes are copied before each run.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _TEND_SECONDS = 0.3
 @click.option(
     "--servers", default=1, show_default=True, type=click.IntRange(min=1), help="Number of servers."
 )
-@click.option("--announce", default="", help="Address that clients are told if --host is 0.0.0.0.")
+@click.option("--announce", default="", help="Address for clients if --host is 0.0.0.0.")
 @click.option(
     "--threads", type=click.IntRange(min=1), help="Number of threads of a server's kernels."
 )

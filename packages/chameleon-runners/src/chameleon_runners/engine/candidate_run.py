@@ -23,7 +23,7 @@ class CandidateRun:
 
     Attributes:
         config: The knob indices of the configuration.
-        slot: The number of the kernel in its worker, unique in the runner.
+        slot: A number that identifies the kernel; no other kernel of the runner has it.
         worker: The worker that holds the kernel; None if no worker does.
         losses: The number of workers that another process killed while they worked on this
             configuration.
@@ -35,7 +35,7 @@ class CandidateRun:
         again: Mean seconds per run of repeats that were taken in turns with other fast candidates.
         disturbed: Mean seconds per run of repeats in turns during which a thread lost its core
             (``timing.Repeats``).
-        turns: The number of turns that gave ``again`` and ``disturbed``.
+        turns: The number of turns in which the repeats of ``again`` and ``disturbed`` were taken.
         failure: The measurement, if the candidate failed after it was timed.
     """
 
@@ -69,7 +69,7 @@ class CandidateRun:
         return {"command": "build", "slot": self.slot, "config": self.config}
 
     def discard(self) -> None:
-        """Give up the kernel, so that its worker frees the memory with its next command."""
+        """Mark the kernel as unused, so that its worker frees the memory with its next command."""
         if self.worker is not None:
             self.worker.garbage.append(self.slot)
             self.worker = None
@@ -142,7 +142,7 @@ class CandidateRun:
         )
 
     def failed_reply(self, reply: Message, log: str) -> Measurement:
-        """The failed measurement that a worker's reply about a failure stands for.
+        """Convert a worker's reply about a failure to a failed measurement.
 
         Args:
             reply: The reply.

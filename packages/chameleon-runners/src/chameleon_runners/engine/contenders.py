@@ -68,7 +68,7 @@ def turns(
     another: Callable[[int], bool] = lambda _done: True,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[S]:
-    """The contenders in the order in which they are timed, round by round.
+    """Yield the contenders of a comparison in the order in which they are timed, round by round.
 
     Each round has a new random order, so that no contender always runs after the same other one.
     Contenders that are much slower than the fastest get few turns.

@@ -30,7 +30,7 @@ class Availability:
 
     @property
     def hopeful(self) -> int:
-        """The number of devices that work, or that may still work after their first connection."""
+        """The number of devices that work, or are being connected for the first time."""
         return len(self._hopeful)
 
     def elsewhere(self, names: Collection[str]) -> bool:
@@ -96,7 +96,7 @@ class Availability:
         self.changed = True
 
     def remind(self, device: DeviceState, when: float) -> None:
-        """Let ``due`` yield a device again at some time, if it cannot be used until then.
+        """Let ``due`` yield an unusable device again at a given time, for another attempt.
 
         Args:
             device: The device.

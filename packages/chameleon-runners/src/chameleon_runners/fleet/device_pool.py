@@ -353,7 +353,7 @@ class DevicePool(Availability):
         self._connector.reach(device)
 
     def farewell(self) -> None:
-        """Disconnect idle devices at the end of a run, so that other clients can use them."""
+        """Disconnect idle devices at the end of a run, and so make them free for other clients."""
         leaving: set[str] = set()
 
         def left(name: str, _event: WorkerEvent) -> None:

@@ -80,7 +80,7 @@ class FleetJobRun:
     # -- devices ----------------------------------------------------------------------------
 
     def assign(self) -> None:
-        """Give built candidates to free devices, those that failed on other devices first."""
+        """Give built candidates to free devices; candidates that failed elsewhere come first."""
         if not self._context.reference.ready:
             return
         for _ in range(min(_LOOK_AHEAD, len(self._again))):

@@ -118,7 +118,7 @@ class FailureReport:
 
 
 def awaited(kind: FailureKind) -> bool:
-    """Whether a candidate's failure may have broken the device, so that it must be tested.
+    """Whether a failure of this kind may have broken the device, so that it must be tested.
 
     Args:
         kind: The kind of failure.
@@ -127,7 +127,7 @@ def awaited(kind: FailureKind) -> bool:
 
 
 def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
-    """Whether the candidate must be at fault, because so many devices are unlikely to be.
+    """Whether the candidate is at fault, because faults of all the reporting devices are unlikely.
 
     Each device's history gives the probability that a failure is the device's own fault. The result
     is True if the product of these probabilities is at most 0.1 %.

@@ -222,7 +222,7 @@ class TimingPhase:
         return [candidate for candidate in self.built if candidate.worker is worker]
 
     def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
-        """Free the slower half of the kernels that a worker keeps to be timed again.
+        """Free the slower half of the kernels that a worker keeps for a second timing.
 
         Their measurements become final and are yielded.
 

@@ -1,4 +1,7 @@
-"""Requests to a child and its answers: lines of JSON on its standard input and output."""
+"""Sends requests to a child process and reads its answers, as lines of JSON.
+
+They pass through the standard input and output of the child.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base classes of suites: the plugin's record, options and task, and the run of the checks."""
+"""Base classes of suites, with the plugin's record, options and task, and code that runs checks."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class ConformanceSuite:
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        """Take from a pipeline the parts with which the plugin can be tried, such as its task.
+        """Take the values from a pipeline with which the plugin can be checked, such as a task.
 
-        They are returned by the names of the suite's attributes.
+        The result maps names of the suite's attributes to these values.
 
         Args:
             pipeline: a pipeline that uses the plugin.
@@ -121,7 +121,7 @@ class StageSuite(ConformanceSuite):
         return self.record
 
     def made_options(self, **more: Any) -> Any:
-        """The options with which the plugin is tried.
+        """Make the options with which the plugin is checked.
 
         Args:
             more: options in addition to those of the suite.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 @click.argument("pipeline", type=click.Path(path_type=Path))
 @set_option("transform.candidates=200")
 @click.option("--point", type=int, help="Deliver this point of the front, searching if needed.")
-@click.option("--again", is_flag=True, help="Search again, though the front is known.")
-@click.option("--no-compile", is_flag=True, help="Write code and weights of a point alone.")
+@click.option("--again", is_flag=True, help="Search again, even if a front is known.")
+@click.option("--no-compile", is_flag=True, help="Write code and weights of --point only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @output_option("The run folder")
 def command(  # noqa: PLR0917 - click passes them by name

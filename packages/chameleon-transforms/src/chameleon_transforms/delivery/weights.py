@@ -91,7 +91,7 @@ def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def of_nest(weight: Tensor, nest: Nest) -> Tensor:
-    """Take the weight of one loop nest from the weight of its whole stage.
+    """Cut the weight of one loop nest out of the weight of its stage.
 
     If input channels are left out, each filter is scaled to its former magnitude.
 

@@ -1,4 +1,4 @@
-"""Judged networks, and the front: the networks that no other network dominates."""
+"""Networks with their times and scores, and the front: those that no other network dominates."""
 
 from __future__ import annotations
 

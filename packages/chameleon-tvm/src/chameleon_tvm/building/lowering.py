@@ -82,7 +82,8 @@ def _passes() -> tuple[object, object, object]:
 def arrays_apart() -> Callable[[tvm.IRModule], tvm.IRModule]:
     """A pass that gives each array memory of its own, so that LLVM can keep arrays in registers.
 
-    TVM lets arrays share memory, unless it leaves this to a pass for GPUs.
+    TVM's ``StorageRewrite`` lets arrays share memory. With ``merge_static_smem``, it leaves this to
+    the pass that merges the shared memory of GPUs.
     """
 
     def rewritten(module: tvm.IRModule, _: object) -> tvm.IRModule:

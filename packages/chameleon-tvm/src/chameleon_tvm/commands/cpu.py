@@ -16,7 +16,7 @@ import click
     "--measure",
     "measuring",
     is_flag=True,
-    help="Measure this machine's memory bandwidth (seconds), and keep it for all runs to come.",
+    help="Measure the memory bandwidth of this machine, and keep it for later runs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(text: str, measuring: bool, as_json: bool) -> None:

@@ -36,8 +36,8 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
     Args:
         target: A canonical CPU target.
-        data: Name of the input's storage type.
-        weights: Name of the weights' storage type.
+        data: Name of the dtype in which the input is stored.
+        weights: Name of the dtype in which weights are stored.
 
     Returns:
         Dot products that support vectors of the target's size.
@@ -66,7 +66,7 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
 
     Args:
         target: A canonical CPU target.
-        weights: Name of the weights' storage type.
+        weights: Name of the dtype in which weights are stored.
     """
     return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
@@ -80,8 +80,8 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
 
     Args:
         target: A canonical CPU target.
-        data: Name of the input's storage type.
-        weights: Name of the weights' storage type.
+        data: Name of the dtype in which the input is stored.
+        weights: Name of the dtype in which weights are stored.
     """
 
     def fits(tile: Instruction) -> bool:

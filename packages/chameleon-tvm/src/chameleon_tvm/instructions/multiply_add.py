@@ -1,4 +1,4 @@
-"""Multiply-adds of floats, of weights stored in 16 bits, and of 32-bit integers."""
+"""Multiply-add instructions: of floats, of weights stored in 16 bits, and of 32-bit integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ARM's Advanced SIMD: groups of four 8-bit integers are multiplied and added up."""
+"""Instructions of ARM's Advanced SIMD that multiply and add groups of four 8-bit integers."""
 
 from __future__ import annotations
 

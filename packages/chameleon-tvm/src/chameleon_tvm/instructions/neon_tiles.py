@@ -1,4 +1,4 @@
-"""ARM's matrix multiplication: products of two rows by two columns in vector registers."""
+"""ARM's matrix-multiply instructions: they multiply two rows by two columns in registers."""
 
 from __future__ import annotations
 

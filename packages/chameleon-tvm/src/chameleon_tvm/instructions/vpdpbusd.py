@@ -1,4 +1,4 @@
-"""AVX-512 VNNI and AVX-VNNI: groups of four 8-bit integers are multiplied and added up."""
+"""Instructions of AVX-512 VNNI and AVX-VNNI that multiply and add groups of four bytes."""
 
 from __future__ import annotations
 

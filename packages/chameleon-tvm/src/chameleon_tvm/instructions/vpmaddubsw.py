@@ -1,4 +1,7 @@
-"""AVX2: pairs of bytes are multiplied and added up in 16 bits, where sums may saturate."""
+"""The AVX2 instruction that multiplies pairs of bytes, and adds them up in 16 bits.
+
+Such sums may saturate: they stop at the largest 16-bit number.
+"""
 
 from __future__ import annotations
 

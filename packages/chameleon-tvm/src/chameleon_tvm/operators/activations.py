@@ -1,4 +1,4 @@
-"""Activation functions: as TensorIR expressions of scalars or vectors, and of NumPy arrays."""
+"""Activation functions, for TensorIR expressions (scalars or vectors) and for NumPy arrays."""
 
 from __future__ import annotations
 

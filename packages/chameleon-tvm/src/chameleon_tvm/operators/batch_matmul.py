@@ -1,4 +1,4 @@
-"""Products of two batches of matrices, neither constant: TensorIR and a float64 reference."""
+"""The operator that multiplies two batches of matrices, of which neither is constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of any rank: TensorIR in the task's layouts, and a float64 reference."""
+"""The operator of convolutions of any rank, as TensorIR and as a float64 reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorIR expressions that turn the scaled sums of an int8 operator into its output."""
+"""Makes TensorIR expressions that turn the scaled sums of an int8 operator into its output."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class OperatorSuite(_OperatorTaskSuite):
         check_operator(task)
 
     def test_arguments(self) -> None:
-        """The arguments of a task stay the same if they are read and made into a task again."""
+        """The arguments of a task stay the same if a new task is made from them."""
         task = self.given_task()
         kind: Any = None if self.record is None else self.record.arguments
         if kind is None:

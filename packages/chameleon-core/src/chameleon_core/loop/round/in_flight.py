@@ -1,4 +1,4 @@
-"""The runner of a run, with checks of its return values, and the batches being measured."""
+"""A runner whose return values are checked, and the batches that it is measuring."""
 
 from __future__ import annotations
 

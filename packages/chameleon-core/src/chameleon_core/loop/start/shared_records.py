@@ -380,7 +380,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
 
 
 def stored_rows(store: RecordStore, stored: StoredTask) -> Iterator[tuple[Record, str | None]]:
-    """The measurements of a task as records, each with the stage that proposed it."""
+    """A task's measurements in a run's store as records, each with the stage that proposed it."""
     for measurement, knobs, measured_at, origin in zip(
         store.measurements(stored.id),
         store.decoded(stored.id),

@@ -1,1 +1,1 @@
-"""Static networks as a sequence of kernel calls, whose memory is planned at compile time."""
+"""Compiles networks of fixed shapes to a sequence of kernel calls, and plans their memory."""

@@ -1,4 +1,7 @@
-"""Residual networks (He et al. 2015), version 1.5: a bottleneck has its stride in the 3x3."""
+"""Residual networks (He et al. 2015), version 1.5.
+
+In this version, the 3x3 convolution of a bottleneck has the stride.
+"""
 
 from __future__ import annotations
 

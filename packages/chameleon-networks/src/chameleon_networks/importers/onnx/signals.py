@@ -1,4 +1,4 @@
-"""Fourier transforms of ONNX, as products with a matrix of sines and cosines."""
+"""Converts ONNX's Fourier transforms to products with a matrix of sines and cosines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training steps in an ONNX network: the update of tensors by optimizers, given gradients."""
+"""Converts ONNX's training operators, with which optimizers update tensors by gradients."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def hidden_features(target: Target) -> frozenset[str]:
 
 @cache
 def host_features() -> frozenset[str]:
-    """The features of this machine's CPU: those that Linux reports, or LLVM's guess."""
+    """The features of this machine's CPU that Linux reports, or LLVM's guess without a report."""
     processor = this_processor()
     if processor is None:
         return used_features(llvm_target(str(codegen.llvm_get_system_cpu())))

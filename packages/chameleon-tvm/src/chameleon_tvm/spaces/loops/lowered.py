@@ -165,9 +165,10 @@ def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any
 
 
 def _with_reciprocals(store: Any, variable: Any, allocated: Sequence[Any]) -> Any:
-    """Divide exponentials by their sum as softmax does: only once for all elements.
+    """Multiply by the reciprocal of a divisor that all elements share, as softmax can.
 
-    The reciprocal of another sum might overflow, so both numbers must be of arrays of the function.
+    One division then serves all elements. An input's reciprocal might overflow, so both numbers
+    must come from arrays that the function itself allocates.
     """
 
     def is_own(load: Any) -> bool:

@@ -1,4 +1,7 @@
-"""Estimated cycles of loop nests, to rank first guesses. The estimates are rough, but rank well."""
+"""Estimates the cycles of loop nests, to choose the configurations to measure first.
+
+The estimates are rough, but rank configurations well.
+"""
 
 from __future__ import annotations
 

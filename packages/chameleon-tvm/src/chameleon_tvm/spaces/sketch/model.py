@@ -222,7 +222,7 @@ class NestModel:
         }
 
     def inlined(self, values: Values) -> Any:
-        """Whether a block that prepares an input is computed inside the block that adds up sums."""
+        """Whether a block that prepares an input (such as padding) is computed where it is read."""
         inlined: Any = np.zeros(1, bool)
         for knob in self.nest.locations:
             inlined = inlined | (values[knob] == INLINE)

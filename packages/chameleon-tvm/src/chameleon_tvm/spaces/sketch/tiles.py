@@ -1,4 +1,4 @@
-"""A description of a tiled reduction's loops, and functions that change bodies of loops."""
+"""Describes the loops of a tiled reduction, and has functions that change bodies of loops."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Arithmetic:
 
     @property
     def as_they_are(self) -> bool:
-        """Whether the inner loop can read the input itself, without a converted copy."""
+        """Whether the inner loop can multiply the input as it is stored, without converting it."""
         return self.data.storage_dtype == self.read
 
     @property

@@ -50,9 +50,9 @@ class AttentionEstimates:
         value_registers: Vector registers that the inner loop of the values needs.
         value_loads: Vector and broadcast loads per multiply-add in the inner loop of the values.
         waste: Number of computed scores over the number of needed scores.
-        tasks: Number of parallel pieces of work.
+        tasks: Number of iterations of the parallel loop, over heads and tiles of queries.
         imbalance: Time of the busiest core over its time if work were divided evenly.
-        scratch_bytes: Bytes of the scores and queries that a piece of work keeps.
+        scratch_bytes: Bytes of the scores and queries that an iteration of the parallel loop keeps.
         block_bytes: Bytes of the keys and values of a block.
         blocks: Number of blocks of keys.
         scratch_in_l1: ``scratch_bytes`` over the size of L1.

@@ -1,4 +1,4 @@
-"""Parts of attention's loops: tiles, arrays of queries, keys and values, exponentials."""
+"""Parts of attention's loops: tiles, the arrays of queries, keys and values, exponentials."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AttentionTile:
     """A decoded configuration of attention.
 
     Attributes:
-        query_vectors: Number of vectors of queries in a parallel piece of work.
+        query_vectors: Number of vectors of queries in an iteration of the parallel loop.
         key_rows: Number of keys whose scores are in registers at a time.
         query_rows: Number of queries whose outputs are in registers at a time.
         value_vectors: Number of vectors of an output that are in registers at a time.
@@ -82,14 +82,17 @@ class Part:
         return emit.widening(self.kind, self.as_held(b, h, s, d, lanes))
 
     def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """Read features of a token in the array's own dtype; arguments as for ``load``."""
+        """Read features of a token in the array's own dtype.
+
+        The arguments are those of ``load``.
+        """
         indices = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
         return emit.load(self.data, [indices[axis] for axis in self.layout], lanes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Row:
-    """The registers and scratch arrays of a tile of queries of one head.
+    """The registers and scratch arrays with which a kernel computes a tile of queries of one head.
 
     Attributes:
         b: Index of the sample in the batch.
@@ -140,7 +143,7 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
 
 
 def pieces_of(extent: int, lanes: int) -> list[int]:
-    """The lengths of the vectors that cover an axis without overlap: whole ones, then shorter.
+    """The lengths of the vectors that cover an axis without overlap: whole vectors come first.
 
     Args:
         extent: Extent of the axis.

@@ -1,4 +1,4 @@
-"""Templates of matrix products, which are computed as convolutions, a group per product."""
+"""Templates of matrix products, which compute each product as a group of a convolution."""
 
 from __future__ import annotations
 

@@ -138,14 +138,14 @@ def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
 class PlanarEstimates:
     """Estimates for n configurations of a planar convolution, without building kernels.
 
-    Every field has shape (n,).
+    Every field has shape (n,). A band is the part of the output that one parallel task computes.
 
     Attributes:
         accumulators: Vector registers that hold sums.
         registers: Vector registers that the inner loop needs.
         loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
         waste: Number of computed outputs over the number of needed outputs.
-        tasks: Number of parallel pieces of work.
+        tasks: Number of iterations of the parallel loop, over images, groups and bands.
         imbalance: Time of the busiest core over its time if work were divided evenly.
         band_bytes: Bytes of the inputs that a band reads.
         weight_bytes: Bytes of the weights that a tile reads.

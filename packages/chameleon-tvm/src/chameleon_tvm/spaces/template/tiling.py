@@ -50,7 +50,7 @@ class Estimates:
         registers: Vector registers that the inner loop needs.
         loads_per_fma: Vector and broadcast loads per multiply-add of the inner loop.
         waste: Number of computed outputs over the number of needed outputs.
-        tasks: Number of parallel pieces of work.
+        tasks: Number of iterations of the parallel loop.
         imbalance: Time of the busiest core over its time if work were divided evenly.
         weight_bytes: Bytes of the weights that a tile reads.
         input_bytes: Bytes of the inputs that a tile reads.

@@ -79,7 +79,7 @@ def epilogue_of(
 
 @attrs.frozen(kw_only=True, eq=False)
 class TilePosition:
-    """The position of a tile of outputs, and the registers of its sums, while code is written.
+    """A tile of outputs for which code is written: its position, and the registers of its sums.
 
     Attributes:
         outer: Position along each outer axis.
