@@ -1,11 +1,19 @@
-"""Quantized networks are computed in integers, mean what they say, and change their layout."""
+"""Quantized networks, random ones too, are computed in integers and mean what they say."""
 
 import numpy as np
 import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
 from chameleon_networks.graph.relaxed import relax
+from chameleon_tvm.device.targets import TVMTargets
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .pieces import Affine, convolution, dense, evaluated
@@ -76,3 +84,154 @@ def test_a_change_that_loses_a_step_is_refused():
 
     with pytest.raises(LayoutError, match="lost 12 of 12 steps"):
         with_steps_passed(module, lost)
+
+
+# -- random networks -------------------------------------------------------------------------------
+
+
+PARAMETERS = st.builds(
+    Affine, scale=st.sampled_from([2.0**-4, 2.0**-3, 2.0**-2]), zero_point=st.integers(0, 255)
+) | st.builds(
+    Affine,
+    scale=st.sampled_from([2.0**-4, 2.0**-3]),
+    zero_point=st.integers(-128, 127),
+    dtype=st.just("int8"),
+)
+ACTIVATIONS = st.sampled_from(["none", "relu", "clip", "leaky"])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice", "relu"]),
+        PARAMETERS,
+        ACTIVATIONS,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def activated(emit, x, name):
+    if name == "relu":
+        return emit(op.nn.relu(x))
+    if name == "clip":
+        return emit(op.clip(x, 0.0, 6.0))
+    return emit(op.nn.leakyrelu(x, 0.25)) if name == "leaky" else x
+
+
+def network(emit, x, steps, start):
+    """A network of some steps, each of which is quantized; it returns all their results."""
+    rng = np.random.default_rng(len(steps))
+    values = [(start.pair(emit, x), start)]
+    for kind, parameters, activation in steps:
+        x, wanted = values[-1]
+        channels = shape_of(x)[1]
+        if kind in {"conv", "depthwise", "residual"}:
+            groups = channels if kind == "depthwise" else 1
+            filters = 12 if kind == "conv" else channels
+            x = convolution(emit, x, filters, 3, wanted.scale, rng=rng, groups=groups, padding=1)
+            others = [value for value, _ in values if shape_of(value) == shape_of(x)]
+            if kind == "residual" and others:
+                x = emit(op.add(x, others[0]))
+            x, wanted = activated(emit, x, activation), parameters
+        elif kind == "pool":
+            x = emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1)))
+        elif kind == "concat":
+            x = emit(op.concat([x, x], axis=1))
+        elif kind == "slice":
+            x = emit(op.strided_slice(x, [1], [0], [max(1, channels // 2)]))
+        else:
+            x = activated(emit, x, activation)
+        values.append((wanted.pair(emit, x), wanted))
+    last, known = values[-1]
+    flat = emit(op.reshape(last, [1, -1]))
+    out = known.pair(emit, dense(emit, flat, 9, known.scale, rng=rng))
+    return tuple([value for value, _ in values] + [out])
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    steps=STEPS, start=PARAMETERS, seed=st.integers(0, 99), layout=st.sampled_from(["NCHW", "NHWC"])
+)
+@pytest.mark.parametrize("guesses", [False, True])
+def test_random_networks(deliver, steps, start, seed, layout, *, guesses):
+    module = module_of(lambda emit, x: network(emit, x, steps, start), ((1, 6, 5, 7), "float32"))
+    image = np.random.default_rng(seed).normal(0, 4, (1, 6, 5, 7)).astype(np.float32)
+    outputs = deliver(module, layout=layout, guesses=guesses).run(image)
+    for got, wanted in zip(outputs, evaluated(module, image), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    chains = chains_of(prepared(module, layout))
+    assert {chain.spec.dtype for chain in chains} == {"int8"}
+
+
+# -- weights of seven bits -------------------------------------------------------------------------
+
+
+DATA = Affine(scale=2.0**-4, zero_point=100)
+OUT = Affine(scale=2.0**-2, zero_point=9)
+
+
+def cpu(name):
+    return TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={name}")
+
+
+def module(largest):
+    """Convolutions, one of them depthwise, and a product, with weights up to a magnitude."""
+    rng = np.random.default_rng(0)
+
+    def build(emit, x):
+        more = {"rng": rng, "largest": largest}
+        x = DATA.pair(emit, x)
+        x = DATA.pair(emit, convolution(emit, x, 24, 3, DATA.scale, padding=1, **more))
+        x = DATA.pair(emit, convolution(emit, x, 24, 3, DATA.scale, padding=1, groups=24, **more))
+        x = DATA.pair(emit, convolution(emit, x, 16, 1, DATA.scale, **more))
+        x = DATA.pair(emit, emit(op.mean(x, [2, 3])))
+        return OUT.pair(emit, dense(emit, x, 10, DATA.scale, **more))
+
+    return module_of(build, ((1, 3, 10, 10), "float32"))
+
+
+def chains(largest):
+    return chains_of(prepared(module(largest), "NHWC"))
+
+
+def dtypes(chains, target):
+    return [chain.spec.dtype for chain in fastest(chains, target)]
+
+
+def test_what_weights_allow_is_used_where_it_is_faster():
+    small = chains(64)
+    assert [chain.spec.kind for chain in small] == [
+        *("conv2d", "depthwise_conv2d", "conv2d", "dense")
+    ]
+    assert dtypes(small, cpu("haswell")) == ["int7", "int8", "int7", "int7"]
+    assert dtypes(small, cpu("znver4")) == ["int8"] * 4
+    assert dtypes(chains(127), cpu("haswell")) == ["int8"] * 4
+    for beyond in (-65, 65, -128):
+        small[0].constants.weights[0, 0, 0, 0] = beyond
+        assert dtypes(small, cpu("haswell")) == ["int8", "int8", "int7", "int7"]
+
+
+def test_kernels_that_were_tuned_for_all_weights_still_serve():
+    chain, target = chains(64)[2], cpu("haswell")
+    own, wide = fastest([chain], target)[0].spec.task("own", target), chain.spec.task("w", target)
+    assert own.key != wide.key
+
+    def kernels(*tasks):
+        winners = {task.key: Winner(task=task, config=(0,)) for task in tasks}
+        return Kernels(winners, None, target)
+
+    for known, chosen in (((own, wide), own), ((wide,), wide), ((own,), own)):
+        assert kernels(*known).task_of(chain) == chosen
+        assert kernels(*known).like(chain).task == chosen
+    assert kernels().like(chain) is None
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_outputs_are_equal_bit_by_bit(deliver, layout):
+    source = module(64)
+    network = deliver(source, layout=layout, guesses=True)
+    image = 8 * np.random.default_rng(1).standard_normal((1, 3, 10, 10)).astype(np.float32)
+    output = network.run(image)
+    assert len(np.unique(output)) > 3
+    np.testing.assert_array_equal(output, evaluated(source, image))
