@@ -26,6 +26,7 @@ from chameleon_tvm.spaces.loops.partial_sums import (
     part_of,
 )
 from chameleon_tvm.spaces.loops.trees import found, structural_equal, structural_map, uses
+from chameleon_tvm.spaces.loops.vectors import MOST_STEP, step_of
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
@@ -239,7 +240,8 @@ def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     spatial = [axis.var for n, axis in enumerate(block.iter_vars) if n not in reduced]
     varying = [region for region in block.reads if any(occur(part.min) for part in region.region)]
     last = [region.region[-1].min for region in varying]
-    windows = spatial and all(uses(index, spatial[-1]) for index in last)
+    steps = [step_of(index, spatial[-1]) for index in last] if spatial else [0]
+    windows = all(step in range(1, MOST_STEP + 1) for step in steps)
     return bool(varying) and all(map(occur, last)) and not windows
 
 
