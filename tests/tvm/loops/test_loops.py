@@ -7,6 +7,7 @@ import pytest
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
+from chameleon_tvm.spaces.loops.partial_sums import begun
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.spaces.loops.trees import found
 from chameleon_tvm.spaces.loops.vectors import counted_loop
@@ -253,6 +254,18 @@ def test_rows_are_one_parallel_loop():
     assert text.count("T.parallel") == 1
     apart = loops_of(scheduled(_softmax(64, 512), LoopPlan(rows=False), 8)).script()
     assert apart.count("T.parallel") > 1
+
+
+@pytest.mark.parametrize("shape", [(1, 50257), (2, 3, 90, 101), (30011, 3)])
+def test_long_reductions_are_divided_among_threads(shape):
+    source = te.placeholder(shape, name="source")
+    axes = tuple(range(len(shape) == 4, len(shape) - (shape[-1] == 3)))
+    function = begun(te.create_prim_func([source, topi.max(source, axes)]), infinite=True)
+    divided = loops_of(scheduled(function, LoopPlan(), 8))
+    assert "T.parallel" in divided.script()
+    for x in (RNG.standard_normal(shape), np.full(shape, -np.inf)):
+        expected = x.astype(np.float32).max(axes)
+        assert np.array_equal(ran(divided, [x.astype(np.float32)], expected.shape), expected)
 
 
 def test_columns_of_a_product_are_added_up_together():

@@ -1,18 +1,17 @@
 """Element-wise functions are dealt to threads in parts of which LLVM makes vectors."""
 
+import itertools
 import math
+import operator
 
 import numpy as np
 import pytest
-from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import (
     MOST_PARTS,
-    SHORTEST,
     LoopPlan,
-    in_one_piece,
     plan_parts,
-    plan_rows,
     scheduled,
 )
 from chameleon_tvm.spaces.loops.trees import found, uses
@@ -98,71 +97,20 @@ def test_their_code_is_vectors(shape, other):
     assert any("vmaxps" in line and "ymm" in line for line in code)
 
 
-def _lowered(extents, parts):
-    """An element-wise function in a given number of parts."""
-    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": _added(tuple(extents), ())}))
-    [block] = schedule.get_child_blocks(schedule.get_sblock("root"))
-    outer, _ = schedule.split(schedule.fuse(*schedule.get_loops(block)), [parts, None])
-    schedule.parallel(outer)
-    return loops_of(schedule.mod["main"].with_attr("chameleon.vector_lanes", 8))
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), extents=SHAPES)
-def test_pieces_are_foreseen(data, extents):
-    """The divisions that TVM leaves in a part are foreseen from a copy of the tensor."""
-    total = math.prod(extents)
-    sizes = [parts for parts in range(1, min(total, MOST_PARTS) + 1) if total % parts == 0]
-    parts = data.draw(st.sampled_from(sizes), label="parts")
-    assert in_one_piece(extents, parts) == (not _divisions(_lowered(extents, parts)))
-
-
-@pytest.mark.parametrize(("extents", "parts"), [((7, 8, 7), 49), ((2, 7, 3), 6), ((8, 16, 5), 40)])
-def test_parts_that_end_within_a_row_may_be_in_one_piece(extents, parts):
-    assert in_one_piece(extents, parts)
-    assert not _divisions(_lowered(extents, parts))
-
-
 @given(extents=st.lists(st.integers(1, 60), min_size=1, max_size=4))
-@example(extents=[1, 56, 56, 64])
 @example(extents=[1, 257, 56, 199])
-def test_parts_are_equal_and_in_one_piece(extents):
+def test_parts_cut_one_axis_evenly(extents):
     parts = plan_parts(extents)
-    assert math.prod(extents) % parts == 0
-    assert in_one_piece(extents, parts)
+    whole = list(itertools.accumulate(extents, operator.mul, initial=1))
+    outer = max(size for size in whole if size <= parts)
+    assert outer == parts or extents[whole.index(outer)] % (parts // outer) == 0 == parts % outer
 
 
-def test_the_most_parts_are_kept_where_they_are_in_one_piece():
+def test_parts_are_many_and_long():
     assert plan_parts([1, 64, 56, 56]) == MOST_PARTS
     assert plan_parts([1, 56, 56, 64]) == 56
-    # No number from 2 to 64 is in one piece: rather more parts than a single thread.
-    rows = [1, 257, 56, 199]
-    assert not any(
-        in_one_piece(rows, parts)
-        for parts in range(2, MOST_PARTS + 1)
-        if math.prod(rows) % parts == 0
-    )
-    assert plan_parts(rows) == 199
-    # But not parts of a few elements.
-    few = [2, 197, 5]
-    assert math.prod(few) // plan_parts(few) >= SHORTEST
-
-
-@given(extents=st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_parts_of_whole_rows(extents):
-    parts = plan_rows(extents)
-    assert 1 <= parts <= MOST_PARTS
-    whole, left = 1, parts
-    for extent in extents:
-        if left % extent:
-            break
-        left, whole = left // extent, whole * extent
-    else:
-        assert left == 1
-        return
-    # One axis at most is cut, and evenly.
-    assert parts == whole * left
-    assert extent % left == 0
+    assert plan_parts([1, 257, 56, 199]) == 257
+    assert plan_parts([2, 197, 5]) == 2
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])

@@ -21,7 +21,7 @@ from chameleon_tvm.building.lowering import UNCHECKED
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.parts import begun
+from chameleon_tvm.spaces.loops.partial_sums import begun
 from chameleon_tvm.types import INT8
 from chameleon_tvm.words import symbol_of
 

@@ -90,7 +90,10 @@ def arrays_apart() -> Callable[[tvm.IRModule], tvm.IRModule]:
         with tvm.transform.PassContext(config={"tirx.merge_static_smem": True}):
             return tirx.transform.StorageRewrite()(module)
 
-    return tvm.transform.module_pass(rewritten, opt_level=0, name="ArraysApart")
+    apart: Callable[[tvm.IRModule], tvm.IRModule] = tvm.transform.module_pass(
+        rewritten, opt_level=0, name="ArraysApart"
+    )
+    return apart
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:

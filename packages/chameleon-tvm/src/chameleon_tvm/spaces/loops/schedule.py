@@ -8,16 +8,15 @@ stays in L1.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from chameleon_tvm.quick_tvm import Schedule, te, tirx, tvm
-from chameleon_tvm.spaces.loops.lowered import LANES, PASSES
-from chameleon_tvm.spaces.loops.parts import (
+from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
+from chameleon_tvm.spaces.loops.lowered import LANES
+from chameleon_tvm.spaces.loops.partial_sums import (
     FEW_PARTS,
     MOST_PARTS,
     WORTH_THREADS,
@@ -27,8 +26,7 @@ from chameleon_tvm.spaces.loops.parts import (
     part_of,
 )
 from chameleon_tvm.spaces.loops.trees import found, structural_equal, structural_map, uses
-from chameleon_tvm.spaces.sketch.lowered import lowered
-from chameleon_tvm.types import FLOAT32, STORAGE
+from chameleon_tvm.spaces.loops.vectors import MOST_STEP, step_of
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
@@ -41,78 +39,24 @@ would consist mostly of incomplete vectors."""
 
 
 def plan_parts(extents: Sequence[int]) -> int:
-    """The number of equal parts into which the elements of a tensor are split for threads.
-
-    The result is the largest divisor up to ``MOST_PARTS``, if TVM sees that each part is then
-    contiguous. Otherwise, the result is one of the numbers for which each part is contiguous: the
-    one whose ratio to ``MOST_PARTS`` is closest to 1.
-
-    Args:
-        extents: Extents of the tensor's axes.
-    """
-    total = math.prod(extents)
-    most = divisor(total, MOST_PARTS)
-    if in_one_piece(extents, most):
-        return most
-    # The single part of everything is in one piece, so that there always is a nearest number.
-    numbers = [count for count in _divisors(total) if count <= max(MOST_PARTS, total // SHORTEST)]
-    nearest = sorted(numbers, key=lambda parts: abs(math.log(parts / MOST_PARTS)))
-    return next(parts for parts in nearest if in_one_piece(extents, parts))
-
-
-def plan_rows(extents: Sequence[int]) -> int:
-    """Number of equal parts into which threads divide a tensor of 8-bit or 16-bit numbers.
+    """Number of equal parts into which threads divide the elements of a tensor.
 
     Outer axes are divided into single indices, and at most one axis is cut into longer pieces. So a
-    part has whole rows if possible. Vectors of such numbers have many lanes. In a part that ends
-    within a row, many elements would remain after the last whole vector.
+    part is contiguous in memory, and has whole rows if possible. There are more than ``MOST_PARTS``
+    parts only if there would be less than ``FEW_PARTS`` else.
 
     Args:
         extents: Extents of the tensor's axes.
     """
-    parts = 1
+    parts, elements = 1, math.prod(extents)
     for extent in extents:
+        elements //= extent
         if parts * extent > MOST_PARTS:
-            return parts * divisor(extent, MOST_PARTS // parts)
+            cuts = divisor(extent, MOST_PARTS // parts)
+            few = parts * cuts < FEW_PARTS and elements >= SHORTEST
+            return parts * (extent if few else cuts)
         parts *= extent
     return parts
-
-
-def in_one_piece(extents: Sequence[int], parts: int) -> bool:
-    """Whether TVM sees that each of some equal parts of a tensor is contiguous in memory.
-
-    TVM computes an element's index on each axis from the number of its part and its position in the
-    part. The address follows from these indices. If divisions or remainders are left in the loop
-    over a part, LLVM does not vectorize the loop. Several passes decide whether divisions are left,
-    so this function runs these passes.
-
-    Args:
-        extents: Extents of the tensor's axes.
-        parts: Number of parts, a divisor of the number of elements.
-    """
-    return _copies_in_one_piece(tuple(extents), parts)
-
-
-@functools.cache
-def _copies_in_one_piece(extents: tuple[int, ...], parts: int) -> bool:
-    source = te.placeholder(extents, name="source")
-    copied = te.create_prim_func([source, te.compute(extents, lambda *at: source[at])])
-    schedule = Schedule(copied.with_attr("global_symbol", "main"))
-    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
-    outer, _ = schedule.split(schedule.fuse(*schedule.get_loops(block)), [parts, None])
-    schedule.parallel(outer)
-    loops = found(lowered(schedule.mod["main"], lambda body: body, PASSES).body, tirx.For)
-    return not any(
-        uses(division, loop.loop_var)
-        for loop in loops
-        if isinstance(loop.body, tirx.BufferStore)
-        for division in found(loop.body, (tirx.FloorDiv, tirx.FloorMod))
-    )
-
-
-def _divisors(total: int) -> set[int]:
-    small = [size for size in range(1, math.isqrt(total) + 1) if total % size == 0]
-    return {*small, *(total // size for size in small)}
 
 
 COSTLY = 8
@@ -196,18 +140,6 @@ def is_costly(block: Any) -> bool:
         isinstance(node, tirx.Div) or any(part in str(node.op) for part in _COSTLY)
         for node in found(block.body, (tvm.ir.Call, tirx.Div))
     )
-
-
-_NARROW = {
-    "int16",
-    *(name for one in STORAGE.values() for name in (one.name, one.storage_dtype)),
-} - {FLOAT32}
-
-
-def is_narrow(block: Any) -> bool:
-    """Whether a block reads or writes elements of 8 or 16 bits."""
-    regions = [*block.reads, *block.writes]
-    return any(str(region.source.dtype) in _NARROW for region in regions)
 
 
 def same_places(block: Any) -> bool:
@@ -308,7 +240,8 @@ def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     spatial = [axis.var for n, axis in enumerate(block.iter_vars) if n not in reduced]
     varying = [region for region in block.reads if any(occur(part.min) for part in region.region)]
     last = [region.region[-1].min for region in varying]
-    windows = spatial and all(uses(index, spatial[-1]) for index in last)
+    steps = [step_of(index, spatial[-1]) for index in last] if spatial else [0]
+    windows = all(step in range(1, MOST_STEP + 1) for step in steps)
     return bool(varying) and all(map(occur, last)) and not windows
 
 
@@ -459,11 +392,9 @@ def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
     """Turn a block that reads and writes equal indices into one long loop over all axes."""
     loops = schedule.get_loops(block)
     extents = [int(schedule.get(loop).extent) for loop in loops]
-    narrow = is_narrow(schedule.get(block))
     flat = schedule.fuse(*loops)
     if plan.threads:
-        parts = plan_rows(extents) if narrow else plan_parts(extents)
-        outer, _ = schedule.split(flat, [parts, None])
+        outer, _ = schedule.split(flat, [plan_parts(extents), None])
         schedule.parallel(outer)
 
 
