@@ -72,11 +72,8 @@ def test_a_connection_knows_what_it_is(notes, path):
 
 def test_a_file_whose_process_was_killed_before_the_tables_has_none(path):
     path.touch()
-    with pytest.raises(NotesError, match="has no tables yet") as refused:
+    with pytest.raises(NotesError, match="is empty: its writer"):
         Notes(path, read_only=True)
-    assert "repeat its command" in refused.value.hint
-    with Notes(path) as notes:
-        assert texts(notes) == []
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -233,8 +233,8 @@ def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
         file.open("w" if force else "x", encoding="utf-8") as stream,
     ):
         stream.write(text)
-    following = shlex.join(("chameleon", "run", str(file)))
-    click.echo(f"wrote {file} for {_subject(models)}; next: {following}")
+    quoted = shlex.quote(str(file))
+    click.echo(f"wrote {file} for {_subject(models)}; next: chameleon run {quoted}")
     for other in models[1:]:
         words = ("chameleon", "init", "--model", str(folder / other.name), "--force", str(file))
         click.echo(f"  for {other.name}: {shlex.join(words)}")

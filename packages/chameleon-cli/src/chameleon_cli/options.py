@@ -13,7 +13,20 @@ from typing import Any
 
 import click
 from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.plugins import given
+
+
+def seconds(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """Read an option that holds a duration such as ``20m``, as click's callback of the option.
+
+    Raises:
+        click.BadParameter: the text is no duration.
+    """
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=option) from error
 
 
 def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:

@@ -173,10 +173,12 @@ def _knob(name: str, values: Any) -> Knob:
             hint="write a list, as in tile=[1, 2, 4, 8]; a single value is a list of one",
         )
     options = [value.item() if isinstance(value, np.generic) else value for value in values]
-    odd = next((item for item in options if not isinstance(item, bool | int | float | str)), None)
-    if odd is not None or None in options:
+    # JSON has no such floats, and NaN equals no value that is looked up.
+    scalars, unlike = bool | int | float | str, {"nan", "inf", "-inf"}
+    odd = [item for item in options if not isinstance(item, scalars) or repr(item) in unlike]
+    if odd:
         raise ConfigError(
-            f"knob '{name}' has the value {odd!r}, which is neither a number nor a text",
+            f"knob '{name}' has the value {odd[0]!r}, which is neither a number nor a text",
             hint="give texts that stand for such values, and look them up in the function",
         )
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -76,9 +75,6 @@ class Choice(Knob):
             raise ValueError(f"knob {self.name!r} has an option twice")
         if len({isinstance(option, str) for option in options}) > 1:
             raise ValueError(f"knob {self.name!r} mixes numbers and strings")
-        # JSON has no such numbers, and NaN equals no value that is looked up.
-        if any(isinstance(option, float) and not math.isfinite(option) for option in options):
-            raise ValueError(f"knob {self.name!r} has an option that is not finite")
 
     @property
     def cardinality(self) -> int:
@@ -278,7 +274,7 @@ def recorded_features(
 
 
 def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Names of all features that ``recorded_features`` can compute for the given configurations.
+    """Names of all features that ``recorded_features`` can compute for some configurations.
 
     Args:
         choices: configurations, in the same form as for ``recorded_features``.

@@ -81,8 +81,7 @@ def dumped(value: Any) -> str:
 
 def json_of(row: tuple[Any, ...]) -> Any:
     """Read the JSON value in a row's only column."""
-    (text,) = row
-    return json.loads(text)
+    return json.loads(row[0])
 
 
 def measurement_of(row: tuple[Any, ...]) -> Measurement:

@@ -95,13 +95,8 @@ class SQLiteFile(Closing):
             raise self.error(
                 f"{self.path} was written by a newer version of chameleon", hint=self.newer
             )
-        if self.read_only and not version:
-            # The version is written last, after the tables.
-            raise self.error(
-                f"{self.path} has no tables yet",
-                hint="wait for the process that makes the file; if that process was killed, repeat "
-                "its command",
-            )
+        if self.read_only and not version:  # which is written last, after the tables
+            raise self.error(f"{self.path} is empty: its writer has just begun, or was killed")
         connection.execute("PRAGMA trusted_schema=OFF")
         programs = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
         if connection.execute(programs).fetchone() != (0,):

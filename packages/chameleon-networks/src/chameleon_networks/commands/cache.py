@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 import click
-from chameleon_core.pipeline.annotations import parse_duration
+from chameleon_cli.options import seconds
 from chameleon_core.words import counted
 from chameleon_system.files import user_cache_folder
 
@@ -23,22 +23,23 @@ _MIB = 1 << 20
 
 @click.command("cache", epilog="Example: chameleon cache --older-than 720h")
 @click.option(
-    "--older-than", metavar="DURATION", help="Remove entries unused for this time, such as 720h."
+    "--older-than",
+    metavar="DURATION",
+    callback=seconds,
+    help="Remove entries unused for this time, such as 720h.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(older_than: str | None, *, as_json: bool) -> None:
+def command(older_than: float | None, *, as_json: bool) -> None:
     """Show networks and kernels kept for torch.compile and for later runs, or remove old ones."""
-    try:
-        limit = None if older_than is None else parse_duration(older_than)
-    except ValueError as error:
-        raise click.UsageError(f"--older-than: {error}") from error
     folder = user_cache_folder()
     networks = [
         *(_cached(network) for network in sorted((folder / "torch").glob("*/*"))),
         *(_kept(network, "read") for network in sorted(kept_networks().glob("*"))),
         *(_kept(file, "kernels") for file in sorted((folder / KEPT_OBJECTS).glob("*"))),
     ]
-    removed = [network for network in networks if limit is not None and network.age > limit]
+    removed = [
+        network for network in networks if older_than is not None and network.age > older_than
+    ]
     for network in removed:
         path = folder / network.kind / network.name
         if path.is_dir():

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from chameleon_cli.options import seconds
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
-from chameleon_core.pipeline.annotations import parse_duration
 from chameleon_core.stages import Record, RecordKey
 from chameleon_core.words import counted
 from chameleon_system.files import write_whole
@@ -147,7 +147,9 @@ def _dumped(file: Path, place: str | None) -> int:
 
 @command.command("prune", epilog="Example: chameleon records prune --older-than 2160h --dry-run")
 @_PLACE
-@click.option("--older-than", metavar="DURATION", help="Records that are older, as 2160h.")
+@click.option(
+    "--older-than", metavar="DURATION", callback=seconds, help="Records that are older, as 2160h."
+)
 @click.option(
     "--version", "versions", multiple=True, help="Records of this version, as apache-tvm=0.26.0."
 )
@@ -157,7 +159,7 @@ def _dumped(file: Path, place: str | None) -> int:
 @_JSON
 def prune(
     place: str | None,
-    older_than: str | None,
+    older_than: float | None,
     versions: tuple[str, ...],
     targets: tuple[str, ...],
     best: int | None,
@@ -168,15 +170,9 @@ def prune(
     """Remove the records that any of the options names."""
     if older_than is None and not versions and not targets and best is None:
         raise click.UsageError("name what is to go: --older-than, --version, --target or --best")
-    unnamed = next((version for version in versions if not all(version.partition("="))), None)
-    if unnamed is not None:
-        raise click.UsageError(f"--version: '{unnamed}' is no NAME=VERSION, as apache-tvm=0.26.0")
-    before = None
-    if older_than is not None:
-        try:
-            before = time.time() - parse_duration(older_than)
-        except ValueError as error:
-            raise click.UsageError(f"--older-than: {error}") from error
+    if not all(all(version.partition("=")) for version in versions):
+        raise click.UsageError("--version: write NAME=VERSION, as in apache-tvm=0.26.0")
+    before = None if older_than is None else time.time() - older_than
     rules = Rules(before=before, versions=versions, targets=targets, best=best)
     with opened_at(place, to_read=True) as database:
         if dry_run:
