@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, Constraint, DesignSpace, Knob
 from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space
-from chameleon_core.space.knobs import Values
+from chameleon_core.space.knobs import Scalar, Values
 from chameleon_core.words import did_you_mean
 
 _PROBES = 4096
@@ -174,8 +174,7 @@ def _knob(name: str, values: Any) -> Knob:
         )
     options = [value.item() if isinstance(value, np.generic) else value for value in values]
     # JSON has no such floats, and NaN equals no value that is looked up.
-    scalars, unlike = bool | int | float | str, {"nan", "inf", "-inf"}
-    odd = [item for item in options if not isinstance(item, scalars) or repr(item) in unlike]
+    odd = [o for o in options if not isinstance(o, Scalar) or repr(o) in {"nan", "inf", "-inf"}]
     if odd:
         raise ConfigError(
             f"knob '{name}' has the value {odd[0]!r}, which is neither a number nor a text",
