@@ -274,7 +274,7 @@ def recorded_features(
 
 
 def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Names of all features that ``recorded_features`` can compute for some configurations.
+    """Names of all features that ``recorded_features`` can compute for the given configurations.
 
     Args:
         choices: configurations, in the same form as for ``recorded_features``.
