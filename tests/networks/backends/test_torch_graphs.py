@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
@@ -24,17 +25,18 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 class Network:
-    """A delivered network that multiplies; ``seen`` has what it was called with."""
+    """A delivered network of a function of one tensor; ``seen`` has what it was called with."""
 
-    def __init__(self, factor=2.0):
-        self.factor, self.seen = factor, []
+    def __init__(self, function=lambda x: (x * 2.0,)):
+        self.function, self.seen = function, []
 
     def arrays(self, inputs):
         return [value.numpy() for value in inputs]
 
     def outputs(self, arrays):
         self.seen.append(arrays)
-        return [arrays[0] * self.factor]
+        answer = self.function(torch.from_numpy(arrays[0]))
+        return [np.array(value.numpy(), order="C") for value in answer]
 
     def close(self):
         pass
@@ -175,14 +177,91 @@ def test_gradients_and_open_sizes_stay_torchs(no_delivery):
     assert all("size is left open" in reason or "gradients" in reason for reason in reasons)
 
 
+@pytest.fixture
+def delivered(tmp_path, eager_is_slow, monkeypatch):
+    """Lets a network be delivered that computes a function of one tensor."""
+
+    def deliver(function):
+        network = Network(function)
+        monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
+        monkeypatch.setattr(backend, "load", lambda *_, **__: network)
+        return network
+
+    return deliver
+
+
+def _set_data(weight):
+    weight.data = weight.data * 3.0  # as nn.Module.half and vector_to_parameters do
+
+
+CHANGES = {
+    "data": lambda weight: weight.data.mul_(3.0),
+    "other data": _set_data,
+    "NumPy": lambda weight: weight.detach().numpy().fill(3.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_that_autograd_does_not_count_is_noticed(change, delivered):
+    net, x = nn.Linear(16, 4, bias=False), torch.randn(3, 16)
+    net.weight.data = torch.randn(16, 4).t()
+    kept = net.weight.detach().clone()
+    network = delivered(lambda x: (x @ kept.t(),))
+    compiled = torch.compile(net, backend=chameleon)
+    with torch.no_grad(), capture_logs() as logs:
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), net(x))
+        assert len(network.seen) == 3
+        change(net.weight)
+        torch.testing.assert_close(compiled(x), net(x))
+    assert _stays(logs) == ["weights have changed since it was compiled"]
+
+
+def _views(x):
+    y = x * 2.0
+    return y.t(), y, y.view(-1)[2:], y.sum(-1).expand(5, 3), (y + 1.0).t()
+
+
+def test_outputs_share_memory_and_have_strides_as_torchs_do(delivered):
+    network = delivered(_views)
+    compiled, x = torch.compile(_views, backend=chameleon), torch.randn(3, 4)
+    with torch.no_grad():
+        compiled(x)
+        answer, expected = compiled(x + 1.0), _views(x + 1.0)
+    assert len(network.seen) == 2
+    for _ in range(2):
+        torch.testing.assert_close(answer, expected, check_stride=True)
+        answer[1].zero_()
+        expected[1].zero_()
+
+
+@pytest.mark.parametrize(("given", "cast"), [("bfloat16", False), ("float32", True)])
+def test_what_networks_have_no_dtype_for_stays_torchs(given, cast, no_delivery):
+    net, x = (
+        nn.Linear(8, 8).to(getattr(torch, given)),
+        torch.randn(3, 8, dtype=getattr(torch, given)),
+    )
+    with torch.no_grad(), torch.autocast("cpu", torch.float16, enabled=cast):
+        with capture_logs() as logs:
+            answer = torch.compile(net, backend=chameleon)(x)
+        torch.testing.assert_close(answer, net(x))
+    [reason] = _stays(logs)
+    assert ("autocast" if cast else "BFloat16") in reason
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("slow", "slower"), ("wrong", "other answers"), ("missing", "cannot be used")],
+    [
+        *(("slow", "slower"), ("wrong", "other answers"), ("missing", "cannot be used")),
+        ("dtype", "float64"),
+    ],
 )
 def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkeypatch):
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
     if fault != "missing":
-        monkeypatch.setattr(backend, "load", lambda _: Network(3.0 if fault == "wrong" else 2.0))
+        factor = {"wrong": 3.0, "dtype": np.full(3, 2.0)}.get(fault, 2.0)
+        network = Network(lambda x: (torch.as_tensor(x.numpy() * factor),))
+        monkeypatch.setattr(backend, "load", lambda *_, **__: network)
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
@@ -193,16 +272,23 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkey
     assert reason in message
 
 
-def test_a_cache_that_cannot_be_written_leaves_torchs_code(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+@pytest.mark.parametrize("reason", ["Not a directory", "PytorchStreamWriter failed"])
+def test_a_cache_that_cannot_be_written_leaves_torchs_code(reason, tmp_path, monkeypatch):
+    def full(*_):
+        raise RuntimeError(reason)  # as torch does if the disk is full
+
+    if reason == "Not a directory":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    else:
+        monkeypatch.setattr(torch.export, "save", full)
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
         for _ in range(2):
             torch.testing.assert_close(compiled(x), x * 2.0)
     [given] = _stays(logs)
-    assert "Not a directory" in given
+    assert reason in given
 
 
 def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
@@ -218,7 +304,7 @@ def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch)
         return tmp_path / name
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
-    monkeypatch.setattr(backend, "load", lambda folder: networks[folder.name])
+    monkeypatch.setattr(backend, "load", lambda folder, threads: networks[folder.name])
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
     x = torch.ones(3)
@@ -257,7 +343,7 @@ def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypat
         return seconds[network is networks["tuned"]], 2.0
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
-    monkeypatch.setattr(backend, "load", lambda folder: networks[folder.parent.name])
+    monkeypatch.setattr(backend, "load", lambda folder, threads: networks[folder.parent.name])
     monkeypatch.setattr(CompiledGraph, "_seconds", timed)
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
     x = torch.ones(3)
@@ -280,7 +366,7 @@ def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypat
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
     network = tmp_path / "network"
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: network)
-    monkeypatch.setattr(backend, "load", lambda _: Network())
+    monkeypatch.setattr(backend, "load", lambda *_, **__: Network())
     timings = []
 
     def timed(torchs, *_):

@@ -8,6 +8,7 @@ Otherwise torch's code continues, and one line of the log says why.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,10 @@ _ROUNDS = 7
 """Number of timed calls of the network and of torch's code, in turns."""
 _TIMING_SECONDS = 1.0
 """Seconds after which no further call is timed."""
+_REASONS = (StaysError, OSError, RuntimeError, TypeError)
+"""Errors after which torch's own code continues. torch raises RuntimeError, also on a full disk."""
+_SAMPLES = 8
+"""How many numbers of each weight a call compares, to notice changes that autograd does not."""
 _CLEARLY = 0.8
 """A network that takes at most this share of torch's time is not timed again in other processes. No
 disturbance of a few calls explains such a difference."""
@@ -123,9 +128,9 @@ def _is_weight(value: Tensor) -> bool:
     return isinstance(value, nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
 
 
-def _changes(value: Tensor) -> int:
-    """How often a tensor was changed in place, as autograd counts it."""
-    return int(value._version)  # noqa: SLF001 - torch documents no other name
+def _state(value: Tensor) -> tuple[int, int]:
+    """The address of a tensor, and how often it was changed in place, as autograd counts it."""
+    return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
 
 
 def _log_stay(reason: str) -> None:
@@ -135,6 +140,17 @@ def _log_stay(reason: str) -> None:
 def _seconds_file(folder: Path) -> Path:
     """The file beside a network with the seconds of a call of the network and of torch's code."""
     return folder.with_name("torch_seconds.json")
+
+
+def _sample(value: Tensor) -> Tensor:
+    """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory."""
+    start, flat = value.storage_offset(), value.detach()
+    size = min(value.numel(), value.untyped_storage().nbytes() // value.element_size() - start)
+    return flat.as_strided((min(size, _SAMPLES),), (max(1, size // _SAMPLES),), start)
+
+
+def _numbers(samples: Sequence[Tensor]) -> Tensor:
+    return torch.cat([torch.empty(0), *samples]).nan_to_num()  # NaN differs from itself
 
 
 class CompiledGraph:
@@ -161,14 +177,16 @@ class CompiledGraph:
         self._folder: Path | None = None
         self._tried: Path | None = None
         self._network: Any = None
-        self._weights: list[tuple[int, Tensor, int]] = []
+        self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
+        self._samples: list[Tensor] = []
+        self._layouts: Any = None
         self._inputs: list[int] = []
 
     def __call__(self, *arguments: Tensor) -> Any:
         """Compute the outputs of the graph, as a tuple."""
         network = self._network
         if network is not None and self._tried is self._folder:
-            if all(arguments[i] is value and _changes(value) == n for i, value, n in self._weights):
+            if self._has_same_weights(arguments):
                 try:
                     return self._computed(network, arguments)
                 except (RuntimeError, TypeError, ValueError) as error:
@@ -192,19 +210,36 @@ class CompiledGraph:
         """Whether tuning is over, so that no other network will compute the graph's outputs."""
         return not self._awaits and self._folder is self._tried
 
+    def _has_same_weights(self, arguments: Sequence[Tensor]) -> bool:
+        """Whether a call has the weights that are constants of the network.
+
+        autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well.
+        """
+        return all(
+            arguments[i] is value and _state(value) == state for i, value, state in self._weights
+        ) and torch.equal(_numbers(self._samples), self._sampled)
+
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
-        return tuple(torch.from_numpy(array) for array in network.outputs(arrays))
+        outputs = tuple(torch.from_numpy(array) for array in network.outputs(arrays))
+        if self._layouts is None:
+            return outputs
+        answer = copy.deepcopy(self._layouts)
+        for own, output in zip(answer, outputs, strict=True):
+            # An expanded axis repeats the same memory, which a copy must not write twice.
+            once = tuple(slice(1) if stride == 0 else slice(None) for stride in own.stride())
+            own[once].copy_(output[once])
+        return answer
 
     def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with torch's own code, and adopt the delivered network for later calls."""
+        answer = self._graph(*arguments)
         try:
             if not self._begun:
                 self._begun = True
-                self._begin(arguments)
-        except (StaysError, OSError) as error:
+                self._begin(arguments, answer)
+        except _REASONS as error:
             self._stay(str(error))
-        answer = self._graph(*arguments)
         folder = self._folder
         if folder is not None and folder is not self._tried and not self._stays:
             self._tried = folder
@@ -217,12 +252,31 @@ class CompiledGraph:
                     self._stay(str(error))
         return answer
 
-    def _begin(self, arguments: Sequence[Tensor]) -> None:
-        """Have a network delivered: at once, or in the background while torch answers calls."""
+    def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
+        """Have a network delivered: at once, or in the background while torch answers calls.
+
+        Raises:
+            StaysError: No network can return such an answer.
+        """
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
+        if not all(isinstance(value, Tensor) for value in answer):
+            raise StaysError("an output is no tensor")
+        own = {value.untyped_storage().data_ptr() for value in arguments}
+        memory = [value.untyped_storage().data_ptr() for value in answer]
+        if not own.isdisjoint(memory):
+            raise StaysError("an output is a view of an argument")
+        for value in (*answer, *(arguments[i] for i in self._inputs)):
+            value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
+        if len(set(memory)) < len(memory) or not all(value.is_contiguous() for value in answer):
+            # Copies have the same strides, and share memory as the outputs do.
+            self._layouts = copy.deepcopy(tuple(value.detach() for value in answer))
+        if torch.is_autocast_enabled("cpu"):
+            raise StaysError("torch.autocast is on, whose dtypes a network does not have")
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._weights = [(i, arguments[i], _changes(arguments[i])) for i in self._weight_indices]
+        self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
+        self._samples = [_sample(value) for _, value, _ in self._weights]
+        self._sampled = _numbers(self._samples)
         delivery = Delivery(
             self._graph,
             arguments,
@@ -240,11 +294,11 @@ class CompiledGraph:
         threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True).start()
 
     def _tune_beside(self, predicted: Delivery, tuned: Delivery) -> None:
-        with contextlib.suppress(StaysError, OSError):  # the tuned network's failure is logged
+        with contextlib.suppress(*_REASONS):  # the tuned network's failure is logged
             self._folder = predicted.folder(nice=True, last=False)
         try:
             self._folder = tuned.folder(nice=True)
-        except (StaysError, OSError) as error:
+        except _REASONS as error:
             if self._network is None and self._folder is self._tried:
                 self._stay(str(error))
         finally:
@@ -256,15 +310,15 @@ class CompiledGraph:
         Raises:
             StaysError: The network is slower, its outputs differ, or it cannot be used.
         """
-        own = {value.untyped_storage().data_ptr() for value in arguments}
-        if any(value.untyped_storage().data_ptr() in own for value in answer):
-            raise StaysError("an output is a view of an argument")
         try:
-            network: Any = load(folder)
+            network: Any = load(folder, threads=torch.get_num_threads())
             outputs = [value.numpy() for value in self._computed(network, arguments)]
             expected = [value.detach().numpy() for value in answer]
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise StaysError(f"its network cannot be used: {error}") from error
+        dtypes = [[value.dtype.name for value in side] for side in (outputs, expected)]
+        if dtypes[0] != dtypes[1]:
+            raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
         check = agreement(outputs, expected, tolerance=TOLERANCE)
         if check.problem is not None:
             raise StaysError(f"its network gives other answers: {check.problem}")
