@@ -50,6 +50,45 @@ def test_a_fresh_process_reads_functions(tmp_path, run_python):
     assert run_python(program, file) == "Constant Mul\n"
 
 
+OF_INDICES = {
+    "Gather": ("Gather (x, i)", "[4, 2, 5]"),
+    "GatherElements": ("GatherElements (x, i)", "[4, 2]"),
+    "GatherND": ("GatherND (x, i)", "[4]"),
+    "ScatterElements": ('ScatterElements <reduction = "add"> (x, i, pairs)', "[5, 5]"),
+    "ScatterND": ("ScatterND (x, i, singles)", "[5, 5]"),
+    "RoiAlign": (
+        "RoiAlign <output_height = 2, output_width = 2> (images, boxes, j)",
+        "[4, 1, 2, 2]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_INDICES)
+def test_no_index_leaves_an_array(name):
+    """The nearest index counts instead. The memory beside an array holds other values."""
+    node, shape = OF_INDICES[name]
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18]>
+        chosen (float[5, 5] x, int64[4, 2] i, float[4, 2] pairs, float[4] singles,
+                float[3, 1, 4, 4] images, float[4, 4] boxes, int64[4] j) => (float{shape} y)
+        {{ y = {node} }}"""
+    )
+    draw = np.random.default_rng(0)
+    floats = {
+        given.name: draw.random([extent.dim_value for extent in given.type.tensor_type.shape.dim])
+        for given in model.graph.input
+    }
+    inputs = {each: value.astype(np.float32) for each, value in floats.items()}
+    inputs["boxes"] = np.array([[0, 0, 2, 3], [1, 1, 3, 2], [2, 0, 3, 3], [0, 0, 3, 3]], np.float32)
+    far = {"i": np.array([[-(10**12), 3], [7, 10**12], [4, -5], [5, 0]]), "j": [0, 3, -1, 10**9]}
+    near = {"i": np.clip(far["i"], -5, 4), "j": np.clip(far["j"], 0, 2)}
+    got, expected = (
+        prepare(model).run({**inputs, **{key: np.array(at) for key, at in indices.items()}})
+        for indices in (far, near)
+    )
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_parts_of_a_comparison_are_truth_values():
     """Both read an array of the kernel's own."""
     model = onnx.parser.parse_model(

@@ -1,4 +1,7 @@
-"""Reads a run folder: the state of the run, its results, and the source of each time."""
+"""Reads a run folder: the state of the run and its results.
+
+Each time of an operator says whether the search or the comparison at the end measured it.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Allowance:
     def total_measurements(self) -> int | None:
         """The number of measurements at which the budget ends a run, or None for no limit.
 
-        The number includes records of other runs.
+        Records of other runs count too, so that they leave fewer measurements for this run.
         """
         if self.budget.measurements is None:
             return None

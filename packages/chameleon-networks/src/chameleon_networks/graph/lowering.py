@@ -108,18 +108,58 @@ def _take(call: Any, _emit: Any) -> Any:
     return relax.op.take(*call.args, None if axis is None else int(axis), mode="clip")
 
 
+def _inside(indices: Any, extents: Any, emit: Any) -> Any:
+    """Indices that are counted from the front and clipped, so that all are inside an array.
+
+    Frameworks report an error for indices outside it.
+
+    Args:
+        indices: The indices, which may be negative.
+        extents: The extent of the indexed axis; for several axes, one for each last index.
+        emit: The function that binds an expression to a variable.
+    """
+    count = np.asarray(extents, str(indices.ty.dtype))
+    if isinstance(indices, tvm.ir.GenericConst):
+        known = array_of(indices)
+        return constant_of(np.clip(np.where(known < 0, known + count, known), 0, count - 1))
+    zero, extent, last = (constant_of(each) for each in (np.zeros_like(count), count, count - 1))
+    forward = emit(relax.op.where(emit(indices < zero), emit(indices + extent), indices))
+    return emit(relax.op.minimum(emit(relax.op.maximum(forward, zero)), last))
+
+
+def _gathered(call: Any, emit: Any) -> Any:
+    """An operator that reads elements by indices, with all indices inside the data."""
+    data, indices = call.args
+    extents = relaxed.extents_of(data.ty)
+    if isinstance(indices, relax.Tuple):
+        parts = [_inside(*each, emit) for each in zip(indices.fields, extents, strict=False)]
+        return relaxed.called(call, [data, relax.Tuple(parts)])
+    if operator_name(call) == "relax.gather_elements":
+        return relaxed.called(call, [data, _inside(indices, extents[int(call.attrs.axis)], emit)])
+    first = int(call.attrs.batch_dims)
+    chosen = extents[first : first + relaxed.extents_of(indices.ty)[-1]]
+    return relaxed.called(call, [data, _inside(indices, chosen, emit)])
+
+
+def _scattered_slices(call: Any, emit: Any) -> Any:
+    data, indices, updates = call.args
+    chosen = relaxed.extents_of(data.ty)[: relaxed.extents_of(indices.ty)[-1]]
+    return relaxed.called(call, [data, _inside(indices, chosen, emit), updates])
+
+
 def _scattered(call: Any, emit: Any) -> Any:
     """Scatter updates into the part of the data that the indices cover.
 
     TVM assumes that the data and the indices have equal extents along all axes but the scattered
     one.
     """
-    _, indices, updates = call.args
-    axis = int(call.attrs.axis) % len(indices.ty.shape)
+    whole, places, updates = call.args
+    axis = int(call.attrs.axis) % len(places.ty.shape)
+    indices = _inside(places, relaxed.extents_of(whole.ty)[axis], emit)
 
     def scattered(data: Any, later: int) -> Any:
         shapes = enumerate(
-            zip(relaxed.extents_of(data.ty), relaxed.extents_of(indices.ty), strict=True)
+            zip(relaxed.extents_of(data.ty), relaxed.extents_of(places.ty), strict=True)
         )
         for other, (size, written) in shapes:
             if other >= later and other != axis and written < size:
@@ -130,7 +170,7 @@ def _scattered(call: Any, emit: Any) -> Any:
                 return relax.op.concat([emit(scattered(head, other + 1)), tail], other)
         return relax.op.scatter_elements(data, indices, updates, axis, call.attrs.reduction)
 
-    return scattered(call.args[0], 0)
+    return scattered(whole, 0)
 
 
 def _whole(call: Any, _emit: Any) -> Any:
@@ -227,6 +267,8 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
     "relax.scatter_elements": _scattered,
+    "relax.scatter_nd": _scattered_slices,
+    **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gathered),
     **dict.fromkeys(("relax.sort", "relax.argsort", "relax.topk"), _sorted),
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},

@@ -1,4 +1,7 @@
-"""The lines that a run prints at its end: its speed, its rivals' speed, and how to use it."""
+"""The lines that a run prints at its end.
+
+They say how fast the result is, how fast other implementations are, and how to use the result.
+"""
 
 from __future__ import annotations
 

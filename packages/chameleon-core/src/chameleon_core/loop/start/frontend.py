@@ -126,7 +126,7 @@ def choice_of(run: RunContext) -> dict[str, Any] | None:
 
 
 def forget_choice(store: RecordStore) -> None:
-    """Delete the frontend's stored choice, so that the frontend chooses again.
+    """Delete the frontend's stored choice, such as a layout, so that the frontend chooses again.
 
     Args:
         store: the run's record store.

@@ -87,7 +87,8 @@ def _columns_to_image(node: Node) -> Any:
 
 def _aligned_regions(node: Node) -> Any:
     """``RoiAlign``: the mean of interpolated pixels in each bin, or the largest summand of them."""
-    x, regions, batches, given = node[0], node[1], node[2], node.attributes
+    x, regions, given = node[0], node[1], node.attributes
+    batches = node.emit(op.clip(node[2], 0, shape_of(x)[0] - 1))  # no index leaves the array
     # Before version 16 there was no shift.
     way = given.get("coordinate_transformation_mode", "output_half_pixel")
     aligned, scale = way == "half_pixel", float(given["spatial_scale"])
@@ -97,7 +98,15 @@ def _aligned_regions(node: Node) -> Any:
     if given["mode"] == "avg":
         of_batches = op.astype(op.expand_dims(batches, 1), dtype_of(regions))
         boxes = node.emit(op.concat([of_batches, regions], 1))
-        return op.vision.roi_align(x, boxes, counts, scale, samples, aligned, "NCHW", "avg")
+        means = op.vision.roi_align(x, boxes, counts, scale, samples, aligned, "NCHW", "avg")
+        if samples or not aligned:
+            return means
+        # TVM leaves the mean of no pixels, in a region without extent, to chance.
+        ends, starts = (node.emit(op.strided_slice(regions, [1], [at], [at + 2])) for at in (2, 0))
+        extents = node.emit(op.min(node.emit(ends - starts), 1))
+        there = node.emit(extents > scalar(0.0, extents))
+        there = node.emit(op.reshape(there, [shape_of(regions)[0], 1, 1, 1]))
+        return op.where(there, node.emit(means), scalar(0.0, regions))
     if not samples:
         raise Unsupported("it takes the largest of as many numbers as a region has")
     least = -math.inf if aligned else 1.0

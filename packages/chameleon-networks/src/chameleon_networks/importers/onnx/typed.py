@@ -114,11 +114,14 @@ def read(builder: Any, value: Any, kind: str) -> Typed:
 
 
 def written(builder: Any, given: Typed) -> Any:
-    """Convert a tensor that the network computed to the dtype of the network's output.
+    """Convert an output of the network from the dtype in which it was computed to ``given.kind``.
 
     Args:
         builder: A ``BlockBuilder`` that is inside a block.
-        given: The tensor.
+        given: The tensor and its dtype in the ONNX file.
+
+    Returns:
+        The Relax variable of the converted tensor.
     """
     if given.kind == FLOAT16:
         return builder.emit(op.astype(given.value, FLOAT16))
