@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import fcntl
 import hashlib
+import io
 import json
 import operator
 import os
@@ -20,7 +21,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline import DEFAULT, NONE
 from chameleon_core.run_folder import BEST
 from chameleon_core.versions import versions
-from chameleon_system.files import replacing, user_cache_folder, write_whole
+from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processor import processor_name
 from numpy.typing import NDArray
@@ -104,8 +105,9 @@ class Delivery:
         self._folder.mkdir(parents=True, exist_ok=True)
         if not self._program.exists():
             program = _exported(self._graph, self._arguments, self._weights)
-            with replacing(self._program) as stream:
-                torch.export.save(program, stream)
+            content = io.BytesIO()  # on a full disk, torch's own writer ends the process
+            torch.export.save(program, content)
+            write_whole(self._program, content.getvalue())
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
