@@ -334,9 +334,9 @@ def _megabytes(size: int | None) -> str:
 def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
     """All rivals of a network by name, with their times, sorted for a table.
 
-    A rival is another framework, such as onnxruntime, that ran the network. First come rivals that were asked to compute in the network's precision, then all other rivals.
-    In both groups, rivals that in fact computed in float32 come first, and faster rivals come
-    before slower ones.
+    A rival is another framework, such as onnxruntime, that ran the network. First come rivals that
+    were asked to compute in the network's precision, then all other rivals. In both groups, rivals
+    that in fact computed in float32 come first, and faster rivals come before slower ones.
 
     Args:
         result: the result of the network.
