@@ -23,7 +23,8 @@ class Process(contextlib.AbstractContextManager[Any]):
         self.answer: dict[str, Any] = {}
         self._problem = problem
 
-    def open(self, name, threads):
+    def open(self, network, name, threads):
+        assert name in network.frameworks
         if self.dead:
             raise ChameleonError("it died")
         self.opening.append((name, threads))
