@@ -294,13 +294,11 @@ def test_a_cache_that_cannot_be_written_leaves_torchs_code(reason, tmp_path, mon
 def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
     done = {"predicted": threading.Event(), "tuned": threading.Event()}
     networks = {name: Network() for name in done}
-    removals = []
 
-    def folder(delivery, *, nice, last=True):
+    def folder(delivery, *, nice):
         assert nice
         name = "predicted" if delivery._seconds is None else "tuned"
         done[name].wait(240)
-        removals.append((name, last))
         return tmp_path / name
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
@@ -324,7 +322,6 @@ def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch)
         before = len(networks["predicted"].seen)
         torch.testing.assert_close(compiled(x), x * 2.0)
     assert len(networks["predicted"].seen) == before
-    assert removals == [("predicted", False), ("tuned", True)]
 
 
 @pytest.mark.parametrize("seconds", [(3.0, 1.0), (1.0, 3.0)])
@@ -332,8 +329,8 @@ def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypat
     """A slow predicted network leaves torch's code; a slow tuned one leaves the predicted one."""
     done, networks = threading.Event(), {name: Network() for name in ("predicted", "tuned")}
 
-    def folder(delivery, *, nice, last=True):
-        del nice, last
+    def folder(delivery, *, nice):
+        del nice
         if delivery._seconds is not None:
             done.wait(240)
         name = "predicted" if delivery._seconds is None else "tuned"
@@ -361,6 +358,32 @@ def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypat
     assert {name for name, network in networks.items() if len(network.seen) > calls[name]} == {
         fastest
     }
+
+
+def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
+    """Each mode writes its own pipeline, also if the exported graph is there already."""
+    pipelines = []
+
+    def deliver(folder):
+        pipelines.append(json.loads((folder / "pipeline.yaml").read_text(encoding="utf-8")))
+        assert (folder / pipelines[-1]["model"]["torch"]["source"]).exists()
+        (folder / "run" / "network").mkdir(parents=True)
+        (folder / "run" / "network" / "manifest.json").touch()
+        return True
+
+    folders = children(deliver, 0)
+    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
+    tuned = deliveries.Delivery(graph, [x], [], seconds=5.0)
+    predicted = tuned.predicted()
+    predicted.prepare()
+    tuned.prepare(exported=predicted)
+    (folder,) = {delivery._folder.parent for delivery in (predicted, tuned)}
+    (folder / "tuned-5s" / "pipeline.yaml").unlink()
+    for delivery in (predicted, tuned):
+        delivery.folder()
+    assert [pipeline["budget"].get("wall_time") for pipeline in pipelines] == [None, 5.0]
+    assert [path.name for path in folders] == ["predicted", "tuned-5s"]
+    assert not [*folder.glob("**/graph.pt2")]
 
 
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import fcntl
 import hashlib
@@ -34,7 +35,12 @@ log = structlog.get_logger()
 _DISTRIBUTIONS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "apache-tvm", "torch")
 _LAST_LINES = 400
 _LOOK_SECONDS = 0.2
-_END_SECONDS = 5.0
+_END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
+"""Limits for the end of a run, which adds its measurements to the record database. At low priority,
+it may wait long for a core."""
+
+_FORM = 2
+"""The form of the folders in the cache. Other forms have other digests."""
 
 
 class StaysError(Exception):
@@ -72,14 +78,13 @@ class Delivery:
     ) -> None:
         self._graph, self._arguments, self._weights = graph, arguments, weights
         self._records = records
-        home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
-        self._program, self._lock = home / "graph.pt2", home / "lock"
+        self._home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
         self._limit(seconds)
 
     def _limit(self, seconds: float | None) -> None:
         self._seconds = seconds
-        name = "predicted" if seconds is None else f"tuned-{seconds:g}s"
-        self._folder = self._program.with_name(name)
+        self._folder = self._home / ("predicted" if seconds is None else f"tuned-{seconds:g}s")
+        self._program = self._folder / "graph.pt2"
         self._network = self._folder / "run" / "network"
         self._refusal = self._folder / "refused.txt"
 
@@ -93,8 +98,11 @@ class Delivery:
         """Whether the cache has the network."""
         return (self._network / "manifest.json").exists()
 
-    def prepare(self) -> None:
+    def prepare(self, *, exported: Delivery | None = None) -> None:
         """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it.
+
+        Args:
+            exported: A delivery of the same graph whose file of the graph is used if it exists.
 
         Raises:
             StaysError: torch cannot export the graph, the graph does more than return tensors, or
@@ -103,6 +111,9 @@ class Delivery:
         if self._refusal.exists():
             raise StaysError(self._refusal.read_text(encoding="utf-8"))
         self._folder.mkdir(parents=True, exist_ok=True)
+        if exported is not None:
+            with contextlib.suppress(OSError):  # the graph is exported again
+                os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
         if not self._program.exists():
             program = _exported(self._graph, self._arguments, self._weights)
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
@@ -112,9 +123,7 @@ class Delivery:
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
         pipeline = {
-            "model": {
-                "torch": {"source": f"../{self._program.name}", "compare": False, "check": False}
-            },
+            "model": {"torch": {"source": self._program.name, "compare": False, "check": False}},
             "target": "native",
             "scheduler": "gradient",
             "baselines": [],
@@ -128,15 +137,13 @@ class Delivery:
             pipeline["records"] = str(path) if is_path else self._records
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
-    def folder(self, *, nice: bool = False, last: bool = True) -> Path:
+    def folder(self, *, nice: bool = False) -> Path:
         """Return the folder of the delivered network in the cache.
 
         If the cache does not have the network yet, the method runs the pipeline that compiles it.
 
         Args:
             nice: Whether the pipeline runs at low priority.
-            last: Whether the exported graph is removed, because the caller needs no other network
-                of it.
 
         Raises:
             StaysError: The network cannot be delivered.
@@ -144,19 +151,14 @@ class Delivery:
         if self.is_there():
             return self._network
         self._folder.mkdir(parents=True, exist_ok=True)
-        with self._lock.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered its network
-            try:
-                if not self.is_there():
-                    self._deliver(nice=nice)
-            finally:
-                if last:
-                    self._program.unlink(missing_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
+            if not self.is_there():
+                self._deliver(nice=nice)
         return self._network
 
     def _deliver(self, *, nice: bool) -> None:
-        if not self._program.exists():
-            self.prepare()
+        self.prepare()
         log.info("a graph is compiled", folder=str(self._folder))
         arguments = ["run", "pipeline.yaml"]
         with ChildProcess("chameleon_cli", arguments, folder=self._folder) as child:
@@ -167,7 +169,8 @@ class Delivery:
             result = self._folder / "run" / BEST
             while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
                 pass
-            status = child.stop(_END_SECONDS)
+            status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
+        self._program.unlink(missing_ok=True)
         if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"
@@ -194,7 +197,8 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
-    digest.update(repr([versions(_DISTRIBUTIONS), processor_name(), cores, threads]).encode())
+    facts = [_FORM, versions(_DISTRIBUTIONS), processor_name(), cores, threads]
+    digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
             raise StaysError(f"it calls a module of its own, {name}")

@@ -285,19 +285,27 @@ class CompiledGraph:
             self._folder = delivery.folder()
             return
         predicted = delivery.predicted()
-        for each in (predicted, delivery):
-            each.prepare()
+        with contextlib.suppress(StaysError):  # it was refused; tuning may find what can be used
+            predicted.prepare()
+        delivery.prepare(exported=predicted)
+        thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
-        threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True).start()
+        try:
+            thread.start()
+        except RuntimeError:
+            self._awaits = False
+            raise
 
     def _tune_beside(self, predicted: Delivery, tuned: Delivery) -> None:
-        with contextlib.suppress(*_REASONS):  # the tuned network's failure is logged
-            self._folder = predicted.folder(nice=True, last=False)
         try:
+            with contextlib.suppress(*_REASONS):  # the tuned network's failure is logged
+                self._folder = predicted.folder(nice=True)
             self._folder = tuned.folder(nice=True)
         except _REASONS as error:
             if self._network is None and self._folder is self._tried:
                 self._stay(str(error))
+            else:
+                log.info("no tuned network", reason=str(error))
         finally:
             self._awaits = False
 
@@ -319,7 +327,8 @@ class CompiledGraph:
         check = agreement(outputs, expected, tolerance=TOLERANCE)
         if check.problem is not None:
             raise StaysError(f"its network gives other answers: {check.problem}")
-        ours, torchs = self._kept_seconds(folder) or self._seconds(network, arguments)
+        known = self._kept_seconds(folder) if self._network is None else None
+        ours, torchs = known or self._seconds(network, arguments)
         rival = "torch's" if self._network is None else "the earlier network's"
         times = f"{in_seconds(ours)}, {rival} {in_seconds(torchs)}"
         if ours > torchs:

@@ -64,15 +64,16 @@ def requested_network(request: Message) -> ImportedNetwork:
     return network
 
 
-def serve(answer: Callable[[Message], Message]) -> None:
+def serve(answer: Callable[[Message], Message], answers: Answers | None = None) -> None:
     """Answer requests in lines of JSON until standard input ends.
 
     If an answer raises an exception, the reply is a message about it.
 
     Args:
         answer: A function that computes the reply to a request.
+        answers: The channel of the replies, if standard output was redirected before.
     """
-    answers = Answers()
+    answers = answers or Answers()
     for request in requests():
         try:
             reply = answer(request)

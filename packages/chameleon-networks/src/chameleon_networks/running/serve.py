@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 from chameleon_core.arrays import Arrays
 from chameleon_system.imports import without_collecting
-from chameleon_system.processes.answering import Message
+from chameleon_system.processes.answering import Answers, Message
 from chameleon_system.processes.stamps import TOKEN
 from chameleon_system.thread_limit import allowed_cores
 from structlog.testing import capture_logs
@@ -184,11 +184,12 @@ def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]
 def main() -> None:
     """Import the modules that the arguments name, and answer requests until standard input ends."""
     os.environ.pop(TOKEN, None)
+    answers = Answers()  # before an import that prints something
     for name in sys.argv[1:]:
         # If something is missing, the network's reading says so better.
         with contextlib.suppress(ImportError), without_collecting():
             importlib.import_module(name)
-    serve(Server().answer)
+    serve(Server().answer, answers)
 
 
 if __name__ == "__main__":
