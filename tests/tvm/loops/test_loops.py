@@ -138,6 +138,15 @@ def test_every_schedule_computes_the_same(name, rows, columns, plan, lanes):
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_reductions_that_tvm_cannot_divide_keep_their_loops():
+    x = te.placeholder((3, 40_000), "bool", name="x")
+    some = te.create_prim_func([x, topi.any(x, axis=1)])
+    function = loops_of(scheduled(some, default_plan(some), 8))
+    numbers = np.zeros((3, 40_000), bool)
+    numbers[1, 39_999] = True
+    np.testing.assert_array_equal(ran(function, [numbers], (3,), dtype="bool"), [0, 1, 0])
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_shares_of_a_sum_are_divided(dtype):
     """Reciprocals of tiny sums are infinite, and those of integers are 0."""

@@ -13,7 +13,8 @@ from chameleon_core.fallbacks import fall_back
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import LANES
-from chameleon_tvm.spaces.loops.schedule import REFUSED, LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.loops.partial_sums import REFUSED
+from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 
 log = structlog.get_logger()
 

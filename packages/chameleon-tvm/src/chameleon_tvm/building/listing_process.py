@@ -14,6 +14,7 @@ from chameleon_core.pipeline.stage_reader import options_for
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import SpaceProvider
 from chameleon_core.task import Task
+from chameleon_system.cores import usable_cores
 from chameleon_system.files import write_whole
 
 _LONGEST = 4_000_000
@@ -40,7 +41,7 @@ def main() -> int:
         return False
 
     # TVM compiles without Python's lock.
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
         return int(any([*pool.map(fails, work["winners"])]))
 
 

@@ -159,32 +159,8 @@ def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any
         return None
     strides = {vectors.stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
     if strides == {1}:
-        stores = [_with_reciprocals(store, loop.loop_var, own) for store in stores]
         return sequence([part for store in stores for part in _mapped(loop, store, width, own)])
     return reduced(loop, stores, width) if strides == {0} else None
-
-
-def _with_reciprocals(store: Any, variable: Any, allocated: Sequence[Any]) -> Any:
-    """Multiply by the reciprocal of a divisor that all elements share, as softmax can.
-
-    One division then serves all elements. An input's reciprocal might overflow, so both numbers
-    must come from arrays that the function itself allocates.
-    """
-
-    def is_own(load: Any) -> bool:
-        return isinstance(load, tvm.ir.TensorLoad) and any(
-            load.source.same_as(buffer) for buffer in allocated
-        )
-
-    def mapped(node: Any) -> Any:
-        dividend, divisor = node.a, node.b
-        if not (is_own(dividend) and is_own(divisor)):
-            return node
-        if uses(divisor, variable) or "float" not in str(divisor.ty):
-            return node
-        return dividend * (tirx.const(1, str(divisor.ty)) / divisor)
-
-    return structural_map(store, [(tirx.Div, mapped)])
 
 
 def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list[Any]:

@@ -195,6 +195,11 @@ def _halving(width: int) -> Callable[[Any, Any], Any]:
     return lambda one, lane: one.add(lane, tirx.BufferLoad(one.partial, [lane + width]))
 
 
+REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
+"""Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
+calls a library or has no loops."""
+
+
 def part_of(schedule: Schedule, block: Any, lanes: int) -> Any:
     """Divide a long reduction to few numbers into parts, and return the block that reduces a part.
 
@@ -206,6 +211,15 @@ def part_of(schedule: Schedule, block: Any, lanes: int) -> Any:
         block: The block, whose loops have not changed.
         lanes: Number of elements of a vector.
     """
+    try:
+        _divided(schedule.copy(), block, lanes)
+    except REFUSED:
+        # TVM divides no reductions of bool, and few that a user's function defines.
+        return block
+    return _divided(schedule, block, lanes)
+
+
+def _divided(schedule: Schedule, block: Any, lanes: int) -> Any:
     spatial, reduced = kinds(schedule, block)
     loops = schedule.get_loops(block)
     extents = [int(schedule.get(loop).extent) for loop in loops]

@@ -28,11 +28,6 @@ from chameleon_tvm.spaces.loops.partial_sums import (
 from chameleon_tvm.spaces.loops.trees import found, structural_equal, structural_map, uses
 from chameleon_tvm.spaces.loops.vectors import MOST_STEP, step_of
 
-REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
-"""Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
-calls a library or has no loops."""
-
-
 SHORTEST = 64
 """Smallest number of elements of a part, if there are more than ``MOST_PARTS`` parts. Shorter parts
 would consist mostly of incomplete vectors."""

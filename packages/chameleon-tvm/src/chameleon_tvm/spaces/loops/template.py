@@ -20,7 +20,8 @@ from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of
-from chameleon_tvm.spaces.loops.schedule import REFUSED, LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.loops.partial_sums import REFUSED
+from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 

@@ -26,6 +26,10 @@ from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
 _BAND = 64
 """Number of neighbours in the output that are written before those of the next row."""
 
+_MOST_ROWS = 8
+"""Largest number of rows of a square. TVM keeps only arrays of less than 1024 bytes on the stack,
+where LLVM finds them."""
+
 
 def with_transposes(statement: Any, lanes: int) -> Any:
     """Transpose squares in registers if two loops read along one axis and write along the other.
@@ -48,7 +52,7 @@ def _squares(loop: Any, lanes: int) -> Any | None:
         return None
     guard = Guarded.of(inner)
     store = inner.body if guard is None else guard.body
-    width = width_of(min(int(inner.extent), int(loop.extent)), lanes)
+    width = width_of(min(int(inner.extent), int(loop.extent)), min(lanes, _MOST_ROWS))
     if not width or not isinstance(store, tirx.BufferStore):
         return None
     # The last part of an axis overlaps the part before it, so that all parts are of whole squares.
