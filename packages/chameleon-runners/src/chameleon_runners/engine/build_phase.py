@@ -63,16 +63,17 @@ class BuildPhase(Generic[C]):
         """Whether any worker is busy with this phase."""
         return bool(self._working)
 
-    def employ(self, room: int) -> None:
+    def employ(self, room: int | None = None) -> None:
         """Give idle builders their next work: candidates to build, or the reference to compute.
 
         Args:
-            room: The largest number of builds that may run at the same time.
+            room: The largest number of builds that may run at the same time; None for no limit.
         """
         self.context.builders.fill(max(1, len(self.pending) + len(self._working)))
         most = self.context.builders.size if self.most is None else self.most
         while len(self._working) < most and (
-            self.preparation.wants_reference or (self.pending and self.under_way < room)
+            self.preparation.wants_reference
+            or (self.pending and (room is None or self.under_way < room))
         ):
             worker = self._take()
             if worker is None:

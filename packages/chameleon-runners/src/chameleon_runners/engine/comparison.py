@@ -188,6 +188,8 @@ class Comparison(ABC, Generic[C]):
                 context.builders.fill(len(builds))
                 for build in builds:
                     build.phase.employ(1)
+                done = sum(entry.built or entry.result is not None for entry in entries)
+                self._tell("built", done, len(entries))
                 self._turn()
         finally:
             for build in builds:
@@ -207,8 +209,6 @@ class Comparison(ABC, Generic[C]):
             StoppedError: The comparison was interrupted.
         """
         self._go_on()
-        built = sum(entry.built or entry.result is not None for entry in self._entries)
-        self._tell("built", built, len(self._entries))
         self._pool.run_once(self._due())
         self._go_on()
 

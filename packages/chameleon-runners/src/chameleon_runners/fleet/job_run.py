@@ -64,18 +64,9 @@ class FleetJobRun:
         """The number of built candidates that wait for a device."""
         return len(self._built)
 
-    @property
-    def building(self) -> int:
-        """The number of running builds."""
-        return self._builds.under_way
-
-    def employ(self, room: int) -> None:
-        """Give idle builders their next candidates to build.
-
-        Args:
-            room: The largest number of builds that may run at the same time.
-        """
-        self._builds.employ(room)
+    def employ(self) -> None:
+        """Give idle builders their next candidates to build."""
+        self._builds.employ()
 
     # -- devices ----------------------------------------------------------------------------
 

@@ -249,12 +249,11 @@ class FleetStream(MeasureStream):
         """Give work to free devices and idle builders, from the oldest job that has any."""
         for run in self._runs:
             run.assign()
+        # Builds of CUDA kernels take seconds, so that running builds do not count.
         room = self._options.build_ahead * max(1, self._devices.hopeful)
-        room -= sum(run.waiting + run.building for run in self._runs)
-        for run in self._runs:
-            before = run.building
-            run.employ(max(0, before + room))
-            room -= run.building - before
+        if sum(run.waiting for run in self._runs) < room:
+            for run in self._runs:
+                run.employ()
 
     def _arrival(self, *, whatever: bool = False) -> Arrival | None:
         """The next result, from the oldest job that has one; None if there is none.

@@ -96,7 +96,7 @@ class Cluster:
         )
 
     def builders(self) -> int:
-        """The number of builders to start: as many as the devices need and the CPUs allow.
+        """The number of builders to start: one for each CPU that the devices leave.
 
         Raises:
             TargetError: The devices leave no CPU for builders.
@@ -110,7 +110,7 @@ class Cluster:
                 "none is left to build",
                 hint="Lower `cpus_per_device` or `devices` of the runner.",
             )
-        return self._options.workers or min(left, self._options.build_ahead * devices)
+        return self._options.workers or left
 
     def start_builder(self) -> Any:
         """Start an actor that builds, on any node."""

@@ -59,4 +59,4 @@ class _RecordedBuilder(TVMBuilder):
     def program(self, config: Sequence[int]) -> Program:
         del config
         load_tensor_intrinsics()  # which may be in the trace
-        return replayed_program(self.task, self._trace)
+        return replayed_program(self.operator, self._trace)

@@ -15,7 +15,7 @@ from chameleon_core.task import Task
 from chameleon_system.cores import CoreWatch, usable_cores
 
 from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.base import Operator, operator_of
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm.spaces.sketch.packing import layout_free, pack
 from chameleon_tvm.spaces.sketch.schedule import finished
@@ -57,9 +57,8 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
     return float(statistics.median(repeats))
 
 
-def replayed_program(task: Task, trace: Any) -> Program:
-    """The program of a recorded trace, with packed inputs."""
-    operator = operator_of(task)
+def replayed_program(operator: Operator, trace: Any) -> Program:
+    """The program of an operator's recorded trace, with packed inputs."""
     schedule = Schedule(layout_free(operator.prim_func(), operator.constants))
     Trace.apply_json_to_schedule(trace, schedule)
     scheduled = finished(schedule)
@@ -95,7 +94,7 @@ def main(asked: str, answered: str) -> None:
     cores = usable_cores()  # before this thread is bound to one of them
     pin_to_first_core()
     if "trace" in named:
-        kernel: Any = TVMKernel(replayed_program(task, named["trace"]), task.target)
+        kernel: Any = TVMKernel(replayed_program(operator_of(task), named["trace"]), task.target)
     else:
         provider = default_registry().create("spaces", named["space"])
         kernel = provider.builder(task, threads=request["threads"]).build(named["config"])

@@ -16,7 +16,7 @@ from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm.building.remote.buffers import DeviceBuffers
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
 from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
-from chameleon_tvm.building.remote.kernels import KernelLoader, flush_of
+from chameleon_tvm.building.remote.kernels import CudaEvents, KernelLoader, flush_of
 from chameleon_tvm.building.remote.smoke_test import is_right, smoke_test_for
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
@@ -72,6 +72,7 @@ class LocalDevice:
             guard=self._calls,
             flush=flush_of(self._kind, has_preprocessor=flush),
             cooldown=cooldown,
+            events=CudaEvents(device) if self._kind == "cuda" else None,
         )
         self._target = target
         self.try_out()
