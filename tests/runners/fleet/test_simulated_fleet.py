@@ -69,6 +69,15 @@ def test_all_devices_are_kept_busy():
     assert took(8) < took(1) / 7.2
 
 
+def test_all_builders_are_kept_busy_for_one_device():
+    def slowly_built(config, _device):
+        return Measurement(config=config, seconds=(1e-3,), build_seconds=2.0, run_seconds=0.05)
+
+    with fleet(slowly_built, "a") as runner:
+        assert all(m.ok for m in runner.measure(job(80)))
+        assert runner.now() < 80 * 2.0 / OPTIONS.workers + 5.0
+
+
 @pytest.mark.parametrize("kind", [*_FAILURES, FailureKind.OUT_OF_MEMORY])
 def test_a_device_that_fails_whatever_it_is_given_poisons_nothing(kind):
     with fleet(failing_on({"bad"}, kind), "bad", "good", "other") as runner, capture_logs() as logs:
@@ -297,8 +306,9 @@ def test_two_places_of_one_name_are_one_device():
 def test_batches_keep_every_device_busy():
     with fleet(right, *map(str, range(50))) as runner:
         assert runner.batch_size == 100
-    with fleet(right, "a") as runner:
-        assert runner.batch_size == 8
+    for workers, size in ((2, 8), (12, 12), (64, 16)):
+        with fleet(right, "a", options=FleetOptions(workers=workers)) as runner:
+            assert runner.batch_size == size
 
 
 def test_a_device_is_reached_anew_for_another_target_and_when_it_was_idle_for_long():

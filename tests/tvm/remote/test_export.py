@@ -1,5 +1,6 @@
 """What a builder exports computes, elsewhere, what it builds here."""
 
+import ctypes
 import os
 import shutil
 import stat
@@ -9,13 +10,17 @@ import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_tvm.building.remote.artifact import read_recipe
-from chameleon_tvm.building.remote.kernels import flush_of
+from chameleon_tvm.building.remote.failures import ruins_context
+from chameleon_tvm.building.remote.kernels import CudaEvents, flush_of
 from chameleon_tvm.building.remote.local_device import LocalDevice
 from chameleon_tvm.building.remote.smoke_test import smoke_test_for
 from chameleon_tvm.device.linking import LINKER, architecture, linking_for
 from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.quick_tvm import Schedule, tvm
+from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
+from chameleon_tvm.spaces.sketch.packing import layout_free
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from computing import resolved
@@ -78,6 +83,53 @@ def test_caches_of_devices_that_are_no_cpu_are_emptied_by_copies(device, tmp_pat
     seconds = loader.load(tmp_path).repeats(2, 3, cold_bytes=MIB)
     assert len(seconds) == 3
     assert min(seconds) > 0
+
+
+class Driver:
+    """Stands in for the library of NVIDIA's driver, and writes its calls into a list."""
+
+    def __init__(self, status=0):
+        self.calls = []
+        self._status = status
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append(name)
+            if name == "cuEventElapsedTime":
+                arguments[0]._obj.value = 0.5
+            if name == "cuGetErrorName":
+                arguments[1]._obj.value = b"CUDA_ERROR_ILLEGAL_ADDRESS"
+            return self._status if name == "cuEventSynchronize" else 0
+
+        return call
+
+
+@pytest.mark.usefixtures("exported")
+def test_cold_runs_on_a_gpu_are_timed_between_events(device, tmp_path, monkeypatch):
+    driver = Driver()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
+    loader = attrs.evolve(device._loader, events=CudaEvents(tvm.cpu()))
+    assert loader.load(tmp_path).repeats(2, 3, cold_bytes=MIB) == (5e-4,) * 3
+    assert driver.calls.count("cuEventCreate") == 2
+    assert driver.calls[-4:] == ["cuEventRecord"] * 2 + ["cuEventSynchronize", "cuEventElapsedTime"]
+
+
+def test_the_driver_names_a_fault_that_ends_the_process(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver(status=700))
+    with pytest.raises(RuntimeError, match="ILLEGAL_ADDRESS") as raised:
+        CudaEvents(tvm.cpu()).seconds(lambda: None, MIB)
+    assert ruins_context(raised.value)
+
+
+def test_a_schedule_of_metaschedule_is_exported(native, device, tmp_path):
+    operator = DenseSpec(input=(16, 32), units=48)
+    task = operator.task("product", native)
+    function = layout_free(operator_of(task).prim_func(), ())
+    stage = RecordedSchedule(RecordedOptions(trace=Schedule(function).trace.as_json()))
+    builder = stage.builder(task, "recorded", threads=1)
+    builder.export((), tmp_path)
+    (expected,), _ = builder.reference()
+    np.testing.assert_allclose(device.load(tmp_path).outputs()[0], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_spoilt_context_ends_the_process(device, monkeypatch, capsys):

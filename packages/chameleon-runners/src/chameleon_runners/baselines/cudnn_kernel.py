@@ -132,7 +132,8 @@ class CudnnKernel(Kernel):
         if runs not in self._graphs:
             self._run()  # cuDNN chooses its algorithm
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            # TVM shares the process, and may free memory meanwhile.
+            with torch.cuda.graph(graph, capture_error_mode="relaxed"):
                 for _ in range(runs):
                     self._run()
             self._graphs[runs] = graph

@@ -280,7 +280,7 @@ class FleetStream(MeasureStream):
         self._closed()
 
 
-_PER_DEVICE, _SMALL_BATCH = 2, 8
+_PER_DEVICE, _SMALL_BATCH, _BUILDERS_BATCH = 2, 8, 16
 
 
 class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
@@ -308,7 +308,9 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
     @property
     def batch_size(self) -> int:
         # A search learns between batches, but a device must not wait for the slowest other one.
-        return max(_SMALL_BATCH, _PER_DEVICE * self.lanes)
+        # One GPU runs kernels faster than a machine's builders compile them.
+        builders = min(self._size, _BUILDERS_BATCH)
+        return max(_SMALL_BATCH, _PER_DEVICE * self.lanes, builders)
 
     @property
     def lanes(self) -> int:

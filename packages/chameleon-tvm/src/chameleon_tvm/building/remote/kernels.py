@@ -37,7 +37,7 @@ class CudaEvents:
         self._device = device
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._events: tuple[ctypes.c_void_p, ...] = ()
-        self._flush: tuple[tvm.runtime.Tensor, tvm.runtime.Tensor] | None = None
+        self._copied: dict[int, list[tvm.runtime.Tensor]] = {}
 
     def seconds(self, run: Callable[[], object], cold_bytes: int) -> float:
         """Seconds of one run on the GPU, after ``cold_bytes`` bytes were copied.
@@ -60,11 +60,10 @@ class CudaEvents:
         return milliseconds.value * 1e-3
 
     def _empty_caches(self, cold_bytes: int) -> None:
-        if self._flush is None or self._flush[0].shape[0] != cold_bytes:
-            zeros = np.zeros(cold_bytes, np.uint8)
-            source, copy = (tvm.runtime.tensor(zeros, self._device) for _ in range(2))
-            self._flush = source, copy
-        source, copy = self._flush
+        if cold_bytes not in self._copied:
+            zeros = np.zeros(math.ceil(cold_bytes / 4), np.float32)
+            self._copied[cold_bytes] = [tvm.runtime.tensor(zeros, self._device) for _ in range(2)]
+        source, copy = self._copied[cold_bytes]
         source.copyto(copy)
 
     def _event(self) -> ctypes.c_void_p:
