@@ -71,6 +71,10 @@ def _experts(x, scores, weights):
     return _grouped(x[order], weights, ends), _grouped(x, weights, ends // 2), torch.histc(x, 5)
 
 
+def _branches(x, n):
+    return torch.cond(n > 0, lambda x, n: (x // n, x % n), lambda x, n: (x - n, x * 2), (x, n))
+
+
 IDIOMS = {
     "left in training": lambda: (LeftInTraining(), (r(2, 4, 5, 5), r(6, 3))),
     "settings": lambda: (Settings(), (r(2, 3),)),
@@ -92,5 +96,10 @@ IDIOMS = {
     "experts": lambda: (Of(_experts), (r(9, 8), r(9, 4), r(7, 8, 3))),
     "function of bool": lambda: (Of(lambda x: torch.tanh((x > 0).float() * x)), (r(64),)),
     "places among least numbers": lambda: (Of(lambda x: (x - torch.inf).argmax(1)), (r(3, 4),)),
+    "numbers of bool": lambda: (
+        Of(lambda x: ((x > 0) * (x < 1), (x > 0) + (x < -1), torch.maximum(x > 1, x < 0))),
+        (r(3, 4),),
+    ),
+    "branches, and a division by 0 in the other one": lambda: (Of(_branches), (ids(9, 3), ids(1))),
     "no axes": lambda: (Of(lambda x, s: (x.mean() * s, s + 1, x[0, 0])), (r(3, 4), r())),
 }
