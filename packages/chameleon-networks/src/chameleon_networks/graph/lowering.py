@@ -86,6 +86,25 @@ def _of_bools(call: Any, _emit: Any) -> Any:
     return (relax.op.logical_or if either else relax.op.logical_and)(*call.args)
 
 
+def _extremum(call: Any, emit: Any) -> Any:
+    """The largest or least of booleans, of which TVM knows no limits, as that of numbers."""
+    if str(call.ty.dtype) != "bool":
+        return None
+    made = emit(relaxed.called(call, [emit(relax.op.astype(call.args[0], INT8))]))
+    return relax.op.not_equal(made, relax.const(0, INT8))
+
+
+def _whole_is(answer: bool) -> Callable[[Any, Any], Any]:
+    """Make a function that answers a question about fractions for integers and booleans."""
+
+    def answered(call: Any, _emit: Any) -> Any:
+        if "float" in str(call.args[0].ty.dtype):
+            return None
+        return constant_of(np.full(relaxed.extents_of(call.ty), answer))
+
+    return answered
+
+
 def _number(call: Any, _emit: Any) -> Any:
     """A conversion of bool to float as a choice of 0 or 1.
 
@@ -149,12 +168,28 @@ def _gathered(call: Any, emit: Any) -> Any:
     return relaxed.called(call, [data, _inside(indices, chosen, emit)])
 
 
+def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Make a function of scatters that computes those of booleans in int8; LLVM has no code."""
+
+    def scattered(call: Any, emit: Any) -> Any:
+        data, indices, updates = call.args
+        if str(data.ty.dtype) != "bool":
+            return scatter(call, emit)
+        data, updates = (emit(relax.op.astype(one, INT8)) for one in (data, updates))
+        made = emit(scatter(relaxed.called(call, [data, indices, updates]), emit))
+        return relax.op.not_equal(made, relax.const(0, INT8))
+
+    return scattered
+
+
+@_as_numbers
 def _scattered_slices(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
     chosen = relaxed.extents_of(data.ty)[: relaxed.extents_of(indices.ty)[-1]]
     return relaxed.called(call, [data, _inside(indices, chosen, emit), updates])
 
 
+@_as_numbers
 def _scattered(call: Any, emit: Any) -> Any:
     """Scatter updates into the part of the data that the indices cover.
 
@@ -301,6 +336,9 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.astype": _number,
     "relax.take": _take,
     **{f"relax.{name}": _of_bools for name in ("add", "multiply", "maximum", "minimum")},
+    **dict.fromkeys(("relax.max", "relax.min"), _extremum),
+    **dict.fromkeys(("relax.isnan", "relax.isinf"), _whole_is(answer=False)),
+    "relax.isfinite": _whole_is(answer=True),
     "relax.divide": _divided,
     **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divided_integers),
     "relax.split": _whole,

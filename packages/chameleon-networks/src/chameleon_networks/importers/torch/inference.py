@@ -140,7 +140,7 @@ def without_chance(program: Any) -> Any:
         ConfigError: The program draws random numbers. The message names the operator.
     """
     for node in program.graph.nodes:
-        if node.op == "call_function" and _draws(node):
+        if node.op == "call_function" and draws_numbers(node):
             raise ConfigError(
                 f"{location_of(node).sentence} draws random numbers, so that the network gives "
                 "other answers each time and none can be checked",
@@ -201,7 +201,7 @@ def _changed_buffers(program: Any) -> dict[Any, Any]:
         base = node.args[0]
         while _has_memory_of_first(base):
             base = base.args[0]
-        if base.name in kept:
+        if getattr(base, "name", None) in kept:
             changed.setdefault(base, node)
     return changed
 
@@ -302,8 +302,12 @@ def _is_raised(error: Exception) -> bool:
     return raised and not tracer
 
 
-def _draws(node: Any) -> bool:
-    """Whether an operator draws random numbers. Dropout does so only in training mode."""
+def draws_numbers(node: Any) -> bool:
+    """Whether an operator draws random numbers. Dropout does so only in training mode.
+
+    Args:
+        node: A node of a torch program.
+    """
     torch = importlib.import_module("torch")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
@@ -319,7 +323,7 @@ def _draws(node: Any) -> bool:
 
 def _drops(node: Any) -> bool:
     """Whether an operator drops numbers at random, as dropout or as attention with dropout."""
-    if node.op != "call_function" or not _draws(node):
+    if node.op != "call_function" or not draws_numbers(node):
         return False
     named = {"dropout", "dropout_p"} & {*_argument_names(node)}
     return "dropout" in node.target.__name__ or bool(named)
