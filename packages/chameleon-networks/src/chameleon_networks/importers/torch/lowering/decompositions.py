@@ -85,7 +85,9 @@ def _convert_whole_numbers(program: Any) -> None:
         if getattr(node.target, "namespace", "") != "aten" or node.target in _CONVERSIONS:
             continue
         known = [one.meta.get("val") for one in tensors]
-        if not all(isinstance(one, torch.Tensor) and one.dtype in _WHOLE for one in known):
+        if not all(isinstance(one, torch.Tensor) for one in known):
+            continue
+        if any(one.is_floating_point() or one.is_complex() for one in known):
             continue
         for one, whole in zip(tensors, known, strict=True):
             with graph.inserting_before(node):
@@ -96,7 +98,6 @@ def _convert_whole_numbers(program: Any) -> None:
     program.graph_module.recompile()
 
 
-_WHOLE = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _CONVERSIONS = {_ATEN._to_copy.default, _ATEN.view.dtype}  # noqa: SLF001
 """Operators that say what fractions to make of whole numbers."""
 
