@@ -2,12 +2,14 @@
 
 import tempfile
 import textwrap
+from itertools import count
 
+import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_networks.compile.loop_tasks import LARGE
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery import checking
+from chameleon_networks.delivery import checking, examine
 from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.delivery.checking import tried
 from chameleon_networks.delivery.examine import Examination
@@ -58,18 +60,6 @@ NETS = """
 
     def chaos():
         return Chaos(), torch.ones(32, 256)
-
-    class Averaging(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("mean", torch.zeros(()))
-
-        def forward(self, x):
-            self.mean.mul_(0.5).add_(0.5 * x.mean())
-            return x - self.mean
-
-    def averaging():
-        return Averaging(), torch.randn(3)
 
     class Doubling(nn.Module):
         def forward(self, x):
@@ -142,10 +132,21 @@ def test_numbers_that_are_not_finite_are_said(network, target):
         Examination(network("infinite"), target, 2).report(["NHWC"])
 
 
-def test_what_depends_on_earlier_calls_is_refused(network, target):
+def test_what_depends_on_earlier_calls_is_refused(network, target, monkeypatch):
+    calls = count()
+    monkeypatch.setattr(
+        TorchNetwork, "framework", lambda *_: lambda inputs: [inputs[0] + next(calls)]
+    )
     with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
-        Examination(network("averaging"), target, 2).report(["NHWC"])
+        Examination(network("ordered"), target, 2).report(["NHWC"])
     assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
+
+
+def test_no_operator_is_blamed_if_the_network_is_compiled(network, target, monkeypatch):
+    monkeypatch.setattr(examine, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
+    monkeypatch.setattr(examine, "first_uncompilable", lambda *_: "a blamed operator")
+    with pytest.raises(ConfigError, match="compared with torch"):
+        Examination(network("ordered"), target, 2).report(["NHWC"])
 
 
 @pytest.mark.parametrize("name", ["doubling", "roots"])

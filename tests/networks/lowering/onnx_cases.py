@@ -124,6 +124,9 @@ CASES = {
         coordinate_transformation_mode="tf_half_pixel_for_nn",
     ),
     "resize linear": one("Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"),
+    "resize of version 11, to sizes": one(
+        "Resize", [_r(1, 3, 4, 5)], _r(0), _r(0), [1, 3, 7, 9], mode="linear", opset=11
+    ),
     "instance norm": one("InstanceNormalization", [_r(2, 3, 5, 4)], _r(3), _r(3)),
     "layer norm": one("LayerNormalization", [_r(2, 3, 6)], _r(6), _r(6)),
     "batch norm": one(

@@ -36,6 +36,13 @@ COMPLEX = {
     "filter": lambda: of(
         lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 0.5, s=(6, 7)), r(2, 6, 7)
     ),
+    "mixed frequencies": lambda: of(
+        lambda x, w: torch.fft.irfft2(
+            torch.einsum("bixy,ioxy->boxy", torch.fft.rfft2(x), torch.view_as_complex(w))
+        ),
+        r(1, 3, 4, 4),
+        r(3, 5, 4, 3, 2),
+    ),
     "spectrogram": lambda: of(_spectrogram, r(1, 40)),
     "spectral convolution": lambda: net(SpectralConvolution(), r(1, 3, 11)),
 }

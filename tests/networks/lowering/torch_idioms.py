@@ -71,6 +71,15 @@ def _experts(x, scores, weights):
     return _grouped(x[order], weights, ends), _grouped(x, weights, ends // 2), torch.histc(x, 5)
 
 
+def _largest(x):
+    mask = torch.zeros(3, 4, dtype=torch.bool).scatter(1, x.topk(2, 1).indices, value=True)
+    return mask, mask.amax(0), x.masked_fill(~mask, -torch.inf).softmax(1)
+
+
+def _branches(x, n):
+    return torch.cond(n > 0, lambda x, n: (x // n, x % n), lambda x, n: (x - n, x * 2), (x, n))
+
+
 IDIOMS = {
     "left in training": lambda: (LeftInTraining(), (r(2, 4, 5, 5), r(6, 3))),
     "settings": lambda: (Settings(), (r(2, 3),)),
@@ -92,5 +101,15 @@ IDIOMS = {
     "experts": lambda: (Of(_experts), (r(9, 8), r(9, 4), r(7, 8, 3))),
     "function of bool": lambda: (Of(lambda x: torch.tanh((x > 0).float() * x)), (r(64),)),
     "places among least numbers": lambda: (Of(lambda x: (x - torch.inf).argmax(1)), (r(3, 4),)),
+    "numbers of bool": lambda: (
+        Of(lambda x: ((x > 0) * (x < 1), (x > 0) + (x < -1), torch.maximum(x > 1, x < 0))),
+        (r(3, 4),),
+    ),
+    "mask of the largest numbers": lambda: (Of(_largest), (r(3, 4),)),
+    "fractions of integers": lambda: (
+        Of(lambda n: (1 / n, n.exp(), torch.tanh(n > 2), n.isnan(), n.sqrt() / n, n.float() / n)),
+        (ids(9, 5) + 1,),
+    ),
+    "branches, and a division by 0 in the other one": lambda: (Of(_branches), (ids(9, 3), ids(1))),
     "no axes": lambda: (Of(lambda x, s: (x.mean() * s, s + 1, x[0, 0])), (r(3, 4), r())),
 }

@@ -30,6 +30,8 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+from chameleon_networks.importers.torch import inference
+
 log = structlog.get_logger()
 
 _DISTRIBUTIONS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "apache-tvm", "torch")
@@ -270,20 +272,6 @@ def _exported(
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
         raise StaysError("a call changes a tensor in place")
     for node in decomposed.graph.nodes:
-        if _is_random(node):
+        if inference.draws_numbers(node):
             raise StaysError(f"it draws random numbers ({node.target})")
     return program
-
-
-def _is_random(node: fx.Node) -> bool:
-    """Whether a node draws random numbers.
-
-    Attention draws random numbers only if it has dropout.
-    """
-    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
-        return False
-    schema = node.target._schema  # noqa: SLF001 - torch has no other name
-    values = {argument.name: argument.default_value for argument in schema.arguments}
-    names = [argument.name for argument in schema.arguments]
-    values |= dict(zip(names, node.args, strict=False)) | node.kwargs
-    return values.get("dropout_p") != 0.0

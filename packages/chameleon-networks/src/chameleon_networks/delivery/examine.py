@@ -220,6 +220,10 @@ class _LayoutFailedError(Exception):
     """A network cannot be delivered in one layout, but perhaps in another."""
 
 
+class _WrongOutputsError(_LayoutFailedError):
+    """A network can be compiled in one layout, but its outputs differ from the reference's."""
+
+
 @attrs.frozen(eq=False)
 class Examination:
     """Compiles a network in one layout after another, and compares it with the reference.
@@ -258,6 +262,7 @@ class Examination:
         network.keep()
         self.tell({"done": "import"})
         refused: dict[str, str] = {}
+        is_compiled = False
         inputs = network.samples(np.random.default_rng(0))
         with Reference(network, inputs, self.threads) as reference:
             for layout in layouts:
@@ -265,8 +270,11 @@ class Examination:
                     return attrs.evolve(self._tried(layout, reference), refused=refused)
                 except _LayoutFailedError as error:
                     refused[layout] = str(error)
+                    is_compiled |= isinstance(error, _WrongOutputsError)
         self.steps.begin("find what fails")
-        guilty = first_uncompilable(imported, self.target, network.graph.locations)
+        guilty = None
+        if not is_compiled:
+            guilty = first_uncompilable(imported, self.target, network.graph.locations)
         whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
         raise ConfigError(guilty or f"the network cannot be delivered: {whole}", hint=WAY_OUT)
 
@@ -293,7 +301,7 @@ class Examination:
         self.steps.begin("compare")
         verdict = expected.verdict(lambda _: outputs)
         if verdict.problem is not None:
-            raise _LayoutFailedError(f"compared with {name}, {verdict.problem}")
+            raise _WrongOutputsError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
         # Without tuned kernels it may take many times as long as it will, in which what takes long
         # later is lost; the framework's time is the scale that is there before anything is tuned.

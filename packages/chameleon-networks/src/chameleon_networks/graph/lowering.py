@@ -78,6 +78,33 @@ def _comparison(call: Any, emit: Any) -> Any:
     return relaxed.called(call, numbers)
 
 
+def _of_bools(call: Any, _emit: Any) -> Any:
+    """A sum, product or extremum of booleans, as torch has them; LLVM has no code for these."""
+    if str(call.ty.dtype) != "bool":
+        return None
+    either = operator_name(call) in {"relax.add", "relax.maximum"}
+    return (relax.op.logical_or if either else relax.op.logical_and)(*call.args)
+
+
+def _extremum(call: Any, emit: Any) -> Any:
+    """The largest or least of booleans, of which TVM knows no limits, as that of numbers."""
+    if str(call.ty.dtype) != "bool":
+        return None
+    made = emit(relaxed.called(call, [emit(relax.op.astype(call.args[0], INT8))]))
+    return relax.op.not_equal(made, relax.const(0, INT8))
+
+
+def _whole_is(answer: bool) -> Callable[[Any, Any], Any]:
+    """Make a function that answers a question about fractions for integers and booleans."""
+
+    def answered(call: Any, _emit: Any) -> Any:
+        if "float" in str(call.args[0].ty.dtype):
+            return None
+        return constant_of(np.full(relaxed.extents_of(call.ty), answer))
+
+    return answered
+
+
 def _number(call: Any, _emit: Any) -> Any:
     """A conversion of bool to float as a choice of 0 or 1.
 
@@ -141,12 +168,28 @@ def _gathered(call: Any, emit: Any) -> Any:
     return relaxed.called(call, [data, _inside(indices, chosen, emit)])
 
 
+def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Make a function of scatters that computes those of booleans in int8; LLVM has no code."""
+
+    def scattered(call: Any, emit: Any) -> Any:
+        data, indices, updates = call.args
+        if str(data.ty.dtype) != "bool":
+            return scatter(call, emit)
+        data, updates = (emit(relax.op.astype(one, INT8)) for one in (data, updates))
+        made = emit(scatter(relaxed.called(call, [data, indices, updates]), emit))
+        return relax.op.not_equal(made, relax.const(0, INT8))
+
+    return scattered
+
+
+@_as_numbers
 def _scattered_slices(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
     chosen = relaxed.extents_of(data.ty)[: relaxed.extents_of(indices.ty)[-1]]
     return relaxed.called(call, [data, _inside(indices, chosen, emit), updates])
 
 
+@_as_numbers
 def _scattered(call: Any, emit: Any) -> Any:
     """Scatter updates into the part of the data that the indices cover.
 
@@ -189,15 +232,45 @@ def _resized(call: Any, emit: Any) -> Any:
     return relax.op.strided_slice(whole, axes, [0] * len(axes), sizes)
 
 
-def _divided(call: Any, _emit: Any) -> Any:
+def _divided(call: Any, emit: Any) -> Any:
     """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
-    divisor = call.args[1]
-    if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
+    divisor, kind = call.args[1], str(call.ty.dtype)
+    if "int" in kind:
+        return _divided_integers(call, emit)
+    if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in kind:
         return None
     number = array_of(divisor)
     if number.size != 1 or number.any():
         return None
     return relax.op.multiply(call.args[0], constant_of(np.copysign(np.inf, number)))
+
+
+def _divided_integers(call: Any, emit: Any) -> Any:
+    """A quotient or remainder of integers that never ends the process.
+
+    Processors of x86 do so at a division by 0, and of the least number by -1. Frameworks report an
+    error at the first, which becomes a division by 1.
+    """
+    dividend, divisor = call.args
+    kind = str(call.ty.dtype)
+    if "int" not in kind:
+        return None
+    ends = [0] if kind.startswith("u") else [0, -1]
+    if isinstance(divisor, tvm.ir.GenericConst):
+        known = array_of(divisor)
+        if not np.isin(known, ends).any():
+            return None
+    # TVM simplifies a choice inside of a choice with the same condition, but sees no ``b & b``.
+    hidden = emit(relax.op.bitwise_and(divisor, divisor))
+    one, safe = relax.const(1, kind), divisor
+    for number in ends:
+        is_end = emit(relax.op.equal(hidden, relax.const(number, kind)))
+        safe = emit(relax.op.where(is_end, one, safe))
+    result = relaxed.called(call, [dividend, safe])
+    if len(ends) == 1 or "mod" in operator_name(call):
+        return result
+    sign = emit(relax.op.where(is_end, relax.const(-1, kind), one))
+    return relax.op.multiply(emit(result), sign)
 
 
 def _power(call: Any, emit: Any) -> Any:
@@ -262,7 +335,12 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,
+    **{f"relax.{name}": _of_bools for name in ("add", "multiply", "maximum", "minimum")},
+    **dict.fromkeys(("relax.max", "relax.min"), _extremum),
+    **dict.fromkeys(("relax.isnan", "relax.isinf"), _whole_is(answer=False)),
+    "relax.isfinite": _whole_is(answer=True),
     "relax.divide": _divided,
+    **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divided_integers),
     "relax.split": _whole,
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,

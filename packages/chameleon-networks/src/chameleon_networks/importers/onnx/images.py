@@ -371,9 +371,9 @@ def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
     else:
         scales, sizes = node.known(2 if late else 1), node.known(3) if late else None
     roi = node.known(1) if late else None
-    crops = [0.0] * count + [1.0] * count if roi is None or not roi.size else roi.tolist()
+    crops = [0.0] * count + [1.0] * count if roi is None else roi.tolist()
     extents = [shape[axis] for axis in chosen]
-    if sizes is not None and sizes.size:
+    if sizes is not None:
         out = [int(size) for size in sizes]
         ratios = [size / extent for size, extent in zip(out, extents, strict=True)]
         policy = str(node.attributes.get("keep_aspect_ratio_policy", "stretch"))

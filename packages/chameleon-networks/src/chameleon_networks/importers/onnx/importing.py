@@ -286,6 +286,8 @@ class _Importer:
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
             node, inputs = standard.as_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
+        if node.op_type == "Resize":
+            inputs = [*inputs[:1], *map(nodes.unless_empty, inputs[1:])]
         special = SPECIAL.get(node.op_type) if not domain else None
         if special is not None:
             return special(self, node, inputs, scope, opsets)

@@ -32,6 +32,11 @@ def is_constant(value: Value) -> bool:
     return isinstance(value, tvm.ir.GenericConst)
 
 
+def unless_empty(value: Value) -> Value:
+    """An input, or None if it is an empty constant, as version 11 writes what it leaves out."""
+    return None if is_constant(value) and not known_array(value).size else value
+
+
 def known_array(value: Value) -> NDArray[Any]:
     """The values of a constant tensor, in the dtype that the ONNX model has for it."""
     if isinstance(value, Typed):

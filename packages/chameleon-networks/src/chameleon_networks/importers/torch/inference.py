@@ -92,6 +92,18 @@ def _trains_otherwise(module: Any) -> bool:
     return module.training and (drops or averages or isinstance(module, nn.RReLU))
 
 
+def checked(program: Any) -> Any:
+    """Switch off dropout, and check that a program's answers follow from its inputs alone.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``, which is changed in place.
+
+    Raises:
+        ConfigError: The program draws random numbers, or its outputs depend on earlier calls.
+    """
+    return without_memory(without_chance(without_dropout(program)))
+
+
 def without_dropout(program: Any) -> Any:
     """Switch off dropout that was exported in training mode, and log a warning if there was any.
 
@@ -128,13 +140,76 @@ def without_chance(program: Any) -> Any:
         ConfigError: The program draws random numbers. The message names the operator.
     """
     for node in program.graph.nodes:
-        if node.op == "call_function" and _draws(node):
+        if node.op == "call_function" and draws_numbers(node):
             raise ConfigError(
                 f"{location_of(node).sentence} draws random numbers, so that the network gives "
                 "other answers each time and none can be checked",
                 hint="Make them an input of the network, or leave them out.",
             )
     return program
+
+
+def without_memory(program: Any) -> Any:
+    """Check that no output of a program depends on earlier calls, and return it unchanged.
+
+    Outputs do so in a decoder that writes keys and values into a buffer.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``.
+
+    Raises:
+        ConfigError: An output depends on a weight or buffer that calls change. The message names
+            the operator that changes it.
+    """
+    depends = _changed_buffers(program)
+    outputs = set(program.graph_signature.user_outputs)
+    for node in program.graph.nodes if depends else ():
+        name = getattr(node.target, "__name__", "").partition(".")[0]
+        sources = node.all_input_nodes[1:] if name in _OVERWRITING else node.all_input_nodes
+        source = next((one for one in sources if one in depends), None)
+        if source is not None and node.op == "call_function":
+            depends[node] = depends[source]
+        elif name in _OVERWRITING and name.endswith("_"):
+            depends.pop(node.args[0], None)
+    for node, change in depends.items():
+        if node.name in outputs:
+            raise ConfigError(
+                f"{location_of(change).sentence} changes a weight or buffer, so that answers "
+                "depend on earlier calls, which a delivered network does not remember",
+                hint="Make the buffer an input and an output of the network.",
+            )
+    return program
+
+
+_OVERWRITING = {"copy_", "zero_", "fill_", "copy", "zeros_like", "full_like"}
+"""Operators whose result does not depend on the numbers of their first argument."""
+
+
+def _changed_buffers(program: Any) -> dict[Any, Any]:
+    """The weights and buffers that a call changes, each with the first operator that does."""
+    signature = program.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    kept = {*weights, *signature.inputs_to_lifted_tensor_constants}
+    nodes = {node.name: node for node in program.graph.nodes}
+    buffers = {target: nodes[name] for name, target in weights.items()}
+    written = {**signature.parameters_to_mutate, **signature.buffers_to_mutate}
+    changed = {buffers[target]: nodes[name] for name, target in written.items()}
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable or not node.args:
+            continue
+        base = node.args[0]
+        while _has_memory_of_first(base):
+            base = base.args[0]
+        if getattr(base, "name", None) in kept:
+            changed.setdefault(base, node)
+    return changed
+
+
+def _has_memory_of_first(node: Any) -> bool:
+    """Whether a node's result is its first argument, or a view of it."""
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema and schema.returns and schema.returns[0].alias_info)
 
 
 class _UnansweredError(BaseException):
@@ -227,8 +302,12 @@ def _is_raised(error: Exception) -> bool:
     return raised and not tracer
 
 
-def _draws(node: Any) -> bool:
-    """Whether an operator draws random numbers. Dropout does so only in training mode."""
+def draws_numbers(node: Any) -> bool:
+    """Whether an operator draws random numbers. Dropout does so only in training mode.
+
+    Args:
+        node: A node of a torch program.
+    """
     torch = importlib.import_module("torch")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
@@ -244,7 +323,7 @@ def _draws(node: Any) -> bool:
 
 def _drops(node: Any) -> bool:
     """Whether an operator drops numbers at random, as dropout or as attention with dropout."""
-    if node.op != "call_function" or not _draws(node):
+    if node.op != "call_function" or not draws_numbers(node):
         return False
     named = {"dropout", "dropout_p"} & {*_argument_names(node)}
     return "dropout" in node.target.__name__ or bool(named)

@@ -63,7 +63,7 @@ class ExampleProgram:
         if self.saved:
             check_saved(self.program, shapes, self.owner)
         program = with_shapes(self.program, shapes, self.export, self.owner)
-        return inference.without_chance(inference.without_dropout(program))
+        return inference.checked(program)
 
 
 @attrs.frozen(kw_only=True)
@@ -266,7 +266,7 @@ def loaded(file: str) -> ExampleProgram:
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
-    program = inference.without_chance(inference.without_dropout(program))
+    program = inference.checked(program)
 
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         try:

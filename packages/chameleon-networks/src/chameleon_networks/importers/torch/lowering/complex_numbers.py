@@ -155,12 +155,17 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
     **dict.fromkeys(
         (
-            *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze"),
-            *("squeeze", "expand", "slice", "select", "clone", "alias", "detach", "index"),
-            *("index_select", "gather", "repeat", "flip", "roll", "unfold", "split"),
-            *("split_with_sizes", "unbind", "sum", "mean", "cumsum", "diagonal", "as_strided"),
+            *("permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "slice", "select"),
+            *("clone", "alias", "detach", "index", "index_select", "gather", "repeat", "flip"),
+            *("roll", "unfold", "split", "split_with_sizes", "unbind", "sum", "mean", "cumsum"),
+            *("diagonal", "as_strided"),
         ),
         _by_parts,
+    ),
+    # The parts of a pair may have other strides than the complex tensor, of which torch has a view.
+    **dict.fromkeys(
+        ("view", "_unsafe_view", "reshape"),
+        lambda _, one, shape: _by_parts(torch.reshape, one, shape),
     ),
 }
 """Functions by the operator's name. Each computes the operator from the operator itself and its

@@ -63,9 +63,43 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
     while further := _further_decompositions(made, readable, table):
         table.update(further)
         made = with_decompositions(made, table)
+    _convert_whole_numbers(made)
     without_empty_tensors(made)
     _drop_what_computes_nothing(made)
     return made
+
+
+def _convert_whole_numbers(program: Any) -> None:
+    """Convert integers and booleans to fractions before operators that give fractions of them.
+
+    Torch does so inside ``exp``, ``reciprocal`` and many others; TVM's importer does not.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``, which is changed in place.
+    """
+    graph = program.graph
+    for node in list(graph.nodes):
+        value, tensors = node.meta.get("val"), node.all_input_nodes
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not tensors:
+            continue
+        if getattr(node.target, "namespace", "") != "aten" or node.target in _CONVERSIONS:
+            continue
+        known = [one.meta.get("val") for one in tensors]
+        if not all(isinstance(one, torch.Tensor) for one in known):
+            continue
+        if any(one.is_floating_point() or one.is_complex() for one in known):
+            continue
+        for one, whole in zip(tensors, known, strict=True):
+            with graph.inserting_before(node):
+                options = {"dtype": value.dtype}
+                made = graph.call_function(_ATEN._to_copy.default, (one,), options)  # noqa: SLF001
+            made.meta = {**node.meta, "val": whole.to(value.dtype)}
+            node.replace_input_with(one, made)
+    program.graph_module.recompile()
+
+
+_CONVERSIONS = {_ATEN._to_copy.default, _ATEN.view.dtype}  # noqa: SLF001
+"""Operators that say what fractions to make of whole numbers."""
 
 
 def decomposition_table() -> Any:

@@ -148,7 +148,13 @@ class _Importer(ExportedProgramImporter):
 
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class. Reports missing operators before problems with inputs."""
-        calls = [node for node in exported_program.graph.nodes if node.op == "call_function"]
+        calls = [
+            node
+            for module in exported_program.graph_module.modules()  # the branches of torch.cond, too
+            if isinstance(module, torch.fx.GraphModule)
+            for node in module.graph.nodes
+            if node.op == "call_function"
+        ]
         self.survey.operators.update(
             source_location.operator_of(node) for node in calls if node.target is not getitem
         )
@@ -213,6 +219,26 @@ class _Importer(ExportedProgramImporter):
             ),
             node.meta["val"],
         )
+
+    def _cond(self, node: Any) -> list[Any]:
+        """``torch.cond``: both branches run, and the network chooses between their outputs."""
+        condition, *branches, operands = node.args
+        chosen = self.block_builder.emit(relax.op.reshape(self.env[condition], []))
+        outputs = []
+        for branch in branches:
+            nodes = self.env[branch].graph.nodes
+            self.env.update(zip(nodes, (self.env[one] for one in operands), strict=False))
+            own = frozenset(CONVERTERS)
+            outputs.append(self._translate_fx_graph(self.env[branch], nodes, {}, own))
+        return [
+            self.block_builder.emit(relax.op.where(chosen, *both))
+            for both in zip(*outputs, strict=True)
+        ]
+
+    @staticmethod
+    def _has_cond_op(_nodes: Any) -> bool:
+        """Whether a Relax function needs branches, which ``_cond`` never does."""
+        return False
 
     def _check_unsupported_func_type(self, nodes: Any) -> None:
         """Do nothing, since ``create_input_vars`` has already checked the operators."""
