@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -188,8 +189,8 @@ class RecordStore(SQLiteFile):
         Args:
             name: the name under which the fact is stored.
         """
-        value = self._select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
-        return value[0] if value else None
+        sql = "SELECT value FROM facts WHERE name = ?"
+        return next(iter(self._select(json_of, sql, (name,))), None)
 
     def set_fact(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
@@ -320,11 +321,7 @@ class RecordStore(SQLiteFile):
 
     def measurements(self, task_id: int) -> list[Measurement]:
         """All measurements of a task, in order of arrival."""
-        return self._select(
-            measurement_of,
-            f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
-            (task_id,),
-        )
+        return self._columns(", ".join(_COLUMNS), task_id, measurement_of)
 
     @property
     def last_measured_at(self) -> float | None:
@@ -343,7 +340,7 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the id of the task's row.
         """
-        return self._column("origin", task_id)
+        return self._columns("origin", task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
         """The cost model's score of each measured configuration, in the order of ``measurements``.
@@ -354,15 +351,14 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the id of the task's row.
         """
-        return self._column("score", task_id)
+        return self._columns("score", task_id)
 
-    def _column(self, name: str, task_id: int) -> list[Any]:
-        """A column of a task's measurements, in order of arrival."""
-        rows = self.read(
-            f"SELECT {name} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
-            (task_id,),
-        )
-        return [value for (value,) in rows]
+    def _columns(
+        self, names: str, task_id: int, make: Callable[[tuple[Any, ...]], T] = itemgetter(0)
+    ) -> list[T]:
+        """Columns of a task's measurements as objects, in order of arrival."""
+        sql = f"SELECT {names} FROM measurements WHERE task_id = ? ORDER BY id"  # noqa: S608 - constants
+        return self._select(make, sql, (task_id,))
 
     def places(self, task_id: int) -> list[int]:
         """A number for each measurement of a task; earlier measurements have smaller numbers.
@@ -372,11 +368,11 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the task's id in this store.
         """
-        return self._column("id", task_id)
+        return self._columns("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:
         """The time at which each of a task's measurements arrived, in seconds since 1970."""
-        return self._column("measured_at", task_id)
+        return self._columns("measured_at", task_id)
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """The knob values of each measured configuration, in the order of ``measurements``.
@@ -384,9 +380,7 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the id of the task's row.
         """
-        return self._select(
-            json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
-        )
+        return self._columns("knobs", task_id, json_of)
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """The knob values of a measured configuration, or None if it was not measured.
