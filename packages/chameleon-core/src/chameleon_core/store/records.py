@@ -189,8 +189,7 @@ class RecordStore(SQLiteFile):
         Args:
             name: the name under which the fact is stored.
         """
-        sql = "SELECT value FROM facts WHERE name = ?"
-        return next(iter(self._select(json_of, sql, (name,))), None)
+        return self._first(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
 
     def set_fact(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
@@ -389,12 +388,8 @@ class RecordStore(SQLiteFile):
             task_id: the id of the task's row.
             config: the knob indices of the configuration.
         """
-        value = self._select(
-            json_of,
-            "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
-            (task_id, dumped([int(index) for index in config])),
-        )
-        return value[0] if value else None
+        sql = "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?"
+        return self._first(json_of, sql, (task_id, dumped([int(index) for index in config])))
 
     # -- the final comparison -----------------------------------------------------------------
 
@@ -411,12 +406,14 @@ class RecordStore(SQLiteFile):
 
     def comparison(self, task_id: int) -> StoredComparison | None:
         """A task's final comparison, or None if the task has none yet."""
-        value = self._select(
-            _stored_comparison,
-            "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
-            (task_id,),
-        )
-        return value[0] if value else None
+        sql = "SELECT contenders, measurements FROM comparisons WHERE task_id = ?"
+        return self._first(_stored_comparison, sql, (task_id,))
+
+    def _first(
+        self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any]
+    ) -> T | None:
+        """The first row of a query as an object, or None if there is no row."""
+        return next(iter(self._select(make, sql, values)), None)
 
     def _select(
         self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
