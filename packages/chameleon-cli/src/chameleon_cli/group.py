@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
-import attrs
 import click
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import load_factory
@@ -15,39 +14,28 @@ from chameleon_core.words import did_you_mean
 from click.shell_completion import CompletionItem
 
 
-@attrs.frozen(kw_only=True)
-class BuiltIn:
-    """A command of this package, whose module is imported only when the command is needed.
-
-    Attributes:
-        summary: a line about the command for ``--help``.
-        factory: the click command as ``"module:function"``.
-        logs: whether the command logs. If False, the command does not import structlog, which is
-            slow to import.
-    """
-
-    summary: str
-    factory: str
-    logs: bool = False
-
-
 class LazyGroup(click.Group):
     """A click group that knows the names and summaries of its commands without importing them.
 
     Args:
-        built_in: the commands of this package by name. They come before plugins' commands, so that
-            no plugin can replace a command such as ``run``.
+        built_in: lines for ``--help`` about the commands of this package, by name. Each command is
+            the ``command`` of a module with its name, which is imported only when it is needed.
+            They come before plugins' commands, so that no plugin can replace a command such as
+            ``run``.
+        logging: the commands of this package that log. The others do not import structlog, which
+            is slow to import.
     """
 
     def __init__(
-        self, *args: Any, built_in: Mapping[str, BuiltIn] | None = None, **kwargs: Any
+        self, *args: Any, built_in: Mapping[str, str], logging: Container[str], **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._built_in = dict(built_in or {})
+        self._built_in = built_in
+        self._logging = logging
 
     def logs(self, name: str | None) -> bool:
         """Whether a command may log. Commands of plugins may."""
-        return name is not None and (name not in self._built_in or self._built_in[name].logs)
+        return name is not None and (name in self._logging or name not in self._built_in)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self._summaries())
@@ -99,11 +87,11 @@ class LazyGroup(click.Group):
     def _summaries(self) -> dict[str, str]:
         entries = default_registry().entries("commands")
         plugins = {entry.name: entry.record.summary for entry in entries}
-        return {**plugins, **{name: command.summary for name, command in self._built_in.items()}}
+        return {**plugins, **self._built_in}
 
     def _factory(self, name: str) -> str | None:
         if name in self._built_in:
-            return self._built_in[name].factory
+            return f"chameleon_cli.{name}:command"
         if name.rpartition(":")[2] not in default_registry().names("commands"):
             return None
         # A short name means this project's command; plugins' commands of the same name need the

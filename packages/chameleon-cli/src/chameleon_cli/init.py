@@ -243,13 +243,11 @@ def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
 @contextlib.contextmanager
 def _writing(place: Path, *, taken: str, denied: str) -> Iterator[None]:
     """Turn errors of writing into a ``ConfigError`` with the next step: ``taken`` or ``denied``."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise ConfigError(f"{place} exists already", hint=taken) from error
-    except OSError as error:
-        message = f"{place} cannot be written: {error.strerror or error}"
-        raise ConfigError(message, hint=denied) from error
+    with ConfigError.on_os_error(f"{place} cannot be written", hint=denied):
+        try:
+            yield
+        except FileExistsError as error:
+            raise ConfigError(f"{place} exists already", hint=taken) from error
 
 
 def _subject(models: Sequence[PresetRecord]) -> str:

@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-import attrs
 import click
 from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
@@ -17,7 +16,7 @@ from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
 
 from chameleon_cli import colours, json_lines
-from chameleon_cli.group import BuiltIn, LazyGroup
+from chameleon_cli.group import LazyGroup
 from chameleon_cli.options import give, replaced
 from chameleon_cli.streams import outliving_readers
 
@@ -33,15 +32,7 @@ _SUMMARIES = {
     "env": "Show versions, processor and threads, on which results depend.",
 }
 
-BUILT_IN: dict[str, BuiltIn] = {
-    name: BuiltIn(
-        summary=summary,
-        factory=f"chameleon_cli.{name}:command",
-        logs=name in {"run", "status", "best"},
-    )
-    for name, summary in _SUMMARIES.items()
-}
-"""Commands of this package by name."""
+_LOGGING = ("run", "status", "best")
 
 _DEBUG = "CHAMELEON_DEBUG"
 _LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
@@ -73,7 +64,10 @@ def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> N
 
 
 @click.group(
-    cls=LazyGroup, built_in=BUILT_IN, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup,
+    built_in=_SUMMARIES,
+    logging=_LOGGING,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--debug", is_flag=True, help=f"Show tracebacks and every log line (or {_DEBUG}=1).")
 @click.option("-v", "--verbose", is_flag=True, help="Show more log lines.")
@@ -169,9 +163,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except SystemExit as leaving:
         return _code_of(leaving.code)
     except BaseException as error:  # noqa: BLE001 - every way to end gets its exit code here
-        message = _told(error)
-        message.show()
-        return message.code
+        return _end_by(error)
     return int(status) if isinstance(status, int) else int(ExitCode.OK)
 
 
@@ -182,56 +174,36 @@ def _code_of(code: object) -> int:
     return int(ExitCode.NO_VALID_RESULT)
 
 
-@attrs.frozen(kw_only=True)
-class _Told:
-    """The message about an error.
-
-    Attributes:
-        text: the text of the message.
-        code: the exit code of the command.
-        hint: the next step for the user, with one line for each, or None.
-        traceback: the traceback, or None if the user did not ask for it.
-    """
-
-    text: str
-    code: int
-    hint: str | None = None
-    traceback: str | None = None
-
-    def show(self) -> None:
-        """Write an error to stderr: its message, its hint, and with ``--debug`` its traceback."""
-        lines = json_lines.json_lines()
-        if lines is not None:
-            more = {"hint": self.hint, "exit_code": self.code, "traceback": self.traceback}
-            lines.say("error", self.text, **more)
-            return
-        click.echo(self.text, err=True)
-        for line in (self.hint or "").splitlines():
-            click.echo(f"hint: {line}", err=True)
-        if self.traceback is not None:
-            click.echo(self.traceback, err=True, nl=False)
-
-
-def _told(error: BaseException) -> _Told:
+def _end_by(error: BaseException) -> int:
+    """Tell the user about an error, and return the exit code of the command."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return _Told(text="interrupted", code=ExitCode.INTERRUPTED)
+        return _told("interrupted", ExitCode.INTERRUPTED)
     trace = "".join(traceback.format_exception(error)) if debugging() else None
     if isinstance(error, click.ClickException):
-        return _Told(text=_usage(error), code=error.exit_code, traceback=trace)
+        return _told(_usage(error), error.exit_code, trace=trace)
     if isinstance(error, ChameleonError):
         # Every line of a pipeline's errors begins with a file and a line, as in a compiler's
         # messages.
         prefix = "" if isinstance(error, PipelineError) else "error: "
-        return _Told(
-            text=f"{prefix}{error}", code=error.exit_code, hint=error.hint, traceback=trace
-        )
+        return _told(f"{prefix}{error}", error.exit_code, hint=error.hint, trace=trace)
     again = f"run it again with {_DEBUG}=1 for the traceback, and report it"
-    return _Told(
-        text=f"internal error: {type(error).__name__}: {error}",
-        code=ExitCode.INTERNAL,
-        hint=again if trace is None else None,
-        traceback=trace,
-    )
+    text = f"internal error: {type(error).__name__}: {error}"
+    hint = again if trace is None else None
+    return _told(text, ExitCode.INTERNAL, hint=hint, trace=trace)
+
+
+def _told(text: str, code: int, *, hint: str | None = None, trace: str | None = None) -> int:
+    """Write an error to stderr, its hint and its traceback, and return the exit code."""
+    lines = json_lines.json_lines()
+    if lines is not None:
+        lines.say("error", text, hint=hint, exit_code=code, traceback=trace)
+        return code
+    click.echo(text, err=True)
+    for line in (hint or "").splitlines():
+        click.echo(f"hint: {line}", err=True)
+    if trace is not None:
+        click.echo(trace, err=True, nl=False)
+    return code
 
 
 def _usage(error: click.ClickException) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from chameleon_core.loop.end.result import RunResult
 from chameleon_core.loop.end.summary import summary_lines
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline.load import load_pipeline
@@ -73,12 +73,10 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
     interruption = Interruption()
     progress = progress_for(sys.stderr)
     try:
-        with signals(interruption):
+        with signals(interruption, again):
             return run_pipeline(
                 resolved, fresh=fresh, listeners=[progress], interruption=interruption
             )
-    except RunInterrupted as error:
-        raise RunInterrupted(str(error), hint=f"continue with: {again}") from error
     finally:
         progress.close()
 

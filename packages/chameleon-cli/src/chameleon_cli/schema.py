@@ -28,13 +28,9 @@ def command(output: Path | None) -> None:
     if output is None:
         click.echo(text)
         return
-    try:
+    hint = "name a file in a folder that exists and may be written to"
+    with ConfigError.on_os_error(f"{output} cannot be written", hint=hint):
         output.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"{output} cannot be written: {error.strerror or error}",
-            hint="name a file in a folder that exists and may be written to",
-        ) from error
     click.echo(
         f"wrote {output}; a pipeline beside it begins with\n"
         f"# yaml-language-server: $schema={output.name}"

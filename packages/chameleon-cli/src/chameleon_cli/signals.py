@@ -10,20 +10,24 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 
 HARD_STOP_SECONDS = 5.0
 """Seconds that the workers may take to end after the second signal."""
 
 
 @contextlib.contextmanager
-def signals(interruption: Interruption) -> Iterator[None]:
+def signals(
+    interruption: Interruption, again: str = "", message: str | None = None
+) -> Iterator[None]:
     """Let SIGINT and SIGTERM stop a run while the context is open.
 
     Call this function in the main thread only.
 
     Args:
         interruption: the request to stop, which the first signal makes.
+        again: the command that continues the run, for the hint of the error if the run was stopped.
+        message: the message of this error; None for the message that the run gives.
     """
     leaving = threading.Lock()
 
@@ -51,6 +55,9 @@ def signals(interruption: Interruption) -> Iterator[None]:
     try:
         with _watched(numbers, leave):
             yield
+    except RunInterrupted as error:
+        hint = f"continue with: {again}" if again else error.hint
+        raise RunInterrupted(message or str(error), hint=hint) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

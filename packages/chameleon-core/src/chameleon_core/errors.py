@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from enum import IntEnum
 
 
@@ -34,6 +36,20 @@ class ChameleonError(Exception):
         if hint is not None:
             # A traceback shows notes, so that users of the Python interface see the hint, too.
             self.add_note(hint)
+
+    @classmethod
+    @contextlib.contextmanager
+    def on_os_error(cls, problem: str, *, hint: str) -> Iterator[None]:
+        """A context that raises this error in place of an ``OSError``.
+
+        Args:
+            problem: the message without its end, which is the reason that the system gives.
+            hint: the next step for the user.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise cls(f"{problem}: {error.strerror or error}", hint=hint) from error
 
 
 class ConfigError(ChameleonError):

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -93,12 +93,7 @@ class RunFolder:
         owner = self.store.fact("pipeline")
         differs = None if owner is None else difference(owner["document"], pipeline)
         if differs is not None:
-            if self.store.measured:
-                raise RunFolderError(
-                    f"{self.path} belongs to another pipeline: {differs}",
-                    hint="tune into another folder (--output), or start anew here (--fresh)",
-                )
-            self.store.forget()
+            self._forget(f"belongs to another pipeline: {differs}")
         self.store.set_fact(
             "pipeline", {"digest": pipeline.digest, "document": dict(pipeline.document)}
         )
@@ -115,14 +110,19 @@ class RunFolder:
                 the target ``native`` is resolved on another machine.
         """
         owner = self.store.fact("target")
-        if owner is not None and owner != target and self.store.measured:
+        if owner not in {None, target}:
+            problem = f"holds records for target '{owner}', not for '{target}'"
+            self._forget(problem, but="pipeline")
+        self.store.set_fact("target", target)
+
+    def _forget(self, problem: str, *, but: str | None = None) -> None:
+        """Delete records that do not apply; raise an error if there are measurements among them."""
+        if self.store.measured:
             raise RunFolderError(
-                f"{self.path} holds records for target '{owner}', not for '{target}'",
+                f"{self.path} {problem}",
                 hint="tune into another folder (--output), or start anew here (--fresh)",
             )
-        if owner is not None and owner != target:
-            self.store.forget(but="pipeline")
-        self.store.set_fact("target", target)
+        self.store.forget(but=but)
 
     def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
         """The stored result, if a run with the same pipeline and budget has ended in this folder.
@@ -306,12 +306,8 @@ def _flock(lock: int, *, tries: int = 10, pause: float = 0.02) -> None:
             return
 
 
-@contextlib.contextmanager
-def _sentences(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunFolderError(
-            f"cannot write to the run folder {path}: {error.strerror or error}",
-            hint="restore access or free space, or choose another folder with --output",
-        ) from error
+def _sentences(path: Path) -> contextlib.AbstractContextManager[None]:
+    return RunFolderError.on_os_error(
+        f"cannot write to the run folder {path}",
+        hint="restore access or free space, or choose another folder with --output",
+    )

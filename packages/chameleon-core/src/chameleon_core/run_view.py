@@ -10,9 +10,10 @@ import os
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
+from chameleon_system.closing import Closing
 
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.end.comparison import interim_result
@@ -141,7 +142,7 @@ class NetworkSummary:
     result: NetworkResult = attrs.field(factory=NetworkResult)
 
 
-class RunView:
+class RunView(Closing):
     """Reads a run folder, even while a process writes it. A context manager.
 
     Args:
@@ -159,10 +160,8 @@ class RunView:
         self.store = read_store(folder)
         self.folder = folder.absolute()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the record store. A second call does nothing."""
         self.store.close()
 
     @property

@@ -89,13 +89,9 @@ def default_place() -> str:
 
 
 def _exported(path: Path) -> ReadRecords:
-    try:
+    hint = "Name a file that `chameleon records export` wrote."
+    with RecordsError.on_os_error(f"cannot read {path}", hint=hint):
         content = path.read_bytes()
-    except OSError as error:
-        raise RecordsError(
-            f"cannot read {path}: {error.strerror or error}",
-            hint="Name a file that `chameleon records export` wrote.",
-        ) from error
     return ReadRecords(str(path), Table([load(content, str(path))]))
 
 

@@ -200,8 +200,7 @@ def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Arra
     """
     for stage, convolutions in zip(program.stages, module.convolutions, strict=True):
         written = np.full((len(x), *stage.output), np.nan, np.float32)
-        nests = sorted(stage.nests, key=lambda item: (item.rows.start, item.outputs.start))
-        for nest, convolution in zip(nests, convolutions, strict=True):
+        for nest, convolution in zip(stage.in_order, convolutions, strict=True):
             rows = slice(nest.rows.start, nest.rows.stop)
             channels = slice(nest.outputs.start, nest.outputs.stop)
             weight = convolution.weight.detach().numpy()

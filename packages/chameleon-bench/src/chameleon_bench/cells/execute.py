@@ -14,12 +14,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
 
 import attrs
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_system.closing import Closing
 from chameleon_system.cores import usable_cores
 from chameleon_system.files import unused
 from chameleon_system.processes.child import ChildProcess
@@ -79,7 +79,7 @@ class _Worker:
         self.cell = cell
 
 
-class Workers:
+class Workers(Closing):
     """Runs cells in parallel worker processes, as a context manager.
 
     Args:
@@ -93,10 +93,8 @@ class Workers:
         self._workers: list[_Worker] = []
         self._numbers = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End all processes."""
         for worker in self._workers:
             worker.conversation.close()  # what it waits for ends, and so does it
         for worker in self._workers:

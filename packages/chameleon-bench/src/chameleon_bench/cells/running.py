@@ -149,16 +149,12 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
         log.exception("a cell failed", cell=cell.name)
         result = CellResult.failed(cell, f"{type(error).__name__}: {error}")
     result = attrs.evolve(result, versions=cell.versions)
-    try:
+    hint = "free space or restore access and give the same command again"
+    with RunFolderError.on_os_error(f"cannot write {cell.result}", hint=hint):
         result.write(cell.result)
         if not cell.measures_hardware:
             # A table answers again in a second, so thousands of databases need not be kept.
             shutil.rmtree(cell.folder, ignore_errors=True)
-    except OSError as error:
-        raise RunFolderError(
-            f"cannot write {cell.result}: {error.strerror or error}",
-            hint="free space or restore access and give the same command again",
-        ) from error
     return result
 
 

@@ -15,7 +15,7 @@ from chameleon_cli.results_table import print_table
 from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption
 
 from chameleon_bench.cells.execute import Execution, move_aside, outdated, results
 from chameleon_bench.pages.rendering import Table
@@ -106,12 +106,8 @@ def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
     execution = Execution(
         workers=jobs, retry=retry, interruption=interruption, ended=progress.ended
     )
-    try:
-        with signals(interruption):
-            execution.run(loaded)
-    except RunInterrupted as error:
-        message = "interrupted; every cell that has ended is saved"
-        raise RunInterrupted(message, hint=f"continue with: {again}") from error
+    with signals(interruption, again, "interrupted; every cell that has ended is saved"):
+        execution.run(loaded)
 
 
 class _Progress:

@@ -33,14 +33,10 @@ def command(folder: Path, output: Path | None, sheets: Path | None, as_json: boo
     The page is a single file. If the run has not ended, the page shows its results so far. Every
     run writes this page when it ends.
     """
-    try:
+    hint = "Name a file elsewhere with -o, or another folder with --plots."
+    with RunFolderError.on_os_error(f"the report of {folder} cannot be written", hint=hint):
         file = write_report(folder, output)
         plots = [] if sheets is None else write_plots(folder, sheets)
-    except OSError as error:
-        raise RunFolderError(
-            f"the report of {folder} cannot be written: {error.strerror or error}",
-            hint="Name a file elsewhere with -o, or another folder with --plots.",
-        ) from error
     if as_json:
         named = {"run": str(folder.absolute()), "report": str(file.absolute())}
         listed = {} if sheets is None else {"plots": [str(plot.absolute()) for plot in plots]}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from chameleon_cli.result_rows import failures
 from chameleon_core.loop.end.result import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.run_folder import REPORT
@@ -133,13 +134,9 @@ def _failures(record: RunRecord) -> Table | None:
     return Table.of(
         failing,
         ("operator", lambda operator: operator.name),
-        ("kinds", lambda operator: _by_kind(operator.failed)),
+        ("kinds", lambda operator: failures(operator.failed)),
         ("an example", lambda operator: operator.failure or ""),
     )
-
-
-def _by_kind(failed: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
 
 
 # ----- environment ---------------------------------------------------------------------------

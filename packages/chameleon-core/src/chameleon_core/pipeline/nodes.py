@@ -240,7 +240,12 @@ class Item:
 
 
 def node_of(
-    value: Any, source: str, *, folder: Path | None = None, author: str | None = None
+    value: Any,
+    source: str,
+    *,
+    folder: Path | None = None,
+    author: str | None = None,
+    mark: Mark | None = None,
 ) -> Node:
     """Turn Python values into nodes.
 
@@ -249,32 +254,34 @@ def node_of(
         source: the origin of the values for error messages, such as ``preset 'paper'``.
         folder: the folder to which relative paths are relative.
         author: the distribution that wrote the values (``Mark.author``).
+        mark: the place of all values; if None, ``source`` and the keys above a value are its place.
 
     Raises:
         PipelineError: a key is no string, or a value is not possible in YAML.
     """
 
     def node(value: Any, path: str) -> Node:
-        mark = Mark(source=f"{source}, {path}" if path else source, folder=folder, author=author)
+        words = f"{source}, {path}" if path else source
+        at = mark or Mark(source=words, folder=folder, author=author)
         if isinstance(value, Mapping):
             items = {}
             for key, inner in value.items():
                 if not isinstance(key, str):
-                    raise PipelineError.at(mark, f"key {key!r} is no text")
+                    raise PipelineError.at(at, f"key {key!r} is no text")
                 below = node(inner, f"{path}.{key}" if path else key)
                 items[key] = Item(key_mark=below.mark, node=below)
-            return Node(value=items, mark=mark)
+            return Node(value=items, mark=at)
         if isinstance(value, list | tuple):
             nodes = (node(inner, f"{path}[{index}]") for index, inner in enumerate(value))
-            return Node(value=tuple(nodes), mark=mark)
+            return Node(value=tuple(nodes), mark=at)
         if isinstance(value, Path):
-            return Node(value=str(value), mark=mark)
+            return Node(value=str(value), mark=at)
         if value is None or isinstance(value, bool | int | float | str):
-            return Node(value=value, mark=mark)
+            return Node(value=value, mark=at)
         if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
             number = int(value) if isinstance(value, Integral) else float(value)
-            return Node(value=number, mark=mark)
-        raise PipelineError.at(mark, f"{value!r} is no value that a pipeline can hold")
+            return Node(value=number, mark=at)
+        raise PipelineError.at(at, f"{value!r} is no value that a pipeline can hold")
 
     return node(value, "")
 

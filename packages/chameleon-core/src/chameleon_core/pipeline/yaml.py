@@ -16,7 +16,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = re.compile(r"[A-Za-z0-9_./~][\w ./=+:-]*", re.ASCII)
@@ -34,17 +34,14 @@ def read_yaml(path: str | Path) -> Node:
             The message has one line for each fault.
     """
     name = str(path)
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{name}: there is no such file", hint="`chameleon init` writes one to start from"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{name}: cannot be read: {error.strerror or error}",
-            hint="name a pipeline file that you may read",
-        ) from error
+    hint = "name a pipeline file that you may read"
+    with ConfigError.on_os_error(f"{name}: cannot be read", hint=hint):
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{name}: there is no such file", hint="`chameleon init` writes one to start from"
+            ) from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,8 +83,7 @@ def parse_value(text: str, source: str) -> Node:
         text: the value as YAML.
         source: the origin of the value for error messages, such as ``--set seed=x``.
     """
-    root = parse_yaml(text, source)
-    return _at(root, Mark(source=source))
+    return node_of(parse_yaml(text, source).plain(), source, mark=Mark(source=source))
 
 
 def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:
@@ -232,12 +228,3 @@ def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
             message = "a tab stands where YAML wants spaces"
         problems.append(Problem(mark=reader.mark(line, column), message=message))
     return problems
-
-
-def _at(node: Node, mark: Mark) -> Node:
-    value = node.value
-    if node.is_mapping:
-        value = {key: Item(key_mark=mark, node=_at(item.node, mark)) for key, item in node.items()}
-    elif node.is_sequence:
-        value = tuple(_at(item, mark) for item in node.value)
-    return Node(value=value, mark=mark)

@@ -27,7 +27,7 @@ class MixedRadix:
     """Gives each configuration of a space a number, in the lexicographic order of knob indices.
 
     A number consists of int64 words, of which almost every design space needs only one. For larger
-    spaces, ``words`` returns several words, and ``encode`` returns Python integers.
+    spaces, ``encode`` returns Python integers.
 
     Args:
         cardinalities: the number of values of each knob, at least 1.
@@ -50,16 +50,6 @@ class MixedRadix:
             yield slice(start, stop), weights, radix
             start = stop
 
-    def words(self, configs: NDArray[np.integer[Any]]) -> list[NDArray[np.int64]]:
-        """The number of each configuration, as one or more int64 words.
-
-        The list has one array of shape (n,) per word, the most significant word first.
-
-        Args:
-            configs: knob indices, shape (n, knobs).
-        """
-        return [configs[:, columns] @ weights for columns, weights, _ in self._words]
-
     def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
         """The number of each configuration, shape (n,): int64, or Python integers if too large.
 
@@ -67,7 +57,8 @@ class MixedRadix:
             configs: knob indices, shape (n, knobs).
         """
         keys: NDArray[Any]
-        keys, *rest = self.words(configs)
+        # The most significant word comes first.
+        keys, *rest = (configs[:, columns] @ weights for columns, weights, _ in self._words)
         if rest:
             keys = keys.astype(object)
             for word, (_, _, radix) in zip(rest, self._words[1:], strict=True):
@@ -90,14 +81,8 @@ class MixedRadix:
         Args:
             configs: knob indices, shape (n, knobs).
         """
-        if not len(configs):
-            return np.empty(0, np.intp)
-        words = self.words(configs)
-        # Stable, so the first row among equal ones is the one that came first.
-        order = np.lexsort(words[::-1])
-        fresh = np.ones(len(order), np.bool_)
-        fresh[1:] = np.any([word[order][1:] != word[order][:-1] for word in words], axis=0)
-        return np.sort(order[fresh])
+        _, first = np.unique(self.encode(configs), return_index=True)
+        return np.sort(first)
 
 
 class ConfigSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -188,8 +189,7 @@ class RecordStore(SQLiteFile):
         Args:
             name: the name under which the fact is stored.
         """
-        value = self._select(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
-        return value[0] if value else None
+        return self._first(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
 
     def set_fact(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
@@ -320,11 +320,7 @@ class RecordStore(SQLiteFile):
 
     def measurements(self, task_id: int) -> list[Measurement]:
         """All measurements of a task, in order of arrival."""
-        return self._select(
-            measurement_of,
-            f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
-            (task_id,),
-        )
+        return self._columns(", ".join(_COLUMNS), task_id, measurement_of)
 
     @property
     def last_measured_at(self) -> float | None:
@@ -343,7 +339,7 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the id of the task's row.
         """
-        return self._column("origin", task_id)
+        return self._columns("origin", task_id)
 
     def scores(self, task_id: int) -> list[float | None]:
         """The cost model's score of each measured configuration, in the order of ``measurements``.
@@ -354,15 +350,14 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the id of the task's row.
         """
-        return self._column("score", task_id)
+        return self._columns("score", task_id)
 
-    def _column(self, name: str, task_id: int) -> list[Any]:
-        """A column of a task's measurements, in order of arrival."""
-        rows = self.read(
-            f"SELECT {name} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
-            (task_id,),
-        )
-        return [value for (value,) in rows]
+    def _columns(
+        self, names: str, task_id: int, make: Callable[[tuple[Any, ...]], T] = itemgetter(0)
+    ) -> list[T]:
+        """Columns of a task's measurements as objects, in order of arrival."""
+        sql = f"SELECT {names} FROM measurements WHERE task_id = ? ORDER BY id"  # noqa: S608 - constants
+        return self._select(make, sql, (task_id,))
 
     def places(self, task_id: int) -> list[int]:
         """A number for each measurement of a task; earlier measurements have smaller numbers.
@@ -372,11 +367,11 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the task's id in this store.
         """
-        return self._column("id", task_id)
+        return self._columns("id", task_id)
 
     def measured_at(self, task_id: int) -> list[float]:
         """The time at which each of a task's measurements arrived, in seconds since 1970."""
-        return self._column("measured_at", task_id)
+        return self._columns("measured_at", task_id)
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """The knob values of each measured configuration, in the order of ``measurements``.
@@ -384,9 +379,7 @@ class RecordStore(SQLiteFile):
         Args:
             task_id: the id of the task's row.
         """
-        return self._select(
-            json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
-        )
+        return self._columns("knobs", task_id, json_of)
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """The knob values of a measured configuration, or None if it was not measured.
@@ -395,12 +388,8 @@ class RecordStore(SQLiteFile):
             task_id: the id of the task's row.
             config: the knob indices of the configuration.
         """
-        value = self._select(
-            json_of,
-            "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
-            (task_id, dumped([int(index) for index in config])),
-        )
-        return value[0] if value else None
+        sql = "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?"
+        return self._first(json_of, sql, (task_id, dumped([int(index) for index in config])))
 
     # -- the final comparison -----------------------------------------------------------------
 
@@ -417,12 +406,14 @@ class RecordStore(SQLiteFile):
 
     def comparison(self, task_id: int) -> StoredComparison | None:
         """A task's final comparison, or None if the task has none yet."""
-        value = self._select(
-            _stored_comparison,
-            "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
-            (task_id,),
-        )
-        return value[0] if value else None
+        sql = "SELECT contenders, measurements FROM comparisons WHERE task_id = ?"
+        return self._first(_stored_comparison, sql, (task_id,))
+
+    def _first(
+        self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any]
+    ) -> T | None:
+        """The first row of a query as an object, or None if there is no row."""
+        return next(iter(self._select(make, sql, values)), None)
 
     def _select(
         self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()

@@ -18,7 +18,7 @@ from chameleon_cli.progress import progress_for
 from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.plugins.registry import default_registry
 
 from chameleon_one_shot.dataset.collecting import Collected, Collector
@@ -157,12 +157,8 @@ def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
         display=lambda: contextlib.closing(progress_for(sys.stderr)),
         trust_source=trust_source,
     )
-    try:
-        with signals(interruption):
-            return collector.collect()
-    except RunInterrupted as error:
-        trusted = " --trust-source" if trust_source else ""
-        raise RunInterrupted(str(error), hint=f"continue with: {again}{trusted}") from error
+    with signals(interruption, again + (" --trust-source" if trust_source else "")):
+        return collector.collect()
 
 
 _SOURCES = click.argument(

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,10 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
         read_manifest(folder)
         if plan is None:
             return
-    try:
+    with _written(folder):
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, "plan": plan}, indent=1)
         write_whole(folder / MANIFEST, text + "\n")
-    except OSError as error:
-        raise _unwritable(folder, error) from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -146,12 +145,10 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     for task in distinct:
         _append(columns, task)
     file = folder / PARTS / f"{name}.parquet"
-    try:
+    with _written(folder):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as stream:
             parquet.write_table(pa.table(columns, schema=schema), stream, compression="zstd")
-    except OSError as error:
-        raise _unwritable(folder, error) from error
     return file
 
 
@@ -296,8 +293,8 @@ def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str 
     return None
 
 
-def _unwritable(folder: Path, error: OSError) -> DatasetError:
-    return DatasetError(
-        f"cannot write to the data set {folder}: {error.strerror or error}",
+def _written(folder: Path) -> AbstractContextManager[None]:
+    return DatasetError.on_os_error(
+        f"cannot write to the data set {folder}",
         hint="Restore access or free space, and give the same command again.",
     )

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from chameleon_core.pipeline.assemble import Assembler
 from chameleon_core.pipeline.load import DocumentReader
-from chameleon_core.pipeline.nodes import Item, Mark, Node
+from chameleon_core.pipeline.nodes import Item, Mark, Node, node_of
 from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
@@ -208,10 +208,4 @@ class _PlanReader(DocumentReader):
 
 def _item(value: Any, mark: Mark) -> Item:
     """A node for a value that is not in the file, with a place for error messages."""
-    if isinstance(value, Mapping):
-        inner: Any = {key: _item(child, mark) for key, child in value.items()}
-    elif isinstance(value, list):
-        inner = tuple(_item(child, mark).node for child in value)
-    else:
-        inner = value
-    return Item(key_mark=mark, node=Node(value=inner, mark=mark))
+    return Item(key_mark=mark, node=node_of(value, mark.source, mark=mark))

@@ -34,17 +34,15 @@ def read_header(file: Path) -> dict[str, Any]:
     Raises:
         ModelFileError: The file is missing, incomplete, no model, or has another format version.
     """
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0  # noqa: PLR2004
-            text = stream.read(length) if length <= _LONGEST_HEADER else b""
-            size = file.stat().st_size
-    except OSError as error:
-        raise ModelFileError(
-            f"the model {file} cannot be read: {error.strerror or error}",
-            hint="Name a file that `chameleon pretrain` wrote.",
-        ) from error
+    hint = "Name a file that `chameleon pretrain` wrote."
+    with (
+        ModelFileError.on_os_error(f"the model {file} cannot be read", hint=hint),
+        file.open("rb") as stream,
+    ):
+        start = stream.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0  # noqa: PLR2004
+        text = stream.read(length) if length <= _LONGEST_HEADER else b""
+        size = file.stat().st_size
     try:
         entries = json.loads(text)
         header = json.loads(entries.pop("__metadata__")[KEY])

@@ -85,15 +85,11 @@ class Model:
             "provenance": attrs.asdict(self.provenance),
         }
         data = safetensors.torch.save(predictor.tensors(), metadata={KEY: json.dumps(header)})
-        try:
+        hint = "Restore access or free space, and give the same command again."
+        with ModelFileError.on_os_error(f"cannot write the model {file}", hint=hint):
             file.parent.mkdir(parents=True, exist_ok=True)
             with replacing(file) as stream:
                 stream.write(data)
-        except OSError as error:
-            raise ModelFileError(
-                f"cannot write the model {file}: {error.strerror or error}",
-                hint="Restore access or free space, and give the same command again.",
-            ) from error
 
 
 def load(file: Path) -> Model:

@@ -136,12 +136,8 @@ def _dumped(file: Path, place: str | None) -> int:
             hint="Readers tell it by that; `--to csv` and others write for other tools.",
         )
     records = records_of_run(Path(str(place))) if is_run(place) else _everything(place)
-    try:
+    with RecordsError.on_os_error(f"cannot write {file}", hint="Name a file elsewhere."):
         write_whole(file, dump(records))
-    except OSError as error:
-        raise RecordsError(
-            f"cannot write {file}: {error.strerror or error}", hint="Name a file elsewhere."
-        ) from error
     return sum(map(len, records.values()))
 
 

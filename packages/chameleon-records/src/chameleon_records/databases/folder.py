@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import structlog
@@ -67,13 +68,11 @@ class FolderRecords(parts.ReadRecords):
         # stay.
         read = [name for name in self._names() if name in self._read]
         written = self._write(after) if any(after.values()) else None
-        try:
+        with self._writing():
             for name in read:
                 if name != written:
                     (self._path / name).unlink(missing_ok=True)
             self._index()
-        except OSError as error:
-            raise self._unwritten(error) from error
         self._table = Table([after])
         self._read = set() if written is None else {written}
         return gone
@@ -81,12 +80,10 @@ class FolderRecords(parts.ReadRecords):
     def _write(self, records: Records) -> str:
         content = dump(records)
         name = parts.part_name(content)
-        try:
+        with self._writing():
             self._path.mkdir(parents=True, exist_ok=True)
             write_whole(self._path / name, content)
             self._index()
-        except OSError as error:
-            raise self._unwritten(error) from error
         self._read.add(name)
         return name
 
@@ -95,19 +92,17 @@ class FolderRecords(parts.ReadRecords):
         write_whole(self._path / parts.INDEX, parts.index_of(self._names()))
 
     def _names(self) -> list[str]:
-        try:
+        hint = "Restore access to it, or name another place under 'records'."
+        with (
+            RecordsError.on_os_error(f"cannot read {self._path}", hint=hint),
+            suppress(FileNotFoundError),
+        ):
             return sorted(file.name for file in self._path.iterdir() if parts.is_part(file.name))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise RecordsError(
-                f"cannot read {self._path}: {error.strerror or error}",
-                hint="Restore access to it, or name another place under 'records'.",
-            ) from error
+        return []
 
-    def _unwritten(self, error: OSError) -> RecordsError:
-        return RecordsError(
-            f"cannot write to {self._path}: {error.strerror or error}",
+    def _writing(self) -> AbstractContextManager[None]:
+        return RecordsError.on_os_error(
+            f"cannot write to {self._path}",
             hint="Restore access or free space; the run folder has its measurements all the same, "
             "and `chameleon records add RUN` adds them later.",
         )

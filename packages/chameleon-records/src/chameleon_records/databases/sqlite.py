@@ -170,12 +170,8 @@ class SQLiteRecords(PlacedRecords):
 
     def _opened(self) -> RecordsFile:
         if self._file is None:
-            try:
+            with RecordsError.on_os_error(f"cannot write {self._path}", hint=RecordsFile.later):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise RecordsError(
-                    f"cannot write {self._path}: {error.strerror or error}", hint=RecordsFile.later
-                ) from error
             self._file = RecordsFile(self._path)
         return self._file
 

@@ -192,14 +192,10 @@ def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
             place / f"{name}.json": EACH[form](some)
             for name, some in zip(names, tasks.values(), strict=True)
         }
-    try:
+    with RecordsError.on_os_error(f"cannot write {place}", hint="Name a place elsewhere."):
         for file, content in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, content)
-    except OSError as error:
-        raise RecordsError(
-            f"cannot write {place}: {error.strerror or error}", hint="Name a place elsewhere."
-        ) from error
     return list(contents)
 
 

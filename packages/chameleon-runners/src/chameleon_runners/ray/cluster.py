@@ -183,10 +183,6 @@ def _knock(address: str) -> None:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not port.isdigit():
         return
-    try:
+    hint = "`ray status --address host:port` tells whether one can be reached there."
+    with TargetError.on_os_error(f"there is no Ray cluster at {address}", hint=hint):
         socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
-    except OSError as error:
-        raise TargetError(
-            f"there is no Ray cluster at {address}: {error.strerror or error}",
-            hint="`ray status --address host:port` tells whether one can be reached there.",
-        ) from error

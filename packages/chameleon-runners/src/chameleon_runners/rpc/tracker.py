@@ -182,12 +182,8 @@ class _Conversation:
 @contextlib.contextmanager
 def _conversation(tracker: Address, timeout: float) -> Iterator[_Conversation]:
     limit = time.monotonic() + timeout
-    try:
+    with DeviceLostError.on_os_error(f"no tracker answers at {tracker}", hint=_START):
         connection = socket.create_connection((tracker.host, tracker.port), timeout)
-    except OSError as error:
-        raise DeviceLostError(
-            f"no tracker answers at {tracker}: {error.strerror or error}", hint=_START
-        ) from error
     with connection:
         try:
             connection.sendall(_NUMBER.pack(_MAGIC))

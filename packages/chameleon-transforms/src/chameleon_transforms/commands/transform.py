@@ -17,7 +17,7 @@ from chameleon_cli.result_rows import network_remarks
 from chameleon_cli.results_table import print_table
 from chameleon_cli.signals import signals
 from chameleon_cli.streams import results_alone
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
@@ -55,15 +55,13 @@ def command(  # noqa: PLR0917 - click passes them by name
     interruption = Interruption()
     progress = progress_for(sys.stderr)
     try:
-        with results_alone(), signals(interruption):
+        with results_alone(), signals(interruption, repeat):
             from chameleon_transforms.session import Session  # noqa: PLC0415 - imports torch
 
             session = Session(_resolved(pipeline, overrides), [progress], interruption)
             known = None if again or point is None else session.known()
             result = session.run(_told) if known is None else known
             delivered = None if point is None else _delivered(session, result, point, no_compile)
-    except RunInterrupted as error:
-        raise RunInterrupted(str(error), hint=f"continue with: {repeat}") from error
     finally:
         progress.close()
     if as_json:

@@ -139,8 +139,7 @@ def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | 
             for stage, convolutions, whole in zip(
                 program.stages, module.convolutions, weights, strict=True
             ):
-                nests = sorted(stage.nests, key=lambda item: (item.rows.start, item.outputs.start))
-                for nest, convolution in zip(nests, convolutions, strict=True):
+                for nest, convolution in zip(stage.in_order, convolutions, strict=True):
                     convolution.weight.copy_(of_nest(whole, nest))
         else:
             module.weight.copy_(of_nest(weights[0], program.stages[0].nests[0]))

@@ -58,11 +58,7 @@ def plan_of(program: Program) -> list[list[dict[str, Any]]]:
     computes some rows and output channels of the stage's output. Parts are sorted by their first
     row, and then by their first channel. The module concatenates their outputs in this order.
     """
-    return [[_part(nest) for nest in sorted(stage.nests, key=_place)] for stage in program.stages]
-
-
-def _place(nest: Nest) -> tuple[int, int]:
-    return nest.rows.start, nest.outputs.start
+    return [[_part(nest) for nest in stage.in_order] for stage in program.stages]
 
 
 def _part(nest: Nest) -> dict[str, Any]:

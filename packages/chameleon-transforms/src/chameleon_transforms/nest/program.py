@@ -31,6 +31,11 @@ class Stage:
         """Number of multiply-adds of all nests, for one sample."""
         return sum(nest.multiply_adds for nest in self.nests)
 
+    @property
+    def in_order(self) -> list[Nest]:
+        """The nests, sorted by their first row, and then by their first output channel."""
+        return sorted(self.nests, key=lambda nest: (nest.rows.start, nest.outputs.start))
+
 
 @attrs.frozen(kw_only=True)
 class Program:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
+from chameleon_system.closing import Closing
+
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import Batch
@@ -166,7 +168,7 @@ class CheckedRunner:
         return measurements
 
 
-class CheckedStream:
+class CheckedStream(Closing):
     """The batches that a runner is measuring, and their measurements. A context manager.
 
     Args:
@@ -274,10 +276,8 @@ class CheckedStream:
         """Make ``poll`` return soon. It may be called from any thread."""
         self._stream.wake()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Give up the jobs that are not complete."""
         with self._contract.call("stop measuring"):
             self._stream.close()
 
@@ -480,7 +480,6 @@ class BatchesInFlight:
         self._runs[batch].save(measurement, batch, take(batch))
 
     def __enter__(self) -> Self:
-        self._stream.__enter__()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -492,7 +491,7 @@ class BatchesInFlight:
             if self._thread is not None:
                 self._thread.shutdown()
         finally:
-            self._stream.__exit__()
+            self._stream.close()
 
 
 class WallClockShares:

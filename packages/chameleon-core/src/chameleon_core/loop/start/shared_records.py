@@ -59,13 +59,26 @@ def shares_records(store: RecordStore) -> bool:
 class SharedRecords:
     """The records that a run takes from record databases, and those that it adds to them.
 
-    This base class is for runs without a database: its methods take and add nothing.
+    If a database cannot be opened, read or written, a warning names it, and the run goes on.
 
     Args:
         store: the run's record store.
+        databases: open databases. The run's measurements are added to the first writable one.
+        conditions: the conditions that the run's times depend on (``RecordKey.conditions``). None
+            for a run without databases, which takes and adds nothing.
+        space: the name of the plugin that makes the design spaces.
+        fresh: whether to take no records from databases, because everything is to be measured
+            again.
     """
 
     _store: RecordStore
+    _databases: list[RecordDatabase]
+    _conditions: Mapping[str, Any] | None
+    _space: str
+    _fresh: bool
+    _trials: dict[RecordKey, list[Record]] = attrs.field(factory=dict, init=False)
+
+    # -- as the run begins ----------------------------------------------------------------------
 
     def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
         """Copy the records of a run's tasks from databases to the run's store.
@@ -77,6 +90,45 @@ class SharedRecords:
             tasks: the tasks of the run.
             spaces: the design space of each task.
         """
+        store = self._store
+        if self._conditions is None or store.fact(TAKEN) is not None:
+            return
+        if store.measured:
+            log.info("the run was begun without record databases; it takes nothing from them")
+            return
+        started, counts = time.perf_counter(), []
+        seconds: dict[str, float] = {}
+        suggested: dict[str, list[Config]] = {}
+        with store.transaction():
+            for task, space in zip(tasks, spaces, strict=True):
+                records = [] if self._fresh else self.known(task, space)
+                row = store.add_task(task, self._space, space.fingerprint).id
+                for record in records:
+                    config = record.measurement.config
+                    store.add(
+                        row,
+                        int(space.keys(np.array([config], np.int32))[0]),
+                        record.measurement,
+                        knobs=record.knobs,
+                        spending=Spending(),
+                        origin=Origin.RECORD,
+                        measured_at=record.measured_at,
+                    )
+                counts.append(len(records))
+                seconds[task.key] = math.fsum(record.spent_seconds for record in records)
+                if not records and not self._fresh:
+                    nearest_ones = partial(self._nearest, task, space)
+                    suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
+            store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
+        if any(counts):
+            log.info(
+                "records_taken",
+                measurements=sum(counts),
+                tasks=sum(count > 0 for count in counts),
+                of=len(tasks),
+                databases=[database.place for database in self._databases],
+                seconds=round(time.perf_counter() - started, 3),
+            )
 
     def seconds_of(self, task: Task) -> float:
         """Wall-clock time in seconds that other runs took to measure a task's copied records."""
@@ -94,7 +146,7 @@ class SharedRecords:
         part: Mapping[str, Any] = (self._store.fact(TAKEN) or {}).get(what, {})
         return part
 
-    def known(self, task: Task, space: DesignSpace) -> list[Record]:  # noqa: ARG002 - none here
+    def known(self, task: Task, space: DesignSpace) -> list[Record]:
         """The records that databases have for exactly this task, in the order of their measurement.
 
         The list is empty if no record succeeded, so that the run tries configurations that failed
@@ -104,7 +156,55 @@ class SharedRecords:
             task: the task.
             space: the task's design space.
         """
-        return []
+        if self._fresh:
+            return []
+        return _said(f"records of {task.name}", partial(self._known, task, space)) or []
+
+    def _known(self, task: Task, space: DesignSpace) -> list[Record]:
+        key = self._key(task, space)
+        best: dict[Config, Record] = {}
+        for record in self._usable(self._records(key), task, space):
+            best_so_far = best.setdefault(record.measurement.config, record)
+            if rank(record) < rank(best_so_far):
+                best[record.measurement.config] = record
+        if not any(record.measurement.ok for record in best.values()):
+            return []
+        return sorted(best.values(), key=lambda row: (row.measured_at, row.measurement.config))
+
+    def _nearest(self, task: Task, space: DesignSpace) -> list[Config]:
+        own = self._key(task, space)
+        alike = {key.digest: key for key in self._from_all(lambda source: list(source.keys(own)))}
+        others = [
+            key
+            for _, key in sorted(alike.items())
+            if key != own and same_types(task.arguments, key.arguments)
+        ]
+        configs = []
+        for key in nearest(task.arguments, others, lambda source: source.arguments):
+            valid = [record for record in self._records(key) if record.measurement.ok]
+            if valid:
+                config = encoded(space, min(valid, key=rank).knobs)
+                configs += [] if config is None else [config]
+        return list(reversed(configs))
+
+    def _usable(
+        self, records: Iterable[Record], task: Task, space: DesignSpace
+    ) -> Iterator[Record]:
+        """Records with valid values, whose configurations are legal in the space."""
+        rows = list(records)
+        good = [record for record in rows if _sound(record, space)]
+        configs = np.array([row.measurement.config for row in good], np.int32)
+        legal = space.legal(configs.reshape(-1, len(space.knobs)))
+        good = [record for record, ok in zip(good, legal, strict=True) if ok]
+        if len(good) < len(rows):
+            log.warning(
+                "records that do not fit the design space of their task are left out",
+                task=task.name,
+                records=len(rows) - len(good),
+            )
+        yield from good
+
+    # -- as it ends -----------------------------------------------------------------------------
 
     def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
         """Keep measurements of a task that is not in the run, to add them to a database at the end.
@@ -116,6 +216,52 @@ class SharedRecords:
             space: the design space of the task.
             measurements: the measurements of the task.
         """
+        trials = self._trials.setdefault(self._key(task, space), [])
+        trials += [
+            Record(
+                measurement=measurement,
+                knobs=space.decode(measurement.config),
+                measured_at=time.time(),
+            )
+            for measurement in measurements
+            if measurement.failure is not FailureKind.DEVICE_LOST
+        ]
+
+    def add(self) -> None:
+        """Add the run's own measurements to the first writable database."""
+        if not self._databases:
+            return
+        fresh = {key: list(records) for key, records in self._trials.items()}
+        for key, records in kept_records(self._store).items():
+            fresh.setdefault(key, []).extend(records)
+        fresh = {key: records for key, records in fresh.items() if records}
+        if not fresh:
+            return
+        database = next((store for store in self._databases if store.writable), None)
+        if database is None:
+            places = [store.place for store in self._databases]
+            log.warning("no record database can be added to", databases=places)
+            return
+        added = _said(database.place, partial(database.add, fresh))
+        if added is not None:
+            log.info("records_added", database=database.place, records=added)
+
+    # -- asking databases -----------------------------------------------------------------------
+
+    def _records(self, key: RecordKey) -> Iterator[Record]:
+        return self._from_all(lambda database: list(database.records(key)))
+
+    def _key(self, task: Task, space: DesignSpace) -> RecordKey:
+        return RecordKey.of(task, self._space, space.fingerprint, self._conditions or {})
+
+    def _from_all(self, asked: Callable[[RecordDatabase], list[T]]) -> Iterator[T]:
+        """The answers of all databases; a database that fails is not asked again."""
+        for database in tuple(self._databases):
+            answered = _said(database.place, partial(asked, database))
+            if answered is None:
+                self._databases.remove(database)
+            else:
+                yield from answered
 
 
 def noted_conditions(
@@ -172,14 +318,15 @@ def shared_records(
             again.
     """
     conditions = noted_conditions(pipeline, store, runner)
-    if conditions is None or not pipeline.records:
-        yield SharedRecords(store=store)
-        return
-    opened = [_said(f"record database '{spec.name}'", spec.create) for spec in pipeline.records]
+    specs = () if conditions is None else pipeline.records or ()
+    opened = [_said(f"record database '{spec.name}'", spec.create) for spec in specs]
     databases: list[RecordDatabase] = [database for database in opened if database is not None]
-    space = pipeline.space.name
-    records = DatabaseRecords(
-        store=store, databases=[*databases], conditions=conditions, space=space, fresh=fresh
+    records = SharedRecords(
+        store=store,
+        databases=[*databases],
+        conditions=conditions if specs else None,
+        space=pipeline.space.name,
+        fresh=fresh,
     )
     try:
         yield records
@@ -187,170 +334,6 @@ def shared_records(
         _said("the run's own records", records.add)
         for database in databases:
             _said(database.place, database.close)
-
-
-@attrs.frozen(kw_only=True)
-class DatabaseRecords(SharedRecords):
-    """The record databases of a run.
-
-    If a database cannot be opened, read or written, a warning names it, and the run goes on.
-
-    Args:
-        databases: open databases. The run's measurements are added to the first writable one.
-        store: the run's record store.
-        conditions: the conditions that the run's times depend on (``RecordKey.conditions``).
-        space: the name of the plugin that makes the design spaces.
-        fresh: whether to take no records from databases, because everything is to be measured
-            again.
-    """
-
-    _databases: list[RecordDatabase]
-    _conditions: Mapping[str, Any]
-    _space: str
-    _fresh: bool
-    _trials: dict[RecordKey, list[Record]] = attrs.field(factory=dict, init=False)
-
-    # -- as the run begins ----------------------------------------------------------------------
-
-    def take(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> None:
-        store = self._store
-        if store.fact(TAKEN) is not None:
-            return
-        if store.measured:
-            log.info("the run was begun without record databases; it takes nothing from them")
-            return
-        started, counts = time.perf_counter(), []
-        seconds: dict[str, float] = {}
-        suggested: dict[str, list[Config]] = {}
-        with store.transaction():
-            for task, space in zip(tasks, spaces, strict=True):
-                records = [] if self._fresh else self.known(task, space)
-                row = store.add_task(task, self._space, space.fingerprint).id
-                for record in records:
-                    config = record.measurement.config
-                    store.add(
-                        row,
-                        int(space.keys(np.array([config], np.int32))[0]),
-                        record.measurement,
-                        knobs=record.knobs,
-                        spending=Spending(),
-                        origin=Origin.RECORD,
-                        measured_at=record.measured_at,
-                    )
-                counts.append(len(records))
-                seconds[task.key] = math.fsum(record.spent_seconds for record in records)
-                if not records and not self._fresh:
-                    nearest_ones = partial(self._nearest, task, space)
-                    suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
-            store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
-        if any(counts):
-            log.info(
-                "records_taken",
-                measurements=sum(counts),
-                tasks=sum(count > 0 for count in counts),
-                of=len(tasks),
-                databases=[database.place for database in self._databases],
-                seconds=round(time.perf_counter() - started, 3),
-            )
-
-    def known(self, task: Task, space: DesignSpace) -> list[Record]:
-        if self._fresh:
-            return []
-        return _said(f"records of {task.name}", partial(self._known, task, space)) or []
-
-    def _known(self, task: Task, space: DesignSpace) -> list[Record]:
-        key = self._key(task, space)
-        best: dict[Config, Record] = {}
-        for record in self._usable(self._records(key), task, space):
-            best_so_far = best.setdefault(record.measurement.config, record)
-            if rank(record) < rank(best_so_far):
-                best[record.measurement.config] = record
-        if not any(record.measurement.ok for record in best.values()):
-            return []
-        return sorted(best.values(), key=lambda row: (row.measured_at, row.measurement.config))
-
-    def _nearest(self, task: Task, space: DesignSpace) -> list[Config]:
-        own = self._key(task, space)
-        alike = {key.digest: key for key in self._from_all(lambda source: list(source.keys(own)))}
-        others = [
-            key
-            for _, key in sorted(alike.items())
-            if key != own and same_types(task.arguments, key.arguments)
-        ]
-        configs = []
-        for key in nearest(task.arguments, others, lambda source: source.arguments):
-            valid = [record for record in self._records(key) if record.measurement.ok]
-            if valid:
-                config = encoded(space, min(valid, key=rank).knobs)
-                configs += [] if config is None else [config]
-        return list(reversed(configs))
-
-    def _usable(
-        self, records: Iterable[Record], task: Task, space: DesignSpace
-    ) -> Iterator[Record]:
-        """Records with valid values, whose configurations are legal in the space."""
-        rows = list(records)
-        good = [record for record in rows if _sound(record, space)]
-        configs = np.array([row.measurement.config for row in good], np.int32)
-        legal = space.legal(configs.reshape(-1, len(space.knobs)))
-        good = [record for record, ok in zip(good, legal, strict=True) if ok]
-        if len(good) < len(rows):
-            log.warning(
-                "records that do not fit the design space of their task are left out",
-                task=task.name,
-                records=len(rows) - len(good),
-            )
-        yield from good
-
-    # -- as it ends -----------------------------------------------------------------------------
-
-    def note(self, task: Task, space: DesignSpace, measurements: Iterable[Measurement]) -> None:
-        trials = self._trials.setdefault(self._key(task, space), [])
-        trials += [
-            Record(
-                measurement=measurement,
-                knobs=space.decode(measurement.config),
-                measured_at=time.time(),
-            )
-            for measurement in measurements
-            if measurement.failure is not FailureKind.DEVICE_LOST
-        ]
-
-    def add(self) -> None:
-        """Add the run's own measurements to the first writable database."""
-        if not self._databases:
-            return
-        fresh = {key: list(records) for key, records in self._trials.items()}
-        for key, records in kept_records(self._store).items():
-            fresh.setdefault(key, []).extend(records)
-        fresh = {key: records for key, records in fresh.items() if records}
-        if not fresh:
-            return
-        database = next((store for store in self._databases if store.writable), None)
-        if database is None:
-            places = [store.place for store in self._databases]
-            log.warning("no record database can be added to", databases=places)
-            return
-        added = _said(database.place, partial(database.add, fresh))
-        if added is not None:
-            log.info("records_added", database=database.place, records=added)
-
-    # -- asking databases -----------------------------------------------------------------------
-
-    def _records(self, key: RecordKey) -> Iterator[Record]:
-        return self._from_all(lambda database: list(database.records(key)))
-
-    def _key(self, task: Task, space: DesignSpace) -> RecordKey:
-        return RecordKey.of(task, self._space, space.fingerprint, self._conditions)
-
-    def _from_all(self, asked: Callable[[RecordDatabase], list[T]]) -> Iterator[T]:
-        """The answers of all databases; a database that fails is not asked again."""
-        for database in tuple(self._databases):
-            answered = _said(database.place, partial(asked, database))
-            if answered is None:
-                self._databases.remove(database)
-            else:
-                yield from answered
 
 
 def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
