@@ -34,12 +34,31 @@ class _Lowering(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
+        if operator_name(call) == "relax.log" and isinstance(call.args[0], relax.Var):
+            return self._logarithm(call)
         lower = _LOWERINGS.get(operator_name(call))
         one = isinstance(call.ty, relax.TensorType) or lower is _sorted
         if lower is None or not one:
             return call
         result = lower(call, self.builder_.emit)
         return call if result is None else result
+
+    def _logarithm(self, call: Any) -> Any:
+        """``log(1 + x)`` with all digits of a small x; other logarithms stay as they are."""
+        total = self.lookup_binding(call.args[0])
+        if operator_name(total) == "relax.add":
+            for one, x in (total.args, reversed(list(total.args))):
+                if isinstance(one, tvm.ir.GenericConst) and (array_of(one) == 1).all():
+                    return _log_of_sum(call.args[0], one, x, self.builder_.emit)
+        return call
+
+
+def _log_of_sum(total: Any, one: Any, x: Any, emit: Any) -> Any:
+    """``log(total)``, corrected by what ``total``, which is ``one + x``, lost of x."""
+    rough = emit(relax.op.log(total))
+    lost = emit((total - one - x) / total)
+    # It is NaN if the sum is zero or infinite.
+    return relax.op.where(relax.op.isnan(lost), rough, rough - lost)
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
@@ -251,6 +270,36 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
     return relax.op.where(size < one, x * series, relax.op.where(x < zero, zero - far, far))
 
 
+def _extreme(call: Any, emit: Any) -> Any:
+    """A maximum or minimum that is NaN if its first operand is; TVM's is the second operand."""
+    x, y = call.args
+    is_number = isinstance(y, tvm.ir.GenericConst) and array_of(y).ndim == 0
+    if is_number or isinstance(x, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
+        return None  # a number becomes the first operand when functions are compiled
+    return relax.op.where(relax.op.isnan(x), x, emit(call))
+
+
+def _softplus(call: Any, emit: Any) -> Any:
+    """``log(1 + exp(x))``, of which TVM's definition loses the digits of a small result."""
+    numbers = 1.0, float(call.attrs.beta), float(call.attrs.threshold)
+    one, beta, most = (relax.const(number, str(call.ty.dtype)) for number in numbers)
+    x = call.args[0] if call.attrs.beta == 1 else emit(call.args[0] * beta)
+    power = emit(relax.op.exp(x))
+    value = _log_of_sum(emit(power + one), one, power, emit)
+    value = value if call.attrs.beta == 1 else value / beta
+    return relax.op.where(x > most, call.args[0], value)
+
+
+def _inverse_of_tanh(call: Any, emit: Any) -> Any:
+    """``atanh`` as half of ``log(1 + 2 x / (1 - x))``, of which TVM loses a small x."""
+    x, kind = call.args[0], str(call.ty.dtype)
+    zero, one, two = (relax.const(number, kind) for number in (0.0, 1.0, 2.0))
+    size = emit(relax.op.abs(x))
+    ratio = emit(two * size / (one - size))
+    half = emit(_log_of_sum(emit(ratio + one), one, ratio, emit) / two)
+    return relax.op.where(x < zero, zero - half, half)
+
+
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
@@ -266,6 +315,9 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.split": _whole,
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
+    **dict.fromkeys(("relax.maximum", "relax.minimum"), _extreme),
+    "relax.nn.softplus": _softplus,
+    "relax.atanh": _inverse_of_tanh,
     "relax.scatter_elements": _scattered,
     "relax.scatter_nd": _scattered_slices,
     **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gathered),
