@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -46,15 +47,16 @@ class _Lowering(relax.PyExprMutator):
     def _logarithm(self, call: Any) -> Any:
         """``log(1 + x)`` with all digits of a small x; other logarithms stay as they are."""
         total = self.lookup_binding(call.args[0])
-        if operator_name(total) == "relax.add":
-            for one, x in (total.args, reversed(list(total.args))):
-                if isinstance(one, tvm.ir.GenericConst) and (array_of(one) == 1).all():
-                    return _log_of_sum(call.args[0], one, x, self.builder_.emit)
+        for one, x in permutations(total.args) if operator_name(total) == "relax.add" else ():
+            if isinstance(one, tvm.ir.GenericConst) and array_of(one).tolist() == 1:
+                return _log_of_sum(x, self.builder_.emit)
         return call
 
 
-def _log_of_sum(total: Any, one: Any, x: Any, emit: Any) -> Any:
-    """``log(total)``, corrected by what ``total``, which is ``one + x``, lost of x."""
+def _log_of_sum(x: Any, emit: Any) -> Any:
+    """``log(1 + x)``, corrected by what the sum lost of x."""
+    one = relax.const(1.0, str(x.ty.dtype))
+    total = emit(x + one)
     rough = emit(relax.op.log(total))
     lost = emit((total - one - x) / total)
     # It is NaN if the sum is zero or infinite.
@@ -252,22 +254,14 @@ _WIDER = {
 
 
 def _hyperbolic(call: Any, emit: Any) -> Any:
-    """``sinh`` and ``cosh``, which LLVM lacks for vectors.
+    """``cosh``, and ``sinh`` as ``tanh(x) * cosh(x)``, which LLVM lacks for vectors.
 
-    Subtracting log 2 in the exponent avoids an early overflow. Near zero, the difference of two
-    numbers would lose digits, so that Taylor's series is used there.
+    Subtracting log 2 in the exponent avoids an early overflow.
     """
-    x, kind = call.args[0], str(call.ty.dtype)
-    zero, one, log2 = (relax.const(number, kind) for number in (0.0, 1.0, math.log(2.0)))
+    x, log2 = call.args[0], relax.const(math.log(2.0), str(call.ty.dtype))
     size = emit(relax.op.abs(x))
-    high, low = (emit(relax.op.exp(part - log2)) for part in (size, zero - size))
-    if operator_name(call) == "relax.cosh":
-        return high + low
-    square, series = emit(x * x), one
-    for factor in (110, 72, 42, 20, 6):
-        series = emit(one + square / relax.const(float(factor), kind) * series)
-    far = emit(high - low)
-    return relax.op.where(size < one, x * series, relax.op.where(x < zero, zero - far, far))
+    whole = relax.op.exp(size - log2) + relax.op.exp(relax.op.negative(size) - log2)
+    return whole if operator_name(call) == "relax.cosh" else relax.op.tanh(x) * whole
 
 
 def _extreme(call: Any, emit: Any) -> Any:
@@ -279,25 +273,11 @@ def _extreme(call: Any, emit: Any) -> Any:
     return relax.op.where(relax.op.isnan(x), x, emit(call))
 
 
-def _softplus(call: Any, emit: Any) -> Any:
-    """``log(1 + exp(x))``, of which TVM's definition loses the digits of a small result."""
-    numbers = 1.0, float(call.attrs.beta), float(call.attrs.threshold)
-    one, beta, most = (relax.const(number, str(call.ty.dtype)) for number in numbers)
-    x = call.args[0] if call.attrs.beta == 1 else emit(call.args[0] * beta)
-    power = emit(relax.op.exp(x))
-    value = _log_of_sum(emit(power + one), one, power, emit)
-    value = value if call.attrs.beta == 1 else value / beta
-    return relax.op.where(x > most, call.args[0], value)
-
-
 def _inverse_of_tanh(call: Any, emit: Any) -> Any:
-    """``atanh`` as half of ``log(1 + 2 x / (1 - x))``, of which TVM loses a small x."""
-    x, kind = call.args[0], str(call.ty.dtype)
-    zero, one, two = (relax.const(number, kind) for number in (0.0, 1.0, 2.0))
-    size = emit(relax.op.abs(x))
-    ratio = emit(two * size / (one - size))
-    half = emit(_log_of_sum(emit(ratio + one), one, ratio, emit) / two)
-    return relax.op.where(x < zero, zero - half, half)
+    """``atanh`` as half of ``log(1 + x) - log(1 - x)``, of which TVM loses a small x."""
+    x = call.args[0]
+    above, below = (_log_of_sum(part, emit) for part in (x, emit(relax.op.negative(x))))
+    return (above - below) * relax.const(0.5, str(call.ty.dtype))
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -316,7 +296,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _extreme),
-    "relax.nn.softplus": _softplus,
     "relax.atanh": _inverse_of_tanh,
     "relax.scatter_elements": _scattered,
     "relax.scatter_nd": _scattered_slices,
