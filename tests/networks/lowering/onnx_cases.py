@@ -366,6 +366,10 @@ FOUND = {
     "powers of more digits than float64 has": one("Pow", [[3, -3, 2, 0, 7]], [39]),
     "infinity below a threshold": one("ThresholdedRelu", [[-np.inf, 0.5, np.inf]]),
     "order of short numbers": one("TopK", [_i(999, 3, 9).astype(np.uint16)], [4], outputs=2),
+    "top one in any order": one("TopK", [_r(2, 7)], [1], outputs=2, sorted=0),
+    "padding around least numbers": one(
+        "MaxPool", [np.full((1, 1, 3, 3), -np.inf, np.float32)], kernel_shape=[2, 2], pads=[1] * 4
+    ),
     "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
 """Found by random graphs and attributes; onnxruntime does not compute all of them."""

@@ -22,6 +22,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.partial_sums import begun
+from chameleon_tvm.spaces.loops.trees import structural_map
 from chameleon_tvm.types import INT8
 from chameleon_tvm.words import symbol_of
 
@@ -191,7 +192,7 @@ def fused(module: Any) -> Any:
     for module_pass in (
         with_marks,
         passes.LegalizeOps(_PLACES),
-        _with_infinite_extremes,
+        _with_usual_extremes,
         passes.AnnotateTIROpPattern(),
         with_useful_marks,
         passes.FuseOps(),
@@ -319,22 +320,33 @@ def untuned(module: Any, target: str) -> Any:
         return relax.build(relax.get_pipeline("zero")(module), resolved)
 
 
-def _with_infinite_extremes(module: Any) -> Any:
-    """Let maximum and minimum reductions begin at infinity, not at the largest number of a dtype.
+def _with_usual_extremes(module: Any) -> Any:
+    """Let maxima and minima treat infinity and NaN as frameworks do.
 
-    Frameworks begin at infinity. TVM begins at the largest finite number, so that the maximum of
-    infinite numbers would be finite.
+    Reductions begin at infinity. TVM begins them at the largest finite number of the dtype, so that
+    the maximum of infinite numbers would be finite. A constant becomes the first operand, as the
+    result is the second operand if either of them is NaN.
 
     Args:
         module: An ``IRModule`` with TensorIR functions and others.
     """
     functions = {
-        variable: begun(function, infinite=True)
+        variable: _with_constants_first(begun(function, infinite=True))
         if isinstance(function, tirx.PrimFunc)
         else function
         for variable, function in module.functions_items()
     }
     return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _with_constants_first(function: Any) -> Any:
+    def exchanged(extreme: Any) -> Any:
+        a, b = extreme.a, extreme.b
+        is_number = isinstance(b, tvm.ir.TensorLoad) and not b.indices
+        return type(extreme)(b, a) if is_number or isinstance(b, tirx.FloatImm) else extreme
+
+    body = structural_map(function.body, [(tirx.Max, exchanged), (tirx.Min, exchanged)])
+    return function if body.same_as(function.body) else function.with_body(body)
 
 
 def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:

@@ -34,7 +34,7 @@ _SAME_NAMES = (
     *("logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
     *("sqrt", "negative", "exp", "abs", "cos", "sin", "log", "floor", "ceil", "tanh", "square"),
-    *("sign", "clip", "where"),
+    *("sign", "clip", "where", "isnan"),
 )
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     **{f"relax.{name}": getattr(np, name) for name in _SAME_NAMES},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,32 @@ class _Lowering(relax.PyExprMutator):
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
+        if operator_name(call) == "relax.log" and isinstance(call.args[0], relax.Var):
+            return self._logarithm(call)
         lower = _LOWERINGS.get(operator_name(call))
         one = isinstance(call.ty, relax.TensorType) or lower is _sorted
         if lower is None or not one:
             return call
         result = lower(call, self.builder_.emit)
         return call if result is None else result
+
+    def _logarithm(self, call: Any) -> Any:
+        """``log(1 + x)`` with all digits of a small x; other logarithms stay as they are."""
+        total = self.lookup_binding(call.args[0])
+        for one, x in permutations(total.args) if operator_name(total) == "relax.add" else ():
+            if isinstance(one, tvm.ir.GenericConst) and array_of(one).tolist() == 1:
+                return _log_of_sum(x, self.builder_.emit)
+        return call
+
+
+def _log_of_sum(x: Any, emit: Any) -> Any:
+    """``log(1 + x)``, corrected by what the sum lost of x."""
+    one = relax.const(1.0, str(x.ty.dtype))
+    total = emit(x + one)
+    rough = emit(relax.op.log(total))
+    lost = emit((total - one - x) / total)
+    # It is NaN if the sum is zero or infinite.
+    return relax.op.where(relax.op.isnan(lost), rough, rough - lost)
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
@@ -306,22 +327,30 @@ _WIDER = {
 
 
 def _hyperbolic(call: Any, emit: Any) -> Any:
-    """``sinh`` and ``cosh``, which LLVM lacks for vectors.
+    """``cosh``, and ``sinh`` as ``tanh(x) * cosh(x)``, which LLVM lacks for vectors.
 
-    Subtracting log 2 in the exponent avoids an early overflow. Near zero, the difference of two
-    numbers would lose digits, so that Taylor's series is used there.
+    Subtracting log 2 in the exponent avoids an early overflow.
     """
-    x, kind = call.args[0], str(call.ty.dtype)
-    zero, one, log2 = (relax.const(number, kind) for number in (0.0, 1.0, math.log(2.0)))
+    x, log2 = call.args[0], relax.const(math.log(2.0), str(call.ty.dtype))
     size = emit(relax.op.abs(x))
-    high, low = (emit(relax.op.exp(part - log2)) for part in (size, zero - size))
-    if operator_name(call) == "relax.cosh":
-        return high + low
-    square, series = emit(x * x), one
-    for factor in (110, 72, 42, 20, 6):
-        series = emit(one + square / relax.const(float(factor), kind) * series)
-    far = emit(high - low)
-    return relax.op.where(size < one, x * series, relax.op.where(x < zero, zero - far, far))
+    whole = relax.op.exp(size - log2) + relax.op.exp(relax.op.negative(size) - log2)
+    return whole if operator_name(call) == "relax.cosh" else relax.op.tanh(x) * whole
+
+
+def _extreme(call: Any, emit: Any) -> Any:
+    """A maximum or minimum that is NaN if its first operand is; TVM's is the second operand."""
+    x, y = call.args
+    is_number = isinstance(y, tvm.ir.GenericConst) and array_of(y).ndim == 0
+    if is_number or isinstance(x, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
+        return None  # a number becomes the first operand when functions are compiled
+    return relax.op.where(relax.op.isnan(x), x, emit(call))
+
+
+def _inverse_of_tanh(call: Any, emit: Any) -> Any:
+    """``atanh`` as half of ``log(1 + x) - log(1 - x)``, of which TVM loses a small x."""
+    x = call.args[0]
+    above, below = (_log_of_sum(part, emit) for part in (x, emit(relax.op.negative(x))))
+    return (above - below) * relax.const(0.5, str(call.ty.dtype))
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -344,6 +373,8 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.split": _whole,
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
+    **dict.fromkeys(("relax.maximum", "relax.minimum"), _extreme),
+    "relax.atanh": _inverse_of_tanh,
     "relax.scatter_elements": _scattered,
     "relax.scatter_nd": _scattered_slices,
     **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gathered),

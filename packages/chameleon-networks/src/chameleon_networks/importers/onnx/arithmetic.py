@@ -39,9 +39,10 @@ def _power(node: Node) -> Any:
         known = isinstance(exponent, tvm.ir.GenericConst)
         powers = array_of(exponent).reshape(-1).tolist() if known else []
         if len(powers) == 1 and powers[0] in range(_MOST_FACTORS):
-            extents = np.broadcast_shapes(shape_of(base), shape_of(exponent))
-            factors = [constant_of(np.ones(extents, kind)), *[base] * int(powers[0])]
-            return reduce(lambda product, factor: node.emit(product * factor), factors)
+            factors = [base] * int(powers[0]) or [op.ones_like(base)]
+            product = reduce(lambda product, factor: node.emit(product * factor), factors)
+            extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
+            return product if extents == shape_of(base) else op.broadcast_to(product, extents)
         # Powers are of floating numbers alone; those of 64 bits hold 53.
         wanted = "float64"
         base = op.astype(base, wanted)

@@ -52,12 +52,12 @@ def without_functions(model: Any) -> Any:
         return model
     made = _onnx().ModelProto()
     made.CopyFrom(model)
-    defaults = {(one.domain, one.name): one.attribute_proto for one in made.functions}
+    defaults = {(one.domain, one.name, one.overload): one.attribute_proto for one in made.functions}
     left = [*made.graph.node, *(node for one in made.functions for node in one.node)]
     while left:
         node = left.pop()
         given = {one.name for one in node.attribute}
-        more = defaults.get((node.domain, node.op_type), ())
+        more = defaults.get((node.domain, node.op_type, node.overload), ())
         node.attribute.extend(one for one in more if one.name not in given)
         for one in node.attribute:
             left += [inner for graph in (one.g, *one.graphs) for inner in graph.node]

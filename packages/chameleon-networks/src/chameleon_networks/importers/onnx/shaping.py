@@ -140,8 +140,12 @@ def _tensor_scatter(node: Node) -> Any:
 
 
 def _top(node: Node) -> Any:
-    """``TopK`` of uint64 as ``topk`` of int64: flipping the highest bit keeps the order."""
-    if dtype_of(node[0]) != "uint64":
+    """``TopK`` of uint64 as ``topk`` of int64: flipping the highest bit keeps the order.
+
+    Sorted results are also right if the node allows any order (``sorted=0``).
+    """
+    is_ordinary = dtype_of(node[0]) != "uint64"
+    if is_ordinary and node.attributes.get("sorted", 1):
         return NotImplemented
 
     def flipped(value: Any, kind: str) -> Any:
@@ -153,10 +157,10 @@ def _top(node: Node) -> Any:
 
     [count], axis = node.integers(1), int(node.attributes["axis"])
     largest = bool(node.attributes["largest"])
-    whole = flipped(node[0], "int64")
+    whole = node[0] if is_ordinary else flipped(node[0], "int64")
     parts = node.emit(op.topk(whole, count, axis, largest=largest, dtype="int64"))
     top, places = (node.emit(relax.TupleGetItem(parts, place)) for place in range(2))
-    return [flipped(top, "uint64"), places]
+    return [top if is_ordinary else flipped(top, "uint64"), places]
 
 
 def _scattered(node: Node) -> Any:

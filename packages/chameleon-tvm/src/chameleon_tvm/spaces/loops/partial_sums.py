@@ -38,6 +38,8 @@ _LEAST_LARGEST = 6e4
 
 _INITIAL = "_init"
 """The end of a block's name if TVM made the block of a reduction's initial value."""
+_PADDING = "pad_temp"
+"""The name of a block that pads the input of a pooling, with the number at which maxima begin."""
 
 
 def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
@@ -266,9 +268,8 @@ def begun(function: Any, *, infinite: bool) -> Any:
 
     def mapped(block: Any) -> Any:
         parts = [block.body, block.init]
-        for number in (
-            (1,) if block.init is not None else (0,) if block.name_hint.endswith(_INITIAL) else ()
-        ):
+        begins = block.name_hint.endswith((_INITIAL, _PADDING))
+        for number in (1,) if block.init is not None else (0,) if begins else ():
             parts[number] = structural_map(parts[number], (tirx.FloatImm, changed))
         body, init = parts
         if body.same_as(block.body) and (init is None or init.same_as(block.init)):

@@ -240,29 +240,10 @@ def _variance_and_mean(
 
 def _normalised_by_batch(*args: Any) -> Any:
     """Batch normalization in training mode, by the statistics of the batch."""
-    x, weight, bias, mean, variance, training, momentum, epsilon = args
-    if not training:
-        return NotImplemented
-    axes = [0, *range(2, x.ndim)]
-    shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
-    of_batch = x.mean(axes, keepdim=True)
-    apart = x - of_batch
-    spread = (apart * apart).mean(axes, keepdim=True)
-    factor = torch.rsqrt(spread + epsilon)
-    made = apart * factor
-    if weight is not None:
-        made = made * weight.reshape(shape)
-    if bias is not None:
-        made = made + bias.reshape(shape)
-    count = x.numel() / x.shape[1]
-    unbiased = spread.flatten() * (count / max(count - 1, 1))
-    return (
-        made,
-        of_batch.flatten(),
-        factor.flatten(),
-        mean * (1 - momentum) + of_batch.flatten() * momentum,
-        variance * (1 - momentum) + unbiased * momentum,
-    )
+    _, _, _, _, _, training, *_ = args
+    operator = _ATEN._native_batch_norm_legit_functional.default  # noqa: SLF001
+    written = global_decomposition_table["post_autograd"][operator]
+    return written(*args) if training else NotImplemented
 
 
 _NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
@@ -497,6 +478,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.linalg_vector_norm.default: _count_as_norm,
     _ATEN.selu.default: _selu,
     _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
+    _ATEN.softplus.default: lambda x, beta=1, threshold=20: torch.where(
+        x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta
+    ),
+    _ATEN.expm1.default: lambda x: torch.tanh(x / 2) * (torch.exp(x) + 1),
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
     _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
 }
