@@ -429,7 +429,8 @@ def children(monkeypatch):
         folders = []
 
         @contextlib.contextmanager
-        def child(*_, folder):
+        def child(*_, folder, idle):
+            assert not idle
             folders.append(folder)
             yield SimpleNamespace(log=log, wait=lambda _: work(folder), stop=lambda _: status)
 

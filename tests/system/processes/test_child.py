@@ -234,3 +234,20 @@ def test_the_log_keeps_its_end():
     log.join(240.0)
     assert log.text.endswith("xend")
     assert len(log.text) <= 100
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel has no sessions")
+def test_an_idle_child_gives_way_to_other_sessions_and_so_do_its_children(tmp_path, monkeypatch):
+    (tmp_path / "looks.py").write_text(
+        "import os, sys\n"
+        "from chameleon_system.processes.child import ChildProcess\n"
+        "print(os.sched_getscheduler(0), *open('/proc/self/autogroup').read().split()[1:])\n"
+        "if len(sys.argv) == 1:\n"
+        "    with ChildProcess('looks', ['child']) as child:\n"
+        "        child.reap(600)\n"
+        "    print(child.log.strip())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with ChildProcess("looks", idle=True) as child:
+        child.reap(600)
+    assert child.log.splitlines() == [f"{os.SCHED_IDLE} nice 19"] * 2

@@ -37,6 +37,7 @@ class ChildProcess:
         stdin: the standard input, as for ``subprocess.Popen``.
         stdout: the standard output, as for ``subprocess.Popen``. With None, output goes to the log,
             as the standard error does.
+        idle: whether the child and its own children compute only while other processes do not.
 
     Attributes:
         token: the value of an environment variable that all descendants of the child carry.
@@ -55,9 +56,11 @@ class ChildProcess:
         descriptors: Sequence[int] = (),
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
+        idle: bool = False,
     ) -> None:
         self.token = child_token()
-        command = [sys.executable, "-m", _LAUNCHER, str(os.getpid()), module, *arguments]
+        launch = [sys.executable, "-m", _LAUNCHER, str(os.getpid()), str(int(idle))]
+        command = [*launch, module, *arguments]
         variables = {**(os.environ if environment is None else environment), TOKEN: self.token}
         read, write = os.pipe()
         try:
