@@ -103,7 +103,7 @@ def test_records_take_nothing_from_a_wall_clock(run, measured, tmp_path, place):
     assert all(line.startswith("op1") for line in timed)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     before=st.lists(
         st.tuples(

@@ -37,7 +37,7 @@ def undisturbed(tmp_path_factory):
     return everything(folder), [(o.name, o.config, o.tuned_seconds) for o in result.operators]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(stops=st.lists(st.integers(1, 15), min_size=1, max_size=4))
 def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stops):
     folder = tmp_path_factory.mktemp("resumed")
@@ -117,7 +117,7 @@ def killed(context, folder, chance):
     process.join()
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [12, pytest.param(50, marks=pytest.mark.long)])
 def test_killed_again_and_again(kills, tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["synthetic"])
@@ -134,7 +134,7 @@ def test_killed_again_and_again(kills, tmp_path):
         assert not rows.keys() & set(begun), "a stored configuration was measured again"
         # One line is one measurement: at most the one in flight may be missing.
         assert len(set(begun) - now.keys() - {f"op{i} compare" for i in range(2)}) <= 1
-    assert 100 < len(stored(disturbed)) < 600, "the kills should fall within the run"
+    assert 5 * kills < len(stored(disturbed)) < 600, "the kills should fall within the run"
     for folder in (disturbed, calm):
         process = context.Process(target=run_synthetic, args=(document(folder),))
         process.start()

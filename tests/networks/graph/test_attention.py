@@ -12,6 +12,8 @@ from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
 
+from ..lowering.networks import Many  # noqa: TID252 - shared by folders
+
 WIDTH, HEADS, TOKENS = 32, 4, 10
 REPLACED = {"nn.softmax", "where", "max", "equal", "permute_dims", "split", "matmul"}
 
@@ -146,32 +148,39 @@ def imported(network, inputs, layout="NCHW"):
     return prepared(torch_graph(program).module, layout)
 
 
-def check_outputs(network, module, deliver, inputs, *, tolerance=1e-5):
-    """A module computes what the network of torch does."""
+def check_outputs(network, module, deliver, inputs, *, tolerance=1e-5, names=("",)):
+    """A module computes what the network of torch does; its outputs have names."""
     with torch.no_grad():
-        want = network(*inputs).numpy()
+        wanted = network(*inputs)
     got = deliver(module, ready=True, guesses=True).run(*(tensor.numpy() for tensor in inputs))
-    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+    pairs = [(got, wanted)] if isinstance(wanted, torch.Tensor) else zip(got, wanted, strict=True)
+    errors = [np.abs(one - want.numpy()).max() / want.abs().max() for one, want in pairs]
+    assert {name: e for name, e in zip(names, errors, strict=True) if not e <= tolerance} == {}
 
 
 def attentions(chains):
     return [chain for chain in chains if chain.spec.kind == "attention"]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_it_is_one_kernel_that_computes_the_same(case, deliver):
-    make, inputs, expected = CASES[case]
+def test_each_is_one_kernel_that_computes_the_same(deliver):
     torch.manual_seed(0)
-    network = make()
-    module = imported(network, inputs)
+    networks = [make() for make, *_ in CASES.values()]
+    inputs = [given for _, given, _ in CASES.values()]
+    together = Many(networks, [len(given) for given in inputs])
+    every = tuple(tensor for given in inputs for tensor in given)
+    module = imported(together, every)
     chains = chains_of(module)
-    [chain] = attentions(chains)
-    assert {name: getattr(chain.spec, name) for name in expected} == expected
-    assert not any(fused.spec.kind == "batch_matmul" for fused in chains)
-    # A boolean mask becomes a number where it is an input of the network.
-    rest = set(left_over(module, chains)) - ({"where"} if case == "boolean mask" else set())
-    assert not rest & REPLACED
-    check_outputs(network, module, deliver, inputs)
+    found = {
+        case: {name: getattr(chain.spec, name) for name in expected}
+        for chain, (case, (*_, expected)) in zip(attentions(chains), CASES.items(), strict=True)
+    }
+    assert found == {case: expected for case, (*_, expected) in CASES.items()}
+    assert not any(chain.spec.kind == "batch_matmul" for chain in chains)
+    # The boolean mask becomes a number, since it is an input of the network.
+    rest = left_over(module, chains)
+    assert rest["where"] == 1
+    assert not {*rest} & (REPLACED - {"where"})
+    check_outputs(together, module, deliver, every, names=CASES)
 
 
 class Convolved(torch.nn.Module):

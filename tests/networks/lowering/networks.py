@@ -1,9 +1,11 @@
 """Networks compiled without a tuner, as they are before anything is tuned, and compared."""
 
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from chameleon_networks.importers.torch.lowering.importing import torch_graph
 from torch import nn
@@ -12,6 +14,17 @@ from torch.utils import _pytree as tree
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 
 TOLERANCE = 1e-4
+AT_ONCE = 13
+"""Cases compiled as one network: importing and compiling take half a second at least."""
+
+
+def batches(families):
+    """Parts of families of cases, by name, as parameters of a test: each for one network."""
+    return [
+        pytest.param(dict(islice(cases.items(), start, start + AT_ONCE)), id=f"{name}-{start}")
+        for name, cases in families.items()
+        for start in range(0, len(cases), AT_ONCE)
+    ]
 
 
 class Many(nn.Module):

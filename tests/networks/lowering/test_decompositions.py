@@ -7,23 +7,24 @@ from torch.nn import functional
 
 from .torch_networks import Of
 
-FUNCTIONS = {
-    "attention": lambda x: functional.scaled_dot_product_attention(x, x, x),
-    "bilinear upsampling": lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),
-    "einsum": lambda x: torch.einsum("abij,abkj->abik", x, x),
-    "layer norm": lambda x: functional.layer_norm(x, x.shape[-2:]),
-    "mish": functional.mish,
-    "RMS norm": lambda x: functional.rms_norm(x, x.shape[-1:]),
-    "silu": functional.silu,
-    "variance": lambda x: torch.var_mean(x, dim=1),
-}
-"""Operators that torch preserves, that have decompositions of ours, or that are composite."""
+
+def operators(x):
+    """Operators that torch preserves, that have decompositions of ours, or that are composite."""
+    return (
+        functional.scaled_dot_product_attention(x, x, x),
+        functional.interpolate(x, scale_factor=2, mode="bilinear"),
+        torch.einsum("abij,abkj->abik", x, x),
+        functional.layer_norm(x, x.shape[-2:]),
+        functional.mish(x),
+        functional.rms_norm(x, x.shape[-1:]),
+        functional.silu(x),
+        *torch.var_mean(x, dim=1),
+    )
 
 
 @pytest.mark.parametrize("private", [True, False], ids=["private functions", "none"])
-@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_programs_are_those_of_run_decompositions(function, monkeypatch, *, private):
-    program = torch.export.export(Of(function), (torch.rand(1, 2, 3, 4),))
+def test_programs_are_those_of_run_decompositions(monkeypatch, *, private):
+    program = torch.export.export(Of(operators), (torch.rand(1, 2, 3, 4),))
     whole = torch.export.default_decompositions()
     whole.update(decompositions.DECOMPOSITIONS)
     expected = program.run_decompositions(whole)
@@ -34,5 +35,6 @@ def test_programs_are_those_of_run_decompositions(function, monkeypatch, *, priv
 
     made = decompositions.with_decompositions(program, decompositions.decomposition_table())
 
-    assert made.graph_module.code == expected.graph_module.code
+    # A line for each operator.
+    assert made.graph_module.code.split("\n") == expected.graph_module.code.split("\n")
     assert str(made.graph_signature) == str(expected.graph_signature)

@@ -8,24 +8,11 @@ from chameleon_core.errors import ConfigError
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.importing import CONVERTERS, torch_graph
 
-from .networks import wrong
+from .networks import batches, wrong
 from .torch_cases import FAMILIES, REFUSED
 
-_AT_ONCE = 13
-"""Cases compiled as one network: importing and compiling take half a second at least."""
 
-
-def _batches():
-    batches = []
-    for family, cases in FAMILIES.items():
-        names = list(cases)
-        for start in range(0, len(names), _AT_ONCE):
-            chosen = {name: cases[name] for name in names[start : start + _AT_ONCE]}
-            batches.append(pytest.param(chosen, id=f"{family}-{start // _AT_ONCE}"))
-    return batches
-
-
-@pytest.mark.parametrize("cases", _batches())
+@pytest.mark.parametrize("cases", batches(FAMILIES))
 def test_operators_give_the_frameworks_numbers(cases):
     # Several kinds of images in one network have no common layout to be converted to.
     assert wrong(cases, layout="NCHW") == {}

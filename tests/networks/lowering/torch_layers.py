@@ -41,20 +41,6 @@ CONVOLUTIONS = {
         nn.ConvTranspose3d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),
         r(1, 4, 2, 3, 3),
     ),
-    "u-net": lambda: net(
-        warm(
-            nn.Sequential(
-                nn.Conv2d(3, 8, 3, padding=1),
-                nn.BatchNorm2d(8),
-                nn.ReLU(),
-                nn.ConvTranspose2d(8, 4, 2, stride=2),
-                nn.BatchNorm2d(4),
-                nn.ReLU(),
-                nn.Conv2d(4, 2, 1),
-            )
-        ),
-        r(1, 3, 6, 6),
-    ),
 }
 
 NORMALISATIONS = {

@@ -11,10 +11,23 @@ def _symmetric(x):
     return x @ x.mT + torch.eye(x.shape[-1])
 
 
+def _factored(x, y):
+    """Solutions by Cholesky's factor of a matrix, and both of its factors."""
+    lower = torch.linalg.cholesky(_symmetric(x))
+    upper = torch.linalg.cholesky(_symmetric(x[:, :2, :2]), upper=True)
+    return upper, torch.cholesky_solve(y, lower), torch.cholesky_inverse(lower)
+
+
+def _solved(x, y):
+    """Solutions by the factors of a matrix and by those of the transposed one."""
+    factors = torch.linalg.lu_factor(x)
+    return [torch.linalg.lu_solve(*factors, y, adjoint=adjoint) for adjoint in (False, True)]
+
+
 def _rotation(x):
-    """The orthogonal matrix that is nearest to any one."""
+    """The matrix with orthogonal columns that is nearest to any one."""
     left, _, right = torch.linalg.svd(x)
-    return left @ right
+    return left[:, : x.shape[1]] @ right
 
 
 def _reflected(x, y):
@@ -62,8 +75,7 @@ SAMPLES = {
     "singular values": lambda: of(
         lambda x, y, z: (
             torch.linalg.svdvals(x[:2, :2]),
-            torch.linalg.svd(y.mT)[0][:, :3].abs(),
-            _rotation(x[:2, :2]),
+            _rotation(y.mT),
             torch.linalg.pinv(x[:2, :2], hermitian=True, rtol=0.01),
             torch.linalg.pinv(z, atol=torch.tensor(0.01)),
         ),
@@ -248,37 +260,22 @@ SAMPLES = {
     "sum of products": lambda: of(
         lambda x, y, z: torch.addbmm(x, y, z, beta=0.5, alpha=2.0), r(3, 5), r(2, 3, 4), r(2, 4, 5)
     ),
-    "cholesky": lambda: of(
-        lambda x, y: (
-            torch.linalg.cholesky(_symmetric(x), upper=True),
-            torch.cholesky_solve(y, torch.linalg.cholesky(_symmetric(x))),
-            torch.cholesky_inverse(torch.linalg.cholesky(_symmetric(x))),
-        ),
-        r(2, 3, 3),
-        r(2, 3, 2),
-    ),
-    "lu": lambda: of(lambda x: (*torch.linalg.lu(x), *torch.linalg.lu_factor(x.mT)), r(2, 4, 3)),
+    "cholesky": lambda: of(_factored, r(2, 3, 3), r(2, 3, 2)),
+    "lu": lambda: of(lambda x: (*torch.linalg.lu(x), *torch.linalg.lu_factor(x.mT)), r(2, 3, 2)),
     "inverse": lambda: of(
         lambda x, y: (
             torch.linalg.inv(x),
-            torch.linalg.det(x),
+            torch.linalg.det(x[:, :2, :2]),
             *torch.linalg.slogdet(x),
             torch.linalg.solve(x, y),
-            torch.linalg.solve(x, y.mT, left=False),
+            torch.linalg.solve(x[:, :2, :2], y[:, :2].mT, left=False),
         ),
         r(2, 3, 3),
         r(2, 3, 2),
     ),
-    "solutions by factors": lambda: of(
-        lambda x, y: [
-            torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y, adjoint=adjoint)
-            for adjoint in (False, True)
-        ],
-        r(2, 3, 3),
-        r(2, 3, 2),
-    ),
+    "solutions by factors": lambda: of(_solved, r(2, 3, 3), r(2, 3, 2)),
     "qr": lambda: of(
-        lambda x: (*torch.linalg.qr(x), *torch.linalg.qr(x.mT, "complete")), r(2, 4, 3)
+        lambda x: (*torch.linalg.qr(x), *torch.linalg.qr(x.mT, "complete")), r(2, 3, 2)
     ),
     "hyperbolic": lambda: of(lambda x: (x.sinh(), x.cosh()), torch.linspace(-9.0, 9.0, 64)),
     "rank of a number": lambda: of(lambda x: torch.kthvalue(x, 1), r()),

@@ -11,8 +11,6 @@ _LSTM = nn.LSTM(5, 6).eval().requires_grad_(requires_grad=False)
 # Recurrent networks are unrolled: two steps show what a step hands to the next one, and more
 # take longer to compile. Batches have another size, so that the two axes cannot be confused.
 SEQUENCES = {
-    "lstm": lambda: net(nn.LSTM(5, 6), r(2, 3, 5)),
-    "lstm batch first": lambda: net(nn.LSTM(5, 6, batch_first=True), r(3, 2, 5)),
     "lstm two layers both ways": lambda: net(
         nn.LSTM(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(3, 2, 5)
     ),

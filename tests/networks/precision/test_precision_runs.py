@@ -12,7 +12,7 @@ BOUND = 0.5
 MEASUREMENTS = 5
 
 
-def _pipeline(tiny, folder, **more):
+def _pipeline(tiny, folder, **precision):
     file = folder / "p.yaml"
     pipeline = {
         "model": {"onnx": {"file": tiny.options.source, "compare": False, "check": False}},
@@ -22,7 +22,7 @@ def _pipeline(tiny, folder, **more):
         "scheduler": {"name": "gradient", "window": 1},
         "budget": {"measurements": MEASUREMENTS, "batch_size": 2, "scope": "network"},
         "output": str(folder / "run"),
-        **more,
+        **precision,
     }
     file.write_text(json.dumps(pipeline))
     return file
@@ -73,7 +73,7 @@ def test_another_bound_is_compiled_without_measuring(run, capfd):
 
 
 def test_a_run_in_float32_has_no_front_to_choose_from(tiny, tmp_path, capfd):
-    file = _pipeline(tiny, tmp_path, model={"builtin": "resnet_small"})
+    file = _pipeline(tiny, tmp_path)
     assert command_line(["validate", str(file), "--json"]) == 0
     assert "precision" not in json.loads(capfd.readouterr().out)["pipeline"]
     assert command_line(["validate", str(file), "--set", "precision=int8", "--json"]) == 0

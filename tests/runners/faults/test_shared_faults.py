@@ -209,7 +209,7 @@ def _footprint():
 
 
 def test_many_faults(harness, tmp_path):
-    _play(harness, tmp_path, 50)
+    _play(harness, tmp_path, 40)
 
 
 @pytest.mark.long

@@ -63,7 +63,7 @@ def _broadcasts(shape):
     return st.one_of(st.just(shape), st.just(shape[-1:]), st.just(()), first)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), shape=SHAPES)
 def test_innermost_loops_have_no_divisions(data, shape):
     other = data.draw(_broadcasts(shape), label="other")
