@@ -35,6 +35,17 @@ def test_the_second_signal_ends_a_process_amid_foreign_code():
     process.stdout.close()
 
 
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_closed_terminal_stops_a_run_unless_it_is_to_outlive_it(handler):
+    interruption, before = Interruption(), signal.signal(signal.SIGHUP, handler)
+    try:
+        with signals(interruption):
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert interruption.requested is (handler is signal.SIG_DFL)
+
+
 def test_nothing_is_left_of_listening():
     before = signal.getsignal(signal.SIGINT)
     for _ in range(3):

@@ -167,3 +167,24 @@ def test_a_command_outlives_whoever_reads_it():
             process.stdout.close()
             assert process.wait(240) == 0
         assert sign.read_text() == "done"
+
+
+CHAMELEON = [sys.executable, "-c", "from chameleon_cli.main import main; main()"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_needs_no_open_streams(closed):
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {closed}', "sh", *CHAMELEON, "--version"], check=False
+    )
+    assert ended.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_an_output_that_cannot_be_written_is_an_error():
+    with Path("/dev/full").open("w") as full:
+        command = [*CHAMELEON, "--version"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert subprocess.run(command, stdout=-1, stderr=full, check=False).returncode == 0
+    assert ended.returncode == ExitCode.NO_VALID_RESULT
+    assert ended.stderr.startswith("error: the output cannot be written: No space left on device\n")

@@ -69,7 +69,7 @@ def carriers(stamp=None):
 
 def folders(stamp=None):
     stamp = stamp or process_stamp(os.getpid())
-    return list(Path(tempfile.gettempdir()).glob(f"chameleon-runner-{stamp}-*"))
+    return list(Path(tempfile.gettempdir()).glob(f"chameleon-{stamp}-*"))
 
 
 def eventually(condition, seconds=240.0):

@@ -88,6 +88,7 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             "require: {against: untuned}",
             "3:10: 'require': 'min_ratio' and 'against' belong together",
         ),
+        ("baselines: none", "3:12: there is no baseline 'none'; write `baselines: []`"),
         ("baselines: [untuned, untuned]", "3:22: baseline 'untuned' is there twice; remove one"),
         ("preset: ht", "3:9: unknown preset 'ht'; did you mean 'hot'?"),
         ("output: 5", "3:9: 'output' must be a text, not the number 5; put it in quotes"),

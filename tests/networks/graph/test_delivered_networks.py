@@ -188,14 +188,6 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
         assert manifest["permissions"] == [AMX]
 
 
-def test_without_a_compiler_it_says_so(tiny, delivery_of, monkeypatch):
-    delivery = delivery_of(NetworkFrontend(tiny))
-    monkeypatch.setattr(package.shutil, "which", lambda _: None)
-    with pytest.raises(ChameleonError, match="no C compiler") as caught:
-        NetworkFrontend(tiny).deliver(delivery)
-    assert "chameleon compile" in str(caught.value.hint)
-
-
 @pytest.mark.parametrize(
     ("written", "words"),
     [("nvidia/nvidia-h100", "CPUs only"), ("llvm -mtriple=aarch64-linux-gnu", "cannot be")],

@@ -97,10 +97,13 @@ def inherited(_):
     return np.array_equal(network(data), wanted)
 def loaded(_):
     return np.array_equal(load()(data), wanted)
+def answer(pickled):
+    return pickled(data)
 if __name__ == "__main__":
     for way, function in (("fork", inherited), ("fork", loaded), ("spawn", loaded)):
         with multiprocessing.get_context(way).Pool(2) as pool:
             assert all(pool.map(function, range(4)))
+            assert np.array_equal(pool.apply(answer, (network,)), wanted)
     assert inherited(0)
 """
 

@@ -125,6 +125,8 @@ def test_a_value_for_all_elements_is_read(network):
         (None, r"must have shape .*, not \[\]"),
         ("a text", r"must have shape .*, not \[\]"),
         ([[1, 2], [3]], "inhomogeneous shape"),
+        (torch.zeros(SHAPE).bfloat16(), "x0 must be an array of float32: .*BFloat16"),
+        (torch.zeros(SHAPE, requires_grad=True), "x0 must be an array of float32: .*detach"),
     ],
 )
 def test_what_does_not_fit_is_told(network, value, said):

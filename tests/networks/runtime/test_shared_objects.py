@@ -1,6 +1,7 @@
 """Objects of the run time's C code are compiled once for a compiler and kept."""
 
 import pytest
+from chameleon_core.errors import TargetError
 from chameleon_networks.runtime import linking
 
 
@@ -39,3 +40,16 @@ def test_a_cache_that_cannot_be_written_is_no_error(compiled, monkeypatch, tmp_p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert all(file.exists() for file in linking.shared_objects())
     assert compiled == list(linking._SHARED)
+
+
+@pytest.mark.parametrize("named", ["", "/nowhere/cc -O1"])
+def test_without_a_compiler_it_says_so(compiled, monkeypatch, named):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("CC", named)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(
+        TargetError, match=f"there is no C compiler {named[:11] or '.cc'}"
+    ) as caught:
+        linking.shared_objects()
+    assert "chameleon compile" in str(caught.value.hint)
+    assert compiled == []

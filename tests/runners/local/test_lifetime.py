@@ -218,11 +218,11 @@ def test_more_threads_than_cores():
 def test_no_folder_of_a_dead_process_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = ProcessStamp.of(os.getpid())
-    dead = tmp_path / f"chameleon-runner-{attrs.evolve(own, pid=999999999)}-abc"
+    dead = tmp_path / f"chameleon-{attrs.evolve(own, pid=999999999)}-abc"
     dead.mkdir()
     (dead / "reference-0.npz").write_bytes(b"x")
     elsewhere = attrs.evolve(own, pid=999999999, namespace="1")
-    others = {tmp_path / f"chameleon-runner-{name}" for name in ("notes", f"{elsewhere}-abc")}
+    others = {tmp_path / f"chameleon-{name}" for name in ("notes", f"{elsewhere}-abc")}
     for other in others:
         other.mkdir()
     with LocalRunner(LocalOptions(**QUICK)):

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import attrs
 import psutil
 import pytest
 from chameleon_system.processes import ending
 from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned, temporary_folder
 from chameleon_system.processes.stamps import TOKEN, ProcessStamp, abandoned, child_token
 
 
@@ -94,9 +95,12 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ende
 def test_folders_of_the_dead_are_removed(tmp_path, monkeypatch, ended):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     own = make_scratch()
-    dead = tmp_path / f"chameleon-runner-{ended}-x_1"
-    elsewhere = tmp_path / f"chameleon-runner-{attrs.evolve(ended, namespace='1')}-x_1"
+    temporary = temporary_folder()
+    dead = tmp_path / f"chameleon-{ended}-x_1"
+    elsewhere = tmp_path / f"chameleon-{attrs.evolve(ended, namespace='1')}-x_1"
     for folder in (dead, elsewhere):
         folder.mkdir()
     remove_abandoned()
-    assert set(tmp_path.iterdir()) == {own, elsewhere}
+    kept = Path(temporary.name)
+    assert set(tmp_path.iterdir()) == {own, kept, elsewhere}
+    assert kept.name.startswith(own.name.rpartition("-")[0])

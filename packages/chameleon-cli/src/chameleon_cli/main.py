@@ -18,7 +18,7 @@ from chameleon_core.plugins.registry import default_registry
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import LazyGroup
 from chameleon_cli.options import give, replaced
-from chameleon_cli.streams import outliving_readers
+from chameleon_cli.streams import OutputError, open_missing, outliving_readers
 
 _SUMMARIES = {
     "run": "Tune the model of a pipeline, or continue an interrupted run.",
@@ -134,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: the words after the command's name; if None, the arguments of this process.
     """
+    open_missing()
     status = run(arguments)
     # At its end, Python searches all objects for garbage, which takes up to half a second.
     gc.freeze()
@@ -146,11 +147,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, one of ``ExitCode``.
     """
-    with outliving_readers():
-        try:
+    try:
+        with outliving_readers():
             return _run(arguments)
-        finally:
-            json_lines.end()
+    except OutputError as error:
+        return _end_by(error)
+    finally:
+        json_lines.end()
 
 
 def _run(arguments: Sequence[str] | None) -> int:

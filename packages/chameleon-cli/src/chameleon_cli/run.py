@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.end.summary import summary_lines
+from chameleon_core.loop.end.summary import summary_lines, usage_of
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
@@ -55,7 +55,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     if as_json:
         if result.slower is not None:
             click.echo(result.slower, err=True)
-        click.echo(json.dumps(result.to_json()))
+        usage = {"usage": usage_of(result)} if result.usage else {}
+        click.echo(json.dumps({**result.to_json(), **usage}))
     else:
         _print(result)
     disturbance = result.disturbance

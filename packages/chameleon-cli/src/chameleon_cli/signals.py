@@ -20,7 +20,9 @@ HARD_STOP_SECONDS = 5.0
 def signals(
     interruption: Interruption, again: str = "", message: str | None = None
 ) -> Iterator[None]:
-    """Let SIGINT and SIGTERM stop a run while the context is open.
+    """Let SIGINT, SIGTERM and SIGHUP stop a run while the context is open.
+
+    SIGHUP, which a closed terminal sends, stays ignored if the parent ignores it (nohup).
 
     Call this function in the main thread only.
 
@@ -46,11 +48,13 @@ def signals(
         interruption.request()
         # The signal may interrupt a write to sys.stderr, so it is not used.
         if interruption.cut_short:
-            os.write(2, b"\nstopping\n")
+            _say(b"\nstopping\n")
             raise KeyboardInterrupt
-        os.write(2, b"\nstopping after what is in flight; once more to stop at once\n")
+        _say(b"\nstopping after what is in flight; once more to stop at once\n")
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
         with _watched(numbers, leave):
@@ -61,6 +65,11 @@ def signals(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(message: bytes) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        os.write(2, message)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from chameleon_core.errors import ChameleonError, ExitCode
+
 _STDOUT, _STDERR = 1, 2
 
 
@@ -30,11 +32,30 @@ def results_alone() -> Iterator[None]:
         yield
 
 
+def open_missing() -> None:
+    """Open the standard streams that this process was started without, as if at ``/dev/null``.
+
+    Otherwise the next file that a process opens, or a child inherits, would get their output.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The system takes the smallest free number, which is this one.
+            stream = os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r")
+            setattr(sys, name, stream)
+
+
 class _OutlivingStream:
-    """Writes to a stream; if its reader has gone, further output is dropped."""
+    """Writes to a stream; if its reader has gone or the disk is full, further output is dropped.
+
+    Attributes:
+        failure: the first error of the stream, or None.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.failure: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -42,21 +63,28 @@ class _OutlivingStream:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
-            self._leave()
+        except OSError as error:
+            self._leave(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._leave()
+        except OSError as error:
+            self._leave(error)
 
-    def _leave(self) -> None:
+    def _leave(self, error: OSError) -> None:
+        self.failure = self.failure or error
         # The rest of the stream's buffer is dropped too.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
+
+
+class OutputError(ChameleonError):
+    """A command's results could not be written to stdout."""
+
+    exit_code = ExitCode.NO_VALID_RESULT
 
 
 @contextlib.contextmanager
@@ -64,11 +92,21 @@ def outliving_readers() -> Iterator[None]:
     """Let a command finish its work even if the reader of its output has ended.
 
     For example, ``| head`` ends after ten lines.
+
+    Raises:
+        OutputError: stdout could not be written for another reason, such as a full disk.
     """
     with contextlib.ExitStack() as restored:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             restored.callback(setattr, sys, name, stream)
             setattr(sys, name, _OutlivingStream(stream))
+        output = sys.stdout
         yield
-        sys.stdout.flush()
+        output.flush()
+        failure = getattr(output, "failure", None)
+        if failure is not None and not isinstance(failure, BrokenPipeError):
+            raise OutputError(
+                f"the output cannot be written: {failure.strerror}",
+                hint="What the command wrote into files is kept; give it another output.",
+            )

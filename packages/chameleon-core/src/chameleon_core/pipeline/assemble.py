@@ -338,6 +338,9 @@ class Assembler(StageReader):
         node = self._root.get("baselines")
         if node is None:
             return []
+        if node.value == "none":
+            self.say(node.mark, "there is no baseline 'none'; write `baselines: []`")
+            return []
         entries = node.value if node.is_sequence else (node,)
         specs = [self.chosen("a baseline", "baselines", entry) for entry in entries]
         names: set[str] = set()

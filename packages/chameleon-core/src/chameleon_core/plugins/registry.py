@@ -197,8 +197,8 @@ class Registry:
         hints = [listed if names else f"no {about.noun} is installed"]
         if not any(_same(about.distribution, have) for have in self.distributions):
             hints.append(f"{about.distribution} brings some: {how_to_install(about.distribution)}")
-        hints += [str(error) for error in self.errors]
-        return UnknownNameError(message, hint="; ".join(hints))
+        problems = map(str, self.errors)
+        return UnknownNameError(message, hint="\n".join(["; ".join(hints), *problems]))
 
 
 def _meant(entries: Sequence[Registration], author: str) -> list[Registration]:

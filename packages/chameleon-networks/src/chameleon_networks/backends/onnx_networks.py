@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import onnx
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins import NoOptions
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.device.targets import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
@@ -49,7 +49,7 @@ def untuned(graph: Any, threads: int = 1) -> Any:
     module = prepared(graph, DEFAULT)
     chains, none = chains_of(module), no_kernels(target)
     executable = compiled(module, chains, none, target).executable
-    with tempfile.TemporaryDirectory(prefix="chameleon-untuned-") as folder:
+    with temporary_folder() as folder:
         manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
         write_package(Path(folder), executable, manifest)
         try:

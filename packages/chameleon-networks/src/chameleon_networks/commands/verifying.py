@@ -6,7 +6,6 @@ import bisect
 import itertools
 import json
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Arrays
 from chameleon_core.words import counted
+from chameleon_system.processes.scratch import temporary_folder
 from numpy.typing import NDArray
 
 from chameleon_networks.commands import runs
@@ -317,7 +317,7 @@ class Comparison:
             part = compiled(module, chains, self.kernels, self.target)
         manifest = manifest_of(module, chains, self.kernels, self.target, self.threads)
         manifest["permissions"] = sorted(part.permissions)
-        with tempfile.TemporaryDirectory(prefix="chameleon-verify-") as folder:
+        with temporary_folder() as folder:
             write_package(Path(folder), part.executable, manifest)
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
                 outputs = process.outputs(inputs)

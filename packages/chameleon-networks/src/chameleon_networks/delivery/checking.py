@@ -5,7 +5,6 @@ If a compiler crashes, only this child process ends, and the run can go on.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_system.processes.child import status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.words import WAY_OUT
 
 from chameleon_networks.compile.prepared_networks import prepared_network
@@ -80,7 +80,7 @@ def _asked(
         "started": time.monotonic(),
     }
     # The child removes nothing itself: it ends without finalisers, or in a crash.
-    scratch = tempfile.TemporaryDirectory(prefix="chameleon-check-")
+    scratch = temporary_folder()
     with scratch as folder, network_child(_MODULE, network.preloads) as child:
         conversation = Conversation(child)
         answer: Message = {}

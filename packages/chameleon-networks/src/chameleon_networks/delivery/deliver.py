@@ -18,13 +18,13 @@ from chameleon_networks.delivery.delivery_steps import DeliverySteps, blamed
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types
 from chameleon_networks.package.package import (
-    check_compiler,
     check_target,
     read_manifest,
     write_manifest,
 )
 from chameleon_networks.running.latency import first_answer
 from chameleon_networks.running.verify import SAMPLES, OutputCheck
+from chameleon_networks.runtime.linking import compiler_command
 
 log = structlog.get_logger()
 
@@ -83,7 +83,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
     """
     started = time.perf_counter()
     check_target(delivery.target)
-    check_compiler()
+    compiler_command()
     with contextlib.ExitStack() as stack:
         steps = DeliverySteps(settled, delivery, stack)
         staged, result = verified(steps, settled)

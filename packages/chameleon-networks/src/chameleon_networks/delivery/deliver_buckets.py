@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from chameleon_core.network_result import (
 )
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.words import chosen_types, types_in_words
 from numpy.typing import NDArray
 
@@ -40,7 +40,6 @@ from chameleon_networks.delivery.typed.delivery import in_types, precision_facts
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import (
-    check_compiler,
     check_target,
     read_manifest,
     write_loader,
@@ -48,6 +47,7 @@ from chameleon_networks.package.package import (
 )
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import compared
+from chameleon_networks.runtime.linking import compiler_command
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
@@ -229,7 +229,7 @@ def delivered(
     """
     started = time.perf_counter()
     check_target(delivery.target)
-    check_compiler()
+    compiler_command()
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
     buckets: dict[str, _Bucket] = {}
@@ -237,7 +237,7 @@ def delivered(
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
         called[name] = {task.name: union[key] for key, task in tasks.items()}
         buckets[name] = _Bucket(network, _own(delivery, tasks, len(settled)))
-    with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
+    with temporary_folder() as scratch:
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
         if padded and any(network.precision is not None for network in settled.values()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.types import STORAGE
 from chameleon_tvm.words import one_line
 
@@ -114,7 +114,7 @@ class DeliverySteps:
         self._alternatives = {
             key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
-        temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
+        temporary = temporary_folder()
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)

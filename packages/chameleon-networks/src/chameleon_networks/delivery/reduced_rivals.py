@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.types import FLOAT32, display_name
 from chameleon_tvm.words import one_line
 
@@ -153,7 +153,7 @@ class ReducedRivals:
         self._chosen = {form.name: form for form in asked_for(network.forms, request.precisions)}
         self.about: dict[str, ComputedIn] = {}
         self.left_out = left_out_reduced(network.forms, list(self._chosen.values()))
-        scratch = tempfile.TemporaryDirectory(prefix="chameleon-calibration-")
+        scratch = temporary_folder()
         self._calibration = Path(stack.enter_context(scratch), "inputs.npz")
         write_batches(self._calibration, request.calibration)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ConfigError, RunFolderError, TargetError
 from chameleon_core.stages import SpaceProvider, Winner
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.building.exporting import Exported, identifiers, unoccupied
 from chameleon_tvm.words import identifier
 
@@ -18,11 +18,10 @@ from chameleon_networks.compile.sequence.weights import WEIGHTS, copy_weights, l
 from chameleon_networks.export.operators import deliver_operator
 from chameleon_networks.package.package import (
     MANIFEST,
-    check_compiler,
     digest_of_file,
     read_manifest,
 )
-from chameleon_networks.runtime.linking import OBJECTS, filled, link_library
+from chameleon_networks.runtime.linking import OBJECTS, compiler_command, filled, link_library
 from chameleon_networks.runtime.pack import PACKING, PACKING_FILES
 
 
@@ -92,7 +91,7 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
         raise TargetError(
             "bundles for C are made on Linux only", hint="Load the network from Python instead."
         )
-    check_compiler()
+    compiler_command()
     if "buckets" in manifest:
         raise ConfigError(
             "a network in buckets of shapes has no bundle for C: it is several networks",
@@ -176,7 +175,7 @@ def to_c(
     outputs = _folders(folder, names)
     called = [name_for(output, name) for output in outputs]
     for library, output, winner in zip(called, outputs, winners, strict=True):
-        with tempfile.TemporaryDirectory(prefix="chameleon-operator-") as scratch:
+        with temporary_folder() as scratch:
             _whole(winner, space, Path(scratch) / library, threads)
             write_c_bundle(Path(scratch) / library, output, library)
     return _exported(winners, outputs)

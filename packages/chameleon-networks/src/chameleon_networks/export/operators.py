@@ -36,11 +36,10 @@ from chameleon_networks.compile.sequence.library import (
 from chameleon_networks.compile.sequence.variants import extents, with_variants
 from chameleon_networks.package.package import (
     build_facts,
-    check_compiler,
     described_tensor,
     write_package,
 )
-from chameleon_networks.runtime.linking import SOURCES
+from chameleon_networks.runtime.linking import SOURCES, compiler_command
 from chameleon_networks.runtime.pack import ARRAYS, PACKING, replayed
 
 Array = NDArray[Any]
@@ -322,7 +321,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
         InvalidConfigurationError: TVM makes another program of a configuration than before.
     """
     _check_target(winner.task.target)
-    check_compiler()
+    compiler_command()
     builder = tvm_builder(space, winner)
     program = builder.program(winner.config)
     packing = _packing(builder, winner, program)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from chameleon_core.arrays import Arrays
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_system.processor import own_architecture
 from chameleon_tvm.types import INT8
 
@@ -31,7 +31,7 @@ def quantized(asked: Reduction) -> ReducedNetwork:
     Raises:
         Exception: ONNX Runtime cannot quantize or run the network.
     """
-    with tempfile.TemporaryDirectory(prefix="chameleon-onnx-quantized-") as folder:
+    with temporary_folder() as folder:
         file = quantized_file(asked.forms, asked.calibration, Path(folder))
         return ReducedNetwork(run=onnx_session(file, threads=asked.threads), precision=INT8)
 

@@ -45,10 +45,15 @@ class Buckets:
     Args:
         manifest: The content of ``manifest.json``, which describes all buckets.
         opened: A function that loads the network in a bucket's folder.
+
+    Attributes:
+        again: A function without arguments that loads the network again, for copies and other
+            processes.
     """
 
     def __init__(self, manifest: Manifest, opened: Callable[[str], Callable[..., Any]]) -> None:
         self._manifest = manifest
+        self.again: Callable[[], Any] | None = None
         self._opened = opened
         self._loaded: Manifest = {}
         self._loading, self._process = threading.Lock(), os.getpid()
@@ -84,6 +89,9 @@ class Buckets:
         # Copies, since what is cut off would stay in memory with a part of it.
         cut = [np.array(output, order="C") for output in outputs]
         return cut if isinstance(result, list) else cut[0]
+
+    def __reduce__(self) -> Any:
+        return self.again, ()
 
     def _network(self, bucket: Manifest) -> Callable[..., Any]:
         if self._process != os.getpid():

@@ -5,6 +5,7 @@ The list `needs` in manifest.json names the Python packages that must be install
 `load()` returns a function that any number of threads may call.
 """
 
+import functools
 import hashlib
 import json
 import pathlib
@@ -35,11 +36,14 @@ class Network:
         engine: The object that runs the network: a ``Library`` or a ``Machine``.
 
     Attributes:
+        again: A function without arguments that loads the network again. Copies and other processes
+            call it, because they cannot share the network.
         threads: Number of threads that compute one inference.
     """
 
     def __init__(self, manifest: Manifest, engine: Any) -> None:
         self.engine = engine
+        self.again: Callable[[], Any] | None = None
         self.threads = engine.threads
         self._wanted = [
             (t["name"], tuple(t["shape"]), _dtype(t["dtype"])) for t in manifest["inputs"]
@@ -67,7 +71,10 @@ class Network:
         arrays = []
         for value, (name, shape, dtype) in zip(inputs, self._wanted, strict=True):
             dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
-            array = np.asarray(np.from_dlpack(value) if dlpack else value)
+            try:
+                array = np.asarray(np.from_dlpack(value) if dlpack else value)
+            except (BufferError, RuntimeError, TypeError) as error:
+                raise ValueError(f"{name} must be an array of {dtype}: {error}") from error
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {list(shape)}, not {list(array.shape)}")
             if array.dtype != dtype and not _becomes(array.dtype, dtype):
@@ -85,6 +92,9 @@ class Network:
         """
         outputs: Arrays = self.engine.run(arrays, self._kinds, times)
         return outputs
+
+    def __reduce__(self) -> Any:
+        return self.again, ()
 
     def close(self) -> None:
         """Free the network: stop its threads and release its memory after running calls have ended.
@@ -256,8 +266,11 @@ def load(
     if not (0 <= threads < 1 << 31 and 0 < instances < 1 << 31):
         raise ValueError("a network has 1 or more threads, or 0 for its own choice, and instances")
     manifest = checked_manifest(folder)
+    again = functools.partial(load, str(folder), threads=threads, instances=instances)
     if "buckets" not in manifest:
-        return _opened(folder, manifest, threads, instances, folder)
+        single = _opened(folder, manifest, threads, instances, folder)
+        single.again = again
+        return single
     _check_form(folder, manifest, BUCKETS)
     if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
         raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
@@ -268,6 +281,7 @@ def load(
         return _opened(own, checked_manifest(own), threads, instances, folder)
 
     network: Callable[..., Any] = chosen(manifest, opened)
+    vars(network)["again"] = again
     return network
 
 

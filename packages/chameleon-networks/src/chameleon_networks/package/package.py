@@ -45,20 +45,6 @@ VERSIONED = (
 _FORMAT = 2
 
 
-def check_compiler() -> None:
-    """Check that a C compiler is installed, which is needed to link the library of a network.
-
-    Raises:
-        TargetError: There is no C compiler.
-    """
-    if not any(shutil.which(name) for name in ("cc", "gcc", "clang", "g++", "clang++")):
-        raise TargetError(
-            "the network cannot be linked: there is no C compiler (cc, gcc or clang) on the PATH",
-            hint="Install one, then run `chameleon compile` on the run folder; nothing has to "
-            "be tuned again.",
-        )
-
-
 def check_target(target: str) -> None:
     """Check that this machine can run a network that is compiled for a target, to verify it.
 

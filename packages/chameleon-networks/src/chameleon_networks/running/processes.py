@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +13,7 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
+from chameleon_system.processes.scratch import temporary_folder
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.kept_networks import GRAPH, kept_network
@@ -66,7 +66,7 @@ class AskedProcess:
         self.name = name
         self.answer: Message = {}
         self._start_seconds = start_seconds
-        self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
+        self._folder = temporary_folder()
         self._child = network_child(module, preloads)
         self._conversation = Conversation(self._child)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -13,8 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, TargetError
 from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.device.cpus.features import flag_of
 from chameleon_tvm.quick_tvm import tvm
 
@@ -58,7 +60,7 @@ def link_library(
         ChameleonError: The C compiler fails.
     """
     shared = [file for file in shared_objects() if not pool or file.stem != "pool"]
-    with tempfile.TemporaryDirectory(prefix="chameleon-library-") as folder:
+    with temporary_folder() as folder:
         work = Path(folder)
         (work / "names.h").write_text(_names(manifest, name), encoding="utf-8")
         (work / f"{name}.h").write_text(filled("header.h", manifest, name), encoding="utf-8")
@@ -128,6 +130,25 @@ def compile_c(source: Path, target: Path, *folders: Path) -> None:
     run_compiler(*headers, *_FLAGS, "-x", "c", "-c", str(source), "-o", str(target))
 
 
+def compiler_command() -> list[str]:
+    """The command of the C compiler: the one that CXX or CC names, or the first one on the PATH.
+
+    Raises:
+        TargetError: There is no such program.
+    """
+    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
+
+    command = str(get_cc() or "").split()
+    if command and shutil.which(command[0]):
+        return command
+    named = f"{command[0]}, which CXX or CC names" if command else "(cc, gcc or clang) on the PATH"
+    raise TargetError(
+        f"the network cannot be linked: there is no C compiler {named}",
+        hint="Install one and repeat the command. If tuning is done, `chameleon compile` of the "
+        "run folder does the rest; nothing has to be tuned again.",
+    )
+
+
 def run_compiler(*words: str) -> None:
     """Call the C compiler, and raise an error with its message if it fails.
 
@@ -135,11 +156,10 @@ def run_compiler(*words: str) -> None:
         words: The arguments, such as the names of files.
 
     Raises:
+        TargetError: There is no C compiler.
         ChameleonError: The C compiler fails.
     """
-    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
-
-    command = [*(get_cc() or "cc").split(), *words]
+    command = [*compiler_command(), *words]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode:
         raise ChameleonError(
@@ -156,7 +176,7 @@ def shared_objects() -> tuple[Path, ...]:
     Later processes copy them from there.
     """
     kept = kept_path("runtime", _shared_facts())
-    folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")
+    folder = temporary_folder()
     _FOLDERS.append(folder)
     objects = []
     for source in _SHARED:
@@ -172,9 +192,7 @@ def shared_objects() -> tuple[Path, ...]:
 
 def _shared_facts() -> list[Any]:
     """The shared code, all headers that it may include, and the compiler."""
-    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
-
-    command = [*(get_cc() or "cc").split(), "--version"]
+    command = [*compiler_command(), "--version"]
     compiler = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     sources = [*(SOURCES / name for name in _SHARED), *sorted(SOURCES.glob("*.h"))]
     code = [source.read_text(encoding="utf-8") for source in sources]

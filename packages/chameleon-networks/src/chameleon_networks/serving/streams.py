@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.child import ChildProcess
 from chameleon_system.processes.conversation import Conversation
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
@@ -100,7 +100,7 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
     Raises:
         ChameleonError: The delivered network fails.
     """
-    with tempfile.TemporaryDirectory(prefix="chameleon-served-") as name:
+    with temporary_folder() as name:
         folder = Path(name)
         files, left_out = model_files(
             asked.network, asked.names, asked.precisions, asked.calibrate, folder

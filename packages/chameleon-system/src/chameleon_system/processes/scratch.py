@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chameleon_system.processes.stamps import ProcessStamp
 
-_PREFIX = "chameleon-runner"
+_PREFIX = "chameleon"
 
 
 def make_scratch() -> Path:
@@ -17,8 +17,16 @@ def make_scratch() -> Path:
 
     So a later process recognizes it as abandoned if this process is killed.
     """
-    stamp = ProcessStamp.of(os.getpid())
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{stamp}-"))
+    return Path(tempfile.mkdtemp(prefix=_prefix()))
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder as ``make_scratch`` does, which is removed with the returned object."""
+    return tempfile.TemporaryDirectory(prefix=_prefix())
+
+
+def _prefix() -> str:
+    return f"{_PREFIX}-{ProcessStamp.of(os.getpid())}-"
 
 
 def remove_abandoned() -> None:

@@ -37,10 +37,15 @@ def summary_lines(result: RunResult) -> list[str]:
         lines = _network_lines(network)
     else:
         lines = _operator_lines(timed, len(result.operators))
+    usage = f"Use it: {usage_of(result)}" if result.usage else ""
+    return [*lines, f"The result is in {_shown(result.folder)}. {usage}".rstrip()]
+
+
+def usage_of(result: RunResult) -> str:
+    """The command or Python code that uses a result, with the path of its folder."""
     folder = _shown(result.folder)
     typed = shlex.quote(folder) if result.usage.startswith("chameleon ") else folder
-    usage = f"Use it: {result.usage.replace('{folder}', typed)}" if result.usage else ""
-    return [*lines, f"The result is in {folder}. {usage}".rstrip()]
+    return result.usage.replace("{folder}", typed)
 
 
 def _network_lines(network: NetworkResult) -> list[str]:

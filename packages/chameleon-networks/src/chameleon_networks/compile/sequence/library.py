@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.quick_tvm import tirx
 from numpy.typing import NDArray
 from tvm_ffi.structural import WalkResult, structural_walk
@@ -371,7 +371,7 @@ class SequenceExecutable:
         plan = planned(self.sequence, merged=not own)
         sums = [0 if own else checksum(blob, aligned(blob.nbytes)) for blob in plan.blobs]
         text = _Tables(self.sequence, plan, self.loops).text(self.layout, sums)
-        with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as name:
+        with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")
             compile_c(SOURCES / "sequence.c", folder / "sequence.o", folder)
@@ -389,7 +389,7 @@ def object_files(kernels: Any) -> list[bytes]:
     def read(_: str, objects: Sequence[str], **__: Any) -> None:
         contents.extend(Path(file).read_bytes() for file in objects)
 
-    with tempfile.TemporaryDirectory(prefix="chameleon-kernels-") as folder:
+    with temporary_folder() as folder:
         kernels.export_library(str(Path(folder, OBJECTS)), fcompile=read)
     return contents
 
