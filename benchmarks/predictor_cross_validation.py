@@ -11,84 +11,23 @@ device`` all that one device has measured. The means are over tasks.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
-import numpy as np
 import torch
 from chameleon_one_shot.dataset.format import read_dataset
 from chameleon_one_shot.predictor.alternatives import ALTERNATIVES
-from chameleon_one_shot.predictor.evaluation import (
-    ONE_SHOT,
-    Evaluation,
-    TaskResult,
-    prediction_of,
-    results_of,
-    table,
-)
-from chameleon_one_shot.predictor.examples import Example, examples_of
-from chameleon_one_shot.predictor.groups import device_groups, divided, folds, task_groups
+from chameleon_one_shot.predictor.evaluation import cross_validate, table
+from chameleon_one_shot.predictor.examples import examples_of
+from chameleon_one_shot.predictor.groups import device_groups, task_groups
 from chameleon_one_shot.predictor.options import KINDS, TrainingOptions
-from chameleon_one_shot.predictor.pretraining import Divided, Division, trained_model
 
 BY = {"task": task_groups, "device": device_groups}
 
 
-def cross_validate(
-    examples: Sequence[Example],
-    options: TrainingOptions,
-    *,
-    count: int,
-    labels: Sequence[int],
-    alternatives: Sequence[str],
-    say: Callable[[str], None],
-) -> Evaluation:
-    """Cross-validate a predictor and other models: each fold of the tasks is held out once.
-
-    Args:
-        examples: The examples of a data set.
-        options: The options of the predictor's training. The other models get its seed.
-        count: The number of folds.
-        labels: A label per example; examples with the same label are held out together.
-        alternatives: The names of the other models, keys of ``ALTERNATIVES``.
-        say: A function that is called with each message about progress.
-
-    Raises:
-        DatasetError: There are too few groups.
-    """
-    groups = np.asarray(labels)
-    shares = [Division().stopping]
-    results: list[TaskResult] = []
-    for number, fold in enumerate(folds(groups, count, options.seed), 1):
-        rest = np.setdiff1d(np.arange(len(examples)), fold)
-        weights = np.array([len(examples[at]) for at in rest], np.float64)
-        inner = groups[rest]
-        if len(np.unique(inner)) == 1:
-            # One device is left, say: tasks of it that are not alike end the training.
-            inner = task_groups([examples[at].source for at in rest])
-        first, second = (rest[part] for part in divided(inner, weights, shares, options.seed))
-        parts = Divided(
-            training=[examples[at] for at in first],
-            stopping=[examples[at] for at in second],
-            held_out=[examples[at] for at in fold],
-        )
-        say(f"fold {number} of {count}: {len(first)} tasks to train on, {len(fold)} held out")
-        own = results_of(ONE_SHOT, prediction_of(trained_model(parts, options)), parts.held_out)
-        for name in alternatives:
-            other = ALTERNATIVES[name]()
-            other.fit(parts.training, parts.stopping, options.seed)
-            own += results_of(name, other.scores, parts.held_out)
-        say(table(Evaluation(results=tuple(own)).means))
-        results += own
-    return Evaluation(results=tuple(results))
-
-
 @click.command()
 @click.argument("dataset", type=click.Path(path_type=Path))
-@click.option(
-    "--folds", "count", type=int, help="Parts held out; each group by itself where missing."
-)
+@click.option("--folds", type=int, help="Parts held out; each group by itself where missing.")
 @click.option("--by", type=click.Choice(list(BY)), default="task", show_default=True)
 @click.option("--against", multiple=True, type=click.Choice(list(ALTERNATIVES)))
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
@@ -99,7 +38,7 @@ def cross_validate(
 @click.option("--json", "as_json", is_flag=True)
 def main(  # noqa: PLR0917 - click passes them by name
     dataset: Path,
-    count: int | None,
+    folds: int | None,
     by: str,
     against: tuple[str, ...],
     kind: str,
@@ -116,7 +55,7 @@ def main(  # noqa: PLR0917 - click passes them by name
     found = cross_validate(
         examples,
         TrainingOptions(kind=kind, steps=steps, members=members, seed=seed),
-        count=count or len(set(labels.tolist())),
+        count=folds or len(set(labels.tolist())),
         labels=labels.tolist(),
         alternatives=against or tuple(ALTERNATIVES),
         say=lambda sentence: click.echo(sentence, err=True),
