@@ -5,8 +5,12 @@ import json
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.loop.run import run_pipeline
+from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions
+from chameleon_core.run_view import RunView
 from chameleon_core.stages import Winner
+from chameleon_networks.commands.runs import winners_of
 from chameleon_networks.export.operators import deliver_operator
 from chameleon_networks.package.load import load
 from chameleon_networks.runtime.pack import pack_weights
@@ -126,3 +130,15 @@ def test_what_runs_elsewhere_is_refused(target, said, tmp_path):
     with pytest.raises(TargetError, match=said):
         deliver_operator(winner, AutoSpace(AutoOptions()), tmp_path / "one", 1)
     assert not (tmp_path / "one").exists()
+
+
+def test_a_run_without_measurements_is_exported(tmp_path):
+    operator = {"dense": {"input": [8, 16], "units": 16, "name": "product"}}
+    document = {"model": {"operators": [operator]}, "baselines": []}
+    document |= {"budget": {"measurements": 0}, "output": str(tmp_path / "run")}
+    (operator,) = run_pipeline(from_dict(document)).operators
+    assert operator.measurements == 0
+    assert operator.tuned_seconds > 0
+    with RunView(tmp_path / "run") as view:
+        (winner,) = winners_of(view)
+    assert (winner.config, winner.seconds) == (operator.config, operator.tuned_seconds)

@@ -141,7 +141,7 @@ def winners_of(run: RunView) -> tuple[Winner, ...]:
     """The best configuration of each measured task.
 
     It is the winner of the final comparison if there was one, else the fastest measured
-    configuration.
+    configuration. A run without measurements compares recommended configurations.
     """
     winners, store, shared = [], run.store, shares_records(run.store)
     for stored in store.tasks():
@@ -149,7 +149,10 @@ def winners_of(run: RunView) -> tuple[Winner, ...]:
         valid = {m.config: m for m in records.measured.values() if m.ok}
         comparison = store.comparison(stored.id)
         config = None if comparison is None else winner(comparison, shared=shared)
-        best = valid.get(config) if config is not None else None
+        tuned = {} if comparison is None else dict(comparison.tuned)
+        best = None
+        if config is not None:
+            best = valid.get(config) or attrs.evolve(tuned[config], config=config)
         recorded = best is None
         best = best or best_of(valid.values(), shared=shared)
         if best is not None:

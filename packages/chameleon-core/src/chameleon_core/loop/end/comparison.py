@@ -233,9 +233,10 @@ def compared(
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or read a stored comparison.
 
-    If a record of another run is among these configurations, the comparison compiles and checks it
-    on this machine. If no configuration succeeds, failed records are dropped, and the next fastest
-    configurations are compared.
+    If the budget has no measurements and the frontend delivers nothing, recommended configurations
+    are compared. If a record of another run is among these configurations, the comparison compiles
+    and checks it on this machine. If no configuration succeeds, failed records are dropped, and the
+    next fastest configurations are compared.
 
     Args:
         run: the run.
@@ -282,6 +283,13 @@ def _compared(
     # Delivery checks a network with all of its kernels, so records need no check before.
     recorded = best is not None and task_run.records.is_recorded(best.config)
     unchecked = recorded and not delivers(run.frontend)
+    if run.pipeline.budget.measurements == 0 and not (ours or delivers(run.frontend)):
+        # Nothing else compiles and checks what is recommended without measurements.
+        configs = tuples(task_run.tuner.recommended()[:FINALISTS])
+        ours = tuple(
+            Contender(name=TUNED, stage=task_run.space_ref, config=config) for config in configs
+        )
+        unchecked = True
     if not ours or not (baselines.contenders or unchecked):
         return uncompared(measurements, task_run.space_ref, shared=shared)
     contenders = (*ours, *baselines.contenders)
@@ -410,6 +418,7 @@ def final_result(
     """
     config = winner(comparison, shared=shared)
     leader = None if config is None else run.records.measured.get(config)
+    checked = leader or next((m for c, m in comparison.tuned if c == config), None)
     # A comparison measures again, so the search's own measurement is in it only if nothing was
     # compared.
     recorded = run.records.is_recorded(config) and any(
@@ -421,7 +430,7 @@ def final_result(
         alternatives=alternatives(run.tuner.measurements, config),
         best=None if config is None else run.space.decode(config),
         search_seconds=None if leader is None else leader.cost,
-        max_relative_error=None if leader is None else leader.max_relative_error,
+        max_relative_error=None if checked is None else checked.max_relative_error,
         guesses=_instead(run, config) if recorded or not run.records.measured else (),
         recorded=recorded,
         predicted=run.tuner.predicted and not run.records.measured,
