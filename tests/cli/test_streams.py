@@ -172,6 +172,13 @@ def test_a_command_outlives_whoever_reads_it():
 CHAMELEON = [sys.executable, "-c", "from chameleon_cli.main import main; main()"]
 
 
+def test_children_inherit_streams_that_were_missing():
+    program = "from chameleon_cli.streams import open_missing; open_missing(); import os; "
+    program += "os._exit([os.get_inheritable(n) for n in range(3)] != [True] * 3)"
+    shell = ["/bin/sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
+    assert subprocess.run(shell, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_command_needs_no_open_streams(closed):
     ended = subprocess.run(
@@ -188,3 +195,12 @@ def test_an_output_that_cannot_be_written_is_an_error():
         assert subprocess.run(command, stdout=-1, stderr=full, check=False).returncode == 0
     assert ended.returncode == ExitCode.NO_VALID_RESULT
     assert ended.stderr.startswith("error: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_output_leaves_other_exit_codes(tmp_path):
+    with Path("/dev/full").open("w") as full:
+        command = [*CHAMELEON, "--log-format", "json", "status", str(tmp_path / "none")]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == ExitCode.USAGE
+    assert len(ended.stderr.splitlines()) == 1

@@ -223,3 +223,11 @@ def test_a_device_that_hangs_while_it_is_reached_is_waited_for(make, tmp_path):
     with make(fault_device_ref("deaf", tmp_path, deaf=1)) as runner:
         assert all(m.ok for m in runner.measure(job(good(4))))
     assert given(tmp_path, "deaf") >= 4
+
+
+def test_a_reference_that_ends_its_workers_ends_the_run_whatever_waits(make, tmp_path):
+    with (
+        make(fault_device_ref("a", tmp_path), workers=3) as runner,
+        pytest.raises(PluginError, match="reference outputs"),
+    ):
+        list(runner.measure(job(good(8), reference="exits")))

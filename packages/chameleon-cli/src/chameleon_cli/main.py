@@ -18,7 +18,7 @@ from chameleon_core.plugins.registry import default_registry
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import LazyGroup
 from chameleon_cli.options import give, replaced
-from chameleon_cli.streams import OutputError, open_missing, outliving_readers
+from chameleon_cli.streams import open_missing, outliving_readers
 
 _SUMMARIES = {
     "run": "Tune the model of a pipeline, or continue an interrupted run.",
@@ -147,13 +147,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, one of ``ExitCode``.
     """
-    try:
-        with outliving_readers():
-            return _run(arguments)
-    except OutputError as error:
-        return _end_by(error)
-    finally:
-        json_lines.end()
+    with outliving_readers() as output:
+        try:
+            status = _run(arguments)
+            problem = output.problem()
+            # An exit code that says more than that stays.
+            return status if status or problem is None else _end_by(problem)
+        finally:
+            json_lines.end()
 
 
 def _run(arguments: Sequence[str] | None) -> int:

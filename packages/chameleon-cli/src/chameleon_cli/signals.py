@@ -41,8 +41,10 @@ def signals(
                 stopper.join(HARD_STOP_SECONDS)
             os._exit(ExitCode.INTERRUPTED)
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if interruption.requested:
+            if number == signal.SIGHUP:
+                return  # the shell and the kernel send one each if a terminal closes
             leave()
         # The request comes before the message, because the user may send the second signal at once.
         interruption.request()
@@ -85,7 +87,7 @@ def _watched(numbers: Collection[int], leave: Callable[[], None]) -> Iterator[No
     def watch() -> None:
         seen = 0
         while number := os.read(reader, 1):
-            seen += number[0] in numbers
+            seen += number[0] in numbers and not (seen and number[0] == signal.SIGHUP)
             if seen > 1:
                 leave()
         os.close(reader)

@@ -42,11 +42,12 @@ def open_missing() -> None:
             os.fstat(number)
         except OSError:
             # The system takes the smallest free number, which is this one.
-            stream = os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r")
-            setattr(sys, name, stream)
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(opened, True)
+            setattr(sys, name, os.fdopen(opened, "w" if number else "r"))
 
 
-class _OutlivingStream:
+class OutlivingStream:
     """Writes to a stream; if its reader has gone or the disk is full, further output is dropped.
 
     Attributes:
@@ -80,6 +81,16 @@ class _OutlivingStream:
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
 
+    def problem(self) -> ChameleonError | None:
+        """The reason why results could not be written, such as a full disk; else None."""
+        self.flush()
+        if self.failure is None or isinstance(self.failure, BrokenPipeError):
+            return None
+        return OutputError(
+            f"the output cannot be written: {self.failure.strerror}",
+            hint="What the command wrote into files is kept; give it another output.",
+        )
+
 
 class OutputError(ChameleonError):
     """A command's results could not be written to stdout."""
@@ -88,25 +99,19 @@ class OutputError(ChameleonError):
 
 
 @contextlib.contextmanager
-def outliving_readers() -> Iterator[None]:
+def outliving_readers() -> Iterator[OutlivingStream]:
     """Let a command finish its work even if the reader of its output has ended.
 
-    For example, ``| head`` ends after ten lines.
-
-    Raises:
-        OutputError: stdout could not be written for another reason, such as a full disk.
+    For example, ``| head`` ends after ten lines. The context's value stands for stdout.
     """
     with contextlib.ExitStack() as restored:
+        streams = []
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             restored.callback(setattr, sys, name, stream)
-            setattr(sys, name, _OutlivingStream(stream))
-        output = sys.stdout
-        yield
-        output.flush()
-        failure = getattr(output, "failure", None)
-        if failure is not None and not isinstance(failure, BrokenPipeError):
-            raise OutputError(
-                f"the output cannot be written: {failure.strerror}",
-                hint="What the command wrote into files is kept; give it another output.",
-            )
+            streams.append(OutlivingStream(stream))
+            setattr(sys, name, streams[-1])
+        try:
+            yield streams[0]
+        finally:
+            streams[0].flush()

@@ -63,7 +63,7 @@ class BuildPhase(Generic[C]):
         """Whether any worker is busy with this phase."""
         return bool(self._working)
 
-    def employ(self, room: int | None = None) -> None:
+    def employ(self, room: int | None) -> None:
         """Give idle builders their next work: candidates to build, or the reference to compute.
 
         Args:

@@ -188,9 +188,9 @@ class Comparison(ABC, Generic[C]):
                 context.builders.fill(len(builds))
                 for build in builds:
                     build.phase.employ(1)
+                self._turn()
                 done = sum(entry.built or entry.result is not None for entry in entries)
                 self._tell("built", done, len(entries))
-                self._turn()
         finally:
             for build in builds:
                 build.phase.release()

@@ -64,9 +64,13 @@ class FleetJobRun:
         """The number of built candidates that wait for a device."""
         return len(self._built)
 
-    def employ(self) -> None:
-        """Give idle builders their next candidates to build."""
-        self._builds.employ()
+    def employ(self, room: int | None) -> None:
+        """Give idle builders the reference to compute, or their next candidates to build.
+
+        Args:
+            room: The largest number of builds that may run at the same time; None for no limit.
+        """
+        self._builds.employ(room)
 
     # -- devices ----------------------------------------------------------------------------
 

@@ -251,9 +251,9 @@ class FleetStream(MeasureStream):
             run.assign()
         # Builds of CUDA kernels take seconds, so that running builds do not count.
         room = self._options.build_ahead * max(1, self._devices.hopeful)
-        if sum(run.waiting for run in self._runs) < room:
-            for run in self._runs:
-                run.employ()
+        full = sum(run.waiting for run in self._runs) >= room
+        for run in self._runs:
+            run.employ(0 if full else None)
 
     def _arrival(self, *, whatever: bool = False) -> Arrival | None:
         """The next result, from the oldest job that has one; None if there is none.

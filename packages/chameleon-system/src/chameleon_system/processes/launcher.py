@@ -39,7 +39,8 @@ def _give_way() -> None:
     sched(7), "The autogroup feature"). Each child has a session of its own, which starts with the
     same share as any other.
     """
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with contextlib.suppress(OSError):  # some containers allow no change
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     group = Path("/proc/self/autogroup")
     # Kernels without this feature have no such file.
     with contextlib.suppress(OSError), group.open("wb", buffering=0) as session:
