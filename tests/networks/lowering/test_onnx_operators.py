@@ -59,17 +59,18 @@ def test_a_fresh_process_reads_functions(tmp_path, run_python):
 def test_small_numbers_and_nan_are_those_of_onnxruntime():
     """Of one network, which calls two overloads of a function with defaults of their own."""
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 22, "my": 1]>
-        net (float[9] x, float[9] z) => (float[n] y) <float low = {0.5}, float high = {1.5}> {
+        net (float[9] x, float[9] z, float s) => (float[n] y)
+            <float low = {0.5}, float high = {1.5}> {
             a = Softplus (x)  b = Mish (x)  c = Atanh (x)  d = Relu (x)  e = Clip (x, low, high)
-            f = Max (x, z)  g = my.elu: one (x)  h = my.elu: two (x)
-            y = Concat <axis = 0> (a, b, c, d, e, f, g, h)
+            f = Max (x, z)  g = my.elu: one (x)  h = my.elu: two (x)  i = Max (x, s)  j = Min (s, x)
+            y = Concat <axis = 0> (a, b, c, d, e, f, g, h, i, j)
         }
         <opset_import: ["": 22], domain: "my", overload: "one"> elu <by: float = 2.0> (a) => (b)
         { b = Elu <alpha: float = @by> (a) }
         <opset_import: ["": 22], domain: "my", overload: "two"> elu <by: float = 3.0> (a) => (b)
         { b = Elu <alpha: float = @by> (a) }""")
     x = np.array([-20, -1e-8, 1e-8, 1e-4, 0.5, np.nan, 2, 20, np.inf], np.float32)
-    inputs = {"x": x, "z": x[::-1].copy()}
+    inputs = {"x": x, "z": x[::-1].copy(), "s": np.array(np.nan, np.float32)}
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
     got = answers(imported(model, {}).module, list(inputs.values()))
     np.testing.assert_allclose(got, expected, rtol=1e-6)

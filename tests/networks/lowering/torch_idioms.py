@@ -77,7 +77,7 @@ def _largest(x):
 
 
 def _branches(x, n):
-    return torch.cond(n > 0, lambda x, n: (x // n, x % n), lambda x, n: (x - n, x * 2), (x, n))
+    return torch.cond(n > 0, lambda x, n: (x // n, x.exp()), lambda x, n: (x - n, x * 2.0), (x, n))
 
 
 IDIOMS = {

@@ -338,12 +338,28 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
 
 
 def _extreme(call: Any, emit: Any) -> Any:
-    """A maximum or minimum that is NaN if its first operand is; TVM's is the second operand."""
+    """A maximum or minimum that is NaN if an operand is; TVM's is then the second operand.
+
+    An operand without axes becomes the first one when functions are compiled.
+    """
+    if "float" not in str(call.ty.dtype):
+        return _of_bools(call, emit)
     x, y = call.args
-    is_number = isinstance(y, tvm.ir.GenericConst) and array_of(y).ndim == 0
-    if is_number or isinstance(x, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
-        return None  # a number becomes the first operand when functions are compiled
-    return relax.op.where(relax.op.isnan(x), x, emit(call))
+    x_is_safe, y_is_safe = map(_has_no_nan, (x, y))
+    becomes_first = y.ty.ndim == 0
+    result = call
+    if becomes_first and not y_is_safe:
+        result = relax.op.where(relax.op.isnan(y), y, emit(result))
+    if not (x_is_safe or (becomes_first and y_is_safe)):
+        result = relax.op.where(relax.op.isnan(x), x, emit(result))
+    return None if result is call else result
+
+
+def _has_no_nan(operand: Any) -> bool:
+    """Whether an operand is a constant without NaN."""
+    if not isinstance(operand, tvm.ir.GenericConst):
+        return False
+    return not np.isnan(np.asarray(array_of(operand), np.float32)).any()
 
 
 def _inverse_of_tanh(call: Any, emit: Any) -> Any:
@@ -364,7 +380,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,
-    **{f"relax.{name}": _of_bools for name in ("add", "multiply", "maximum", "minimum")},
+    **dict.fromkeys(("relax.add", "relax.multiply"), _of_bools),
     **dict.fromkeys(("relax.max", "relax.min"), _extremum),
     **dict.fromkeys(("relax.isnan", "relax.isinf"), _whole_is(answer=False)),
     "relax.isfinite": _whole_is(answer=True),

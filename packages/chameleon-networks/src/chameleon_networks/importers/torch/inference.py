@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import importlib
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -139,7 +140,8 @@ def without_chance(program: Any) -> Any:
     Raises:
         ConfigError: The program draws random numbers. The message names the operator.
     """
-    for node in program.graph.nodes:
+    branches = [part for part in program.graph_module.modules() if hasattr(part, "graph")]
+    for node in (node for branch in branches for node in branch.graph.nodes):
         if node.op == "call_function" and draws_numbers(node):
             raise ConfigError(
                 f"{location_of(node).sentence} draws random numbers, so that the network gives "
@@ -166,9 +168,12 @@ def without_memory(program: Any) -> Any:
     for node in program.graph.nodes if depends else ():
         name = getattr(node.target, "__name__", "").partition(".")[0]
         sources = node.all_input_nodes[1:] if name in _OVERWRITING else node.all_input_nodes
+        if name == _TRAINED_NORM:
+            sources = [one for one in sources if one in node.args[:_TRAINED_NORM_READS]]
         source = next((one for one in sources if one in depends), None)
         if source is not None and node.op == "call_function":
-            depends[node] = depends[source]
+            for changed in (node, *map(_base_of, _written_by(node))):
+                depends[changed] = depends[source]
         elif name in _OVERWRITING and name.endswith("_"):
             depends.pop(node.args[0], None)
     for node, change in depends.items():
@@ -184,6 +189,10 @@ def without_memory(program: Any) -> Any:
 _OVERWRITING = {"copy_", "zero_", "fill_", "copy", "zeros_like", "full_like"}
 """Operators whose result does not depend on the numbers of their first argument."""
 
+_TRAINED_NORM, _TRAINED_NORM_READS = "_native_batch_norm_legit_functional", 3
+"""Batch norm in training, and the number of its arguments that its outputs depend on. The running
+mean and variance, which follow, are only updated."""
+
 
 def _changed_buffers(program: Any) -> dict[Any, Any]:
     """The weights and buffers that a call changes, each with the first operator that does."""
@@ -195,19 +204,36 @@ def _changed_buffers(program: Any) -> dict[Any, Any]:
     written = {**signature.parameters_to_mutate, **signature.buffers_to_mutate}
     changed = {buffers[target]: nodes[name] for name, target in written.items()}
     for node in program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or not schema.is_mutable or not node.args:
-            continue
-        base = node.args[0]
-        while _has_memory_of_first(base):
-            base = base.args[0]
-        if getattr(base, "name", None) in kept:
-            changed.setdefault(base, node)
+        for base in map(_base_of, _written_by(node)):
+            if base.name in kept:
+                changed.setdefault(base, node)
     return changed
 
 
+def _written_by(node: Any) -> list[Any]:
+    """The arguments that an operator writes to."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    places = enumerate(schema.arguments)
+    written = [
+        node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+        for place, argument in places
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    tensors = (part for one in written for part in (one if isinstance(one, Sequence) else (one,)))
+    return [tensor for tensor in tensors if hasattr(tensor, "name")]
+
+
+def _base_of(node: Any) -> Any:
+    """The node whose memory a node has: the node itself, or what it is a view or a part of."""
+    while node.target is operator.getitem or _has_memory_of_first(node):
+        node = node.args[0]
+    return node
+
+
 def _has_memory_of_first(node: Any) -> bool:
-    """Whether a node's result is its first argument, or a view of it."""
+    """Whether a node's result is its first argument, or views of it."""
     schema = getattr(node.target, "_schema", None)
     return bool(schema and schema.returns and schema.returns[0].alias_info)
 

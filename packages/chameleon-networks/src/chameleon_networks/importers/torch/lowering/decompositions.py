@@ -63,21 +63,23 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
     while further := _further_decompositions(made, readable, table):
         table.update(further)
         made = with_decompositions(made, table)
-    _convert_whole_numbers(made)
+    for part in made.graph_module.modules():  # also branches of torch.cond
+        if isinstance(part, torch.fx.GraphModule):
+            _convert_whole_numbers(part)
     without_empty_tensors(made)
     _drop_what_computes_nothing(made)
     return made
 
 
-def _convert_whole_numbers(program: Any) -> None:
+def _convert_whole_numbers(module: torch.fx.GraphModule) -> None:
     """Convert integers and booleans to fractions before operators that give fractions of them.
 
     Torch does so inside ``exp``, ``reciprocal`` and many others; TVM's importer does not.
 
     Args:
-        program: A ``torch.export.ExportedProgram``, which is changed in place.
+        module: A module of an exported program, which is changed in place.
     """
-    graph = program.graph
+    graph = module.graph
     for node in list(graph.nodes):
         value, tensors = node.meta.get("val"), node.all_input_nodes
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not tensors:
@@ -95,7 +97,7 @@ def _convert_whole_numbers(program: Any) -> None:
                 made = graph.call_function(_ATEN._to_copy.default, (one,), options)  # noqa: SLF001
             made.meta = {**node.meta, "val": whole.to(value.dtype)}
             node.replace_input_with(one, made)
-    program.graph_module.recompile()
+    module.recompile()
 
 
 _CONVERSIONS = {_ATEN._to_copy.default, _ATEN.view.dtype}  # noqa: SLF001
