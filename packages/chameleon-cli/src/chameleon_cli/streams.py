@@ -88,7 +88,7 @@ class OutlivingStream:
             return None
         return OutputError(
             f"the output cannot be written: {self.failure.strerror}",
-            hint="What the command wrote into files is kept; give it another output.",
+            hint="Files that the command wrote are kept; give it another output.",
         )
 
 

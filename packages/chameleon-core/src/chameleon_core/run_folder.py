@@ -93,7 +93,7 @@ class RunFolder:
         owner = self.store.fact("pipeline")
         differs = None if owner is None else difference(owner["document"], pipeline)
         if differs is not None:
-            self._forget(f"belongs to another pipeline: {differs}")
+            self._forget(f"{self.path} belongs to another pipeline: {differs}")
         self.store.set_fact(
             "pipeline", {"digest": pipeline.digest, "document": dict(pipeline.document)}
         )
@@ -111,7 +111,7 @@ class RunFolder:
         """
         owner = self.store.fact("target")
         if owner not in {None, target}:
-            problem = f"holds records for target '{owner}', not for '{target}'"
+            problem = f"{self.path} holds records for target '{owner}', not for '{target}'"
             self._forget(problem, but="pipeline")
         self.store.set_fact("target", target)
 
@@ -119,7 +119,7 @@ class RunFolder:
         """Delete records that do not apply; raise an error if there are measurements among them."""
         if self.store.measured:
             raise RunFolderError(
-                f"{self.path} {problem}",
+                problem,
                 hint="tune into another folder (--output), or start anew here (--fresh)",
             )
         self.store.forget(but=but)
