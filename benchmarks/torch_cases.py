@@ -60,7 +60,8 @@ class OpInfoCases(Suite):
         self._ahead: frozenset[str] = frozenset()
 
     @cached_property
-    def _entries(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, Any]:
+        """What PyTorch has samples of, by name."""
         from torch.testing._internal import (  # noqa: PLC0415 - takes seconds
             common_methods_invocations as samples,
         )
@@ -75,7 +76,7 @@ class OpInfoCases(Suite):
 
     def cases(self) -> Mapping[str, str]:
         cases = {}
-        for name in self._entries:
+        for name in self.entries:
             cases |= dict.fromkeys(self._drawn(name), _group(name))
         return cases
 
@@ -87,7 +88,7 @@ class OpInfoCases(Suite):
 
     def run(self, case: str) -> str | None:
         warnings.simplefilter("ignore")
-        network = self._network(case)
+        network = self.network(case)
         if self._together > 1:
             if case not in self._ahead:
                 self._run_ahead(case)
@@ -96,14 +97,14 @@ class OpInfoCases(Suite):
                     return self.compare(self._answers[case], _expected(network), network)
         return compared(network, case, compiler=self.compiler, compare=self.compare)
 
-    def _network(self, case: str) -> Sampled:
+    def network(self, case: str) -> Sampled:
         """The network of a case.
 
         Raises:
             NoNetworkError: there is none.
         """
         name, _, number = case.rpartition("/")
-        entry, sample = self._entries[name], self._samples(name)[int(number)]
+        entry, sample = self.entries[name], self._samples(name)[int(number)]
         if "dropout" in name and sample.kwargs.get("training", True):
             raise NoNetworkError("it leaves out numbers as in training")
         if "empty" in name:
@@ -126,7 +127,7 @@ class OpInfoCases(Suite):
         networks = {}
         for name in drawn[start : start + self._together]:
             with suppress(NoNetworkError):
-                network = self._network(name)
+                network = self.network(name)
                 networks[name] = network, len(_expected(network))
         self._answers = self._answered(networks)
 
@@ -158,16 +159,19 @@ class OpInfoCases(Suite):
         Raises:
             WrongAnswerError: they differ.
         """
-        return _compare(got, expected, network)
+        return check_outputs(got, expected, network)
 
     def _samples(self, name: str) -> list[Any]:
         if self._last[0] != name:
             torch.manual_seed(0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                samples = list(self._entries[name].sample_inputs("cpu", torch.float32))
-            self._last = name, samples
+                self._last = name, self.samples_of(name)
         return self._last[1]
+
+    def samples_of(self, name: str) -> list[Any]:
+        """PyTorch's samples of an entry."""
+        return list(self.entries[name].sample_inputs("cpu", torch.float32))
 
 
 def compared(
@@ -195,7 +199,7 @@ def compared(
     """
     expected = _expected(network)
     got = _outputs(_program(network, owner), network.inputs, compiler)
-    return (compare or _compare)(got, expected, network)
+    return (compare or check_outputs)(got, expected, network)
 
 
 def _is_increasing(edges: Any) -> bool:
@@ -331,7 +335,7 @@ def _outputs(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
-def _compare(got: list[Any], expected: list[Any], network: Any) -> str | None:
+def check_outputs(got: list[Any], expected: list[Any], network: Any) -> str | None:
     """Compare results, if need be with regard to torch's own rounding.
 
     Raises:
@@ -387,10 +391,22 @@ def _exact(network: Any) -> list[Any] | None:
         return None
 
 
-if __name__ == "__main__":
+def run(suite: str) -> int:
+    """Run a suite of samples from the command line.
+
+    Args:
+        suite: its class, as ``module:Class``.
+
+    Returns:
+        The exit code.
+    """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--samples", default="0", help="of each entry, drawn by a digest")
     parser.add_argument("--together", default="1", help="samples of an entry in one network")
     given, words = parser.parse_known_args()
     options = (given.samples, given.together) if given.together != "1" else (given.samples,)
-    sys.exit(main("torch_cases:OpInfoCases", words, options=options))
+    return main(suite, words, options=options)
+
+
+if __name__ == "__main__":
+    sys.exit(run("torch_cases:OpInfoCases"))

@@ -38,6 +38,7 @@ def test_an_operator_is_the_same_each_time():
         ("graph_cases:GraphCases", "2000", 0.02, "onnx"),
         ("model_cases:of_library", "transformers", 0.06, "transformers"),
         ("torch_cases:OpInfoCases", "0", 0.002, "expecttest"),
+        ("module_cases:ModuleCases", "0", 0.02, "expecttest"),
     ],
 )
 def test_a_fraction_of_all_cases_is_right(monkeypatch, suite, option, fraction, library):

@@ -1,14 +1,17 @@
 """Torch's samples of operators: several of them in one network, and each alone if that is wrong."""
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from case_suite import NO_NETWORK, RIGHT, WRONG, outcome_of
+from case_suite import NO_NETWORK, RIGHT, WRONG, RefusedError, outcome_of
 
 pytest.importorskip("onnx")
 
+from module_cases import ModuleCases
+from onnx_cases import OnnxCases
 from torch_cases import OpInfoCases
 
 SAMPLES = [(torch.rand(2, 3),), (torch.full((2,), torch.nan),), (torch.rand(4),), (torch.rand(1),)]
@@ -26,7 +29,7 @@ class Cases(OpInfoCases):
         super().__init__("0", together)
         self.outputs: list[int] = []
         self._wrong = wrong
-        self._entries = {
+        self.entries = {
             "max": SimpleNamespace(
                 op=lambda x: torch.max(x, 0),
                 sample_inputs=lambda *_: [
@@ -60,3 +63,27 @@ def test_samples_of_a_wrong_network_run_alone():
     kinds = [outcome_of(suite, case).kind for case in suite.cases()]
     assert WRONG not in kinds
     assert suite.outputs == [6, 2, 2, 2]
+
+
+def test_a_sample_of_a_module_is_a_network_of_its_weights():
+    suite = ModuleCases("0")
+    sample = SimpleNamespace(
+        constructor_input=SimpleNamespace(args=(3, 2), kwargs={"bias": False}),
+        forward_input=SimpleNamespace(args=(torch.rand(4, 3),), kwargs={}),
+    )
+    suite.entries = {
+        "linear": SimpleNamespace(
+            module_cls=torch.nn.Linear, module_inputs_func=lambda *_, **__: [sample]
+        )
+    }
+    assert list(suite.cases().items()) == [("linear/0", "modules")]
+    assert outcome_of(suite, "linear/0").kind == RIGHT
+
+
+def test_an_exception_of_another_backend_is_a_refusal(monkeypatch):
+    backend = SimpleNamespace(run_model=lambda _, inputs: [1 // x for x in inputs])
+    monkeypatch.setitem(sys.modules, "some_backend", backend)
+    run = OnnxCases("some_backend").prepared(None)
+    assert run([1]) == ([1], None)
+    with pytest.raises(RefusedError, match="by zero"):
+        run([0])
