@@ -248,7 +248,7 @@ def _finished(
 
 def _usage(run: RunContext) -> str:
     """The command or Python code that uses the result; empty if the run replayed recorded times."""
-    usage = run.pipeline.model.record.usage if run.runner.measures_hardware else ""
+    usage = run.frontend.usage(run.target) if run.runner.measures_hardware else ""
     trusted = usage.startswith("chameleon ") and any(sources_in(run.pipeline.model.options))
     return f"{usage} --trust-source" if trusted else usage
 

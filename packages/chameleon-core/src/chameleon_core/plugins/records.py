@@ -42,8 +42,6 @@ class PluginRecord:
         listings: for a space provider, ``"module:function"`` that writes texts about the winners
             into the run folder when a run ends. Its arguments are the ``RunContext`` and the
             ``RunResult``. Empty for a space without listings.
-        usage: for a frontend, a command or Python code that uses the result of a run. ``{folder}``
-            in it stands for the run folder.
     """
 
     name: str
@@ -57,7 +55,6 @@ class PluginRecord:
     place_option: str = ""
     detect: str = ""
     listings: str = ""
-    usage: str = ""
 
 
 @attrs.frozen(kw_only=True)
