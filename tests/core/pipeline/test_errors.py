@@ -34,6 +34,13 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             ),
         ),
         (
+            "explorer: {kind: quik}",
+            (
+                "3:18: option 'kind' for explorer 'annealing' must be slow or quick, not 'quik'; "
+                "did you mean 'quick'?"
+            ),
+        ),
+        (
             "explorer: {temperature: {stop: 1}}",
             "3:26: unknown option 'stop' for 'temperature' of explorer 'annealing'",
         ),
