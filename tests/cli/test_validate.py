@@ -80,6 +80,11 @@ class Plugins:
         team = record("team", "synthetic:SyntheticExplorer", TeamOptions)
         return [record("gone", "no_such_module:Explorer"), team]
 
+    @hookimpl
+    def chameleon_runners(self):
+        tables = record("tables", "synthetic:SyntheticRunner")
+        return [attrs.evolve(tables, operators=("table",))]
+
 
 @pytest.fixture
 def validate(chameleon, install, tmp_path):
@@ -136,6 +141,9 @@ def test_everything_is_told_at_once_with_its_place(validate):
         ({"model": {"file": "uncompilable"}}, ExitCode.USAGE),
         ({"model": {"file": "misshapen"}}, ExitCode.USAGE),
         ({"fix": {"no_such_knob": 1}}, ExitCode.USAGE),
+        ({"runner": "tables"}, ExitCode.USAGE),
+        ({"output": "net/run"}, ExitCode.USAGE),
+        ({"output": "o" * 300}, ExitCode.USAGE),
     ],
 )
 def test_the_exit_code_is_that_of_a_run(validate, wrong, code):

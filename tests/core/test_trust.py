@@ -43,7 +43,7 @@ def test_sources_are_found_wherever_options_have_them():
 def test_a_source_is_refused_with_its_name_and_the_flag():
     with pytest.raises(ConfigError, match=r"runs/strange names code .*: a\.py:make\n") as caught:
         check_sources(FOLDER, Outer(), Inner("a.py:make"), Inner("a.py:make"), trust_source=False)
-    assert "--trust-source" in caught.value.hint
+    assert "`trust_source=True`" in caught.value.hint
     check_sources(FOLDER, Inner("a.py:make"), trust_source=True)
     check_sources(FOLDER, Outer(), Precision(), trust_source=False)
 
@@ -71,7 +71,7 @@ def test_a_task_that_carries_code_is_refused(monkeypatch, kind):
             check_tasks(FOLDER, tasks, trust_source=False)
     finally:
         default_registry.cache_clear()
-    assert "--trust-source" in caught.value.hint
+    assert "`trust_source=True`" in caught.value.hint
     assert "trust_source: true" in caught.value.hint
 
 

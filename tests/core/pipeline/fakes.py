@@ -54,6 +54,7 @@ class AnnealingOptions:
     sizes: list[int] = attrs.field(factory=list)
     limit: int | None = None
     weights: dict[str, float] = attrs.field(factory=dict)
+    kind: str = attrs.field(default="slow", validator=attrs.validators.in_(("slow", "quick")))
     pause: float = attrs.field(default=0.0, metadata={"duration": True})
 
 

@@ -1,5 +1,6 @@
 """What is wrong with a pipeline is said exactly, and all of it at once."""
 
+import attrs
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode
 from chameleon_core.pipeline.load import from_dict, load_pipeline
@@ -30,6 +31,13 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             (
                 "3:18: option 'mode' for explorer 'annealing' must be reg or rank, not the text "
                 "'rnk'; did you mean 'rank'?"
+            ),
+        ),
+        (
+            "explorer: {kind: quik}",
+            (
+                "3:18: option 'kind' for explorer 'annealing' must be slow or quick, not 'quik'; "
+                "did you mean 'quick'?"
             ),
         ),
         (
@@ -98,6 +106,18 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
         ),
         ("a: &x [*x]", "3:4: an alias that contains itself"),
         (
+            "\n".join(
+                f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]" for n in range(8)
+            ),
+            "1:1: with its aliases, the file has over 100,000 values",
+        ),
+        ("a: " + "[" * 1000 + "]" * 1000, "1:1: values are nested too deeply"),
+        (
+            "output: ~no-such-user/run",
+            "3:9: there is no home folder ~no-such-user; write the path in full",
+        ),
+        ('output: "a\\0b"', "3:9: 'output' contains the character NUL; name a folder for the run"),
+        (
             "a: !!python/name:os.system 3",
             (
                 "3:4: the tag 'tag:yaml.org,2002:python/name:os.system' has no meaning in a "
@@ -108,6 +128,26 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
 )
 def test_one_mistake_is_one_line_at_its_place(faults, text, expected):
     assert faults(f"{HEAD}{text}\n") == [f"pipeline.yaml:{expected}"]
+
+
+def test_an_explorer_that_needs_scores_needs_a_cost_model(fakes, faults):
+    class Blind:
+        @hookimpl
+        def chameleon_explorers(self):
+            return [attrs.evolve(fakes.record("walk"), scores=True)]
+
+        @hookimpl
+        def chameleon_cost_models(self):
+            return [attrs.evolve(fakes.record("blind"), scores=False)]
+
+    using = fakes.registry(("blind-dist", Blind()))
+    assert faults(f"{HEAD}explorer: walk\ncost_model: blind\n", using=using) == [
+        (
+            "pipeline.yaml:3:11: explorer 'walk' needs the scores of a cost model, and cost model "
+            "'blind' predicts none; choose another cost model, or an explorer that needs none "
+            "(annealing, random)"
+        )
+    ]
 
 
 def test_what_an_options_class_itself_refuses_is_shown_at_its_place(faults):

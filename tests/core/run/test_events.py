@@ -219,7 +219,7 @@ def test_the_live_display_tells_rate_time_left_failures_and_the_comparison(pipel
     assert re.search(r"^\d+\.\d/s, \d+:\d\d left, failed \w+ \d", text, re.MULTILINE)
     assert re.search(r"^\d.* [mu]s, \d+\.\d GFLOP/s, \d+ failed$", text, re.MULTILINE)
     assert re.search(
-        r"^op1: timing the 3 best again with \d rivals, operator 2 of 2$", text, re.MULTILINE
+        r"^op1: timing 3 candidates with \d rivals, operator 2 of 2$", text, re.MULTILINE
     )
     assert re.search(r"^op1: timing .*, timed 7 of 7 rounds$", text, re.MULTILINE)
 

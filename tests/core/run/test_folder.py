@@ -34,8 +34,8 @@ def test_another_pipeline_is_told_what_differs(pipeline, log_lines):
     before = log_lines()
     with pytest.raises(RunFolderError, match="another pipeline: seed was 0 and is 7") as caught:
         run_pipeline(pipeline(seed=7))
-    assert "--fresh" in caught.value.hint
-    assert "--output" in caught.value.hint
+    assert "`fresh=True`" in caught.value.hint
+    assert "`output=`" in caught.value.hint
     with pytest.raises(RunFolderError, match=r"runner\.delay was 0.0 and is 0.001"):
         run_pipeline(pipeline(runner={"delay": 0.001}))
     assert log_lines() == before
@@ -77,7 +77,7 @@ def test_two_on_one_folder(tmp_path):
     with RunFolder(tmp_path / "run"):
         with pytest.raises(RunFolderError, match=f"another run .process {os.getpid()}.") as caught:
             RunFolder(tmp_path / "run")
-        assert "--output" in caught.value.hint
+        assert "`output=`" in caught.value.hint
         with pytest.raises(RunFolderError):
             RunFolder(tmp_path / "run", fresh=True)
     with RunFolder(tmp_path / "run"):
@@ -88,7 +88,7 @@ def test_a_file_where_the_folder_should_be(pipeline, tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(RunFolderError, match="cannot write to the run folder") as caught:
         run_pipeline(pipeline())
-    assert "--output" in caught.value.hint
+    assert "`output=`" in caught.value.hint
     with pytest.raises(RunFolderError, match="cannot write to the run folder"):
         run_pipeline(pipeline(output=tmp_path / "run" / "below"))
 

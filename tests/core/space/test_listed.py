@@ -112,6 +112,11 @@ def test_first_of_each_is_what_a_set_finds(case):
     assert first.tolist() == sorted({row: i for i, row in reversed(list(enumerate(rows)))}.values())
 
 
+def test_repeats_are_found_without_python_integers(monkeypatch):
+    monkeypatch.delattr(MixedRadix, "encode")
+    assert MixedRadix(HUGE).first_of_each(np.eye(6, dtype=np.int32)[[2, 2, 1]]).tolist() == [0, 2]
+
+
 def test_largest_identity_of_one_word_does_not_overflow():
     radix = MixedRadix([2**31 - 1, 2**31 - 1])
     assert int(radix.encode(np.full((1, 2), 2**31 - 2, np.int32))[0]) == (2**31 - 1) ** 2 - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import product
 
 import numpy as np
@@ -36,3 +38,18 @@ def test_scans(shape, axis, dtype):
                 shorter = expected.take(range(shape[axis] - 1), axis)
                 expected = np.concatenate([first, shorter], axis)
             np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=f"{name} {exclusive}")
+
+
+def test_copies_and_other_processes_compile_an_untuned_network_again():
+    builder = relax.BlockBuilder()
+    source = relax.Var("x", relax.TensorType((3,), "float32"))
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            weights = relax.const(np.arange(3, dtype="float32"))
+            result = builder.emit_output(relax.op.multiply(source, weights))
+        builder.emit_func_output(result)
+    x = np.full(3, 2, "float32")
+    with untuned(builder.get()) as network:
+        for other in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):  # noqa: S301
+            with other:
+                np.testing.assert_array_equal(other(x), [0, 2, 4])

@@ -49,6 +49,9 @@ NET = """
     def raises():
         raise RuntimeError("no weights today")
 
+    def leaves():
+        raise SystemExit(3)
+
     class Dynamic(nn.Module):
         def forward(self, x):
             return x[x > 0] if x.sum() > 0 else x
@@ -182,8 +185,9 @@ def test_a_saved_program_gives_the_same_tasks(file, tmp_path):
     ("function", "words"),
     [
         ("no_pair", "returned a Net instead of a pair"),
-        ("no_module", "returned a int instead of a torch module"),
+        ("no_module", "returned an int instead of a torch module"),
         ("raises", "failed: RuntimeError: no weights today"),
+        ("leaves", "failed: SystemExit: 3"),
         ("dynamic", "torch cannot export"),
         ("failing", "torch cannot export"),
         ("drawing", r"operator randn_like in module 0 .* draws random numbers"),

@@ -111,7 +111,7 @@ def test_another_plan_does_not_continue_it(collect, tmp_path):
     collect("tasks=2")
     with pytest.raises(DatasetError, match="not of this plan: seed changed") as caught:
         collect("seed=1")
-    assert "--output" in caught.value.hint
+    assert "`output=`" in caught.value.hint
 
 
 def test_a_data_set_that_was_imported_is_not_continued(collect, tmp_path, dataset_task):

@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import psutil
 import pytest
-from chameleon_system.processes import ending
+from chameleon_system.processes import ending, scratch
 from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.scratch import make_scratch, remove_abandoned, temporary_folder
+from chameleon_system.processes.scratch import make_scratch, temporary_folder
 from chameleon_system.processes.stamps import TOKEN, ProcessStamp, abandoned, child_token
 
 
@@ -92,15 +92,15 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ende
         process.communicate()
 
 
-def test_folders_of_the_dead_are_removed(tmp_path, monkeypatch, ended):
+def test_the_first_folder_of_a_process_removes_those_of_the_dead(tmp_path, monkeypatch, ended):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     own = make_scratch()
-    temporary = temporary_folder()
     dead = tmp_path / f"chameleon-{ended}-x_1"
     elsewhere = tmp_path / f"chameleon-{attrs.evolve(ended, namespace='1')}-x_1"
     for folder in (dead, elsewhere):
         folder.mkdir()
-    remove_abandoned()
+    scratch._remove_once.cache_clear()
+    temporary = temporary_folder()
     kept = Path(temporary.name)
     assert set(tmp_path.iterdir()) == {own, kept, elsewhere}
     assert kept.name.startswith(own.name.rpartition("-")[0])

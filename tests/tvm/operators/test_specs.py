@@ -139,7 +139,11 @@ def test_layouts():
 def test_the_frontend_makes_unique_names_and_refuses_repeated_ones():
     dense = DenseSpec(input=[2, 3], units=4)
     named = DenseSpec(input=[2, 3], units=5, name="dense_0")
-    tasks = OperatorsFrontend(OperatorsOptions(operators=(dense, dense, named))).tasks("llvm")
+    frontend = OperatorsFrontend(OperatorsOptions(operators=(dense, dense, named)))
+    assert "--to library" in frontend.usage('{"kind": "llvm"}')
+    assert "--to tvmscript" in frontend.usage('{"kind": "cuda", "arch": "sm_80"}')
+    assert "--to tvmscript" in frontend.usage('{"kind": "llvm", "mtriple": "riscv64-linux-gnu"}')
+    tasks = frontend.tasks("llvm")
     assert len({task.name for task in tasks}) == 3
     with pytest.raises(ConfigError, match="'dense_0'"):
         OperatorsOptions(operators=(named, named))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,13 @@ import attrs
 import click
 from chameleon_core.errors import ChameleonError, ConfigError, PluginError
 from chameleon_core.loop.plugin_contract import contract_of
-from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of, target_of
+from chameleon_core.loop.start.tasks import (
+    check_runner,
+    frontend_of,
+    named_tasks,
+    spaces_of,
+    target_of,
+)
 from chameleon_core.network_result import OperatorCoverage
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_presets
@@ -131,10 +138,12 @@ class _Inspection:
             for spec in stages_of(getattr(pipeline, key)):
                 self._try(key, partial(load_factory, spec.factory))
         self._try("model", partial(_look_for_source, pipeline))
+        self._try("output", partial(_check_output, pipeline.output))
         if target is None or self._found:
             return
         tasks = self._try("model", partial(_tried_tasks, pipeline, target))
         if tasks is not None:
+            self._try("runner", partial(check_runner, pipeline, tasks))
             self._try("fix" if pipeline.fix else "space", partial(spaces_of, pipeline, tasks))
 
     def raise_problems(self) -> None:
@@ -162,6 +171,16 @@ def _look_for_source(pipeline: ResolvedPipeline) -> None:
     frontend = frontend_of(pipeline)
     with contract_of(pipeline.model).call("look for the model"):
         frontend.check_source()
+
+
+def _check_output(folder: Path) -> None:
+    """Raise an error if the run folder cannot be made or written."""
+    hint = "name a folder that you may write"
+    with ConfigError.on_os_error(f"{folder} cannot be the run folder", hint=hint):
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    problem = "may not be written" if nearest.is_dir() else "is no folder"
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise ConfigError(f"{folder} cannot be the run folder: {nearest} {problem}", hint=hint)
 
 
 def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:

@@ -288,10 +288,11 @@ def _unused(task: events.TaskSummary) -> int:
 
 
 def _comparing(event: events.ComparisonStarted) -> str:
-    ours = "the winner" if event.finalists == 1 else f"the {event.finalists} best"
+    # A budget without measurements compares candidates that were never timed before.
+    ours = counted(event.finalists, "candidate")
     rivals = f" with {event.rivals} rivals" if event.rivals else ""
     position = f", operator {event.place} of {event.of}" if event.of > 1 else ""
-    return f"timing {ours} again{rivals}{position}"
+    return f"timing {ours}{rivals}{position}"
 
 
 def _progressed(event: events.ComparisonProgressed) -> str:

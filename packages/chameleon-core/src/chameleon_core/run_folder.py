@@ -120,7 +120,7 @@ class RunFolder:
         if self.store.measured:
             raise RunFolderError(
                 problem,
-                hint="tune into another folder (--output), or start anew here (--fresh)",
+                hint="tune into another folder (`output=`), or start anew here (`fresh=True`)",
             )
         self.store.forget(but=but)
 
@@ -279,7 +279,7 @@ def _locked(path: Path) -> int:
         os.close(lock)
         raise RunFolderError(
             f"{path.parent} is being written by another run (process {holder or 'unknown'})",
-            hint="wait for it, stop it, or tune into another folder (--output)",
+            hint="wait for it, stop it, or tune into another folder (`output=`)",
         ) from error
     except OSError:
         os.close(lock)
@@ -309,5 +309,5 @@ def _flock(lock: int, *, tries: int = 10, pause: float = 0.02) -> None:
 def _sentences(path: Path) -> contextlib.AbstractContextManager[None]:
     return RunFolderError.on_os_error(
         f"cannot write to the run folder {path}",
-        hint="restore access or free space, or choose another folder with --output",
+        hint="restore access or free space, or choose another folder (`output=`)",
     )

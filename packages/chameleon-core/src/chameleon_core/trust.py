@@ -55,7 +55,7 @@ def check_sources(file: Path, *options: Any, trust_source: bool) -> None:
     if named and not trust_source:
         raise ConfigError(
             f"{file} names code that would be imported and run: {', '.join(named)}",
-            hint="Add --trust-source if the code is yours, or if you have read it.",
+            hint="Add `trust_source=True` if the code is yours, or if you have read it.",
         )
 
 
@@ -75,8 +75,8 @@ def check_tasks(file: Path, tasks: Iterable[Task], *, trust_source: bool) -> Non
         raise ConfigError(
             f"task {named[0].name!r} of {file} carries code that would be run, as every "
             f"{named[0].operator!r} does",
-            hint="Add --trust-source (in a pipeline: trust_source: true beside the file) if the "
-            "tasks are yours, or if you have read them.",
+            hint="Add `trust_source=True` (in a pipeline: trust_source: true beside the file) if "
+            "the tasks are yours, or if you have read them.",
         )
 
 

@@ -24,8 +24,9 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
     genetic = "AutoTVM's genetic algorithm, on measurements or on the cost model's scores"
     portfolio = "A bandit that shares the rounds among explorers by what they brought"
     random = "Random unvisited configurations, ranked by the cost model"
-    yield _record("annealing", annealing, "annealing:AnnealingExplorer", options.AnnealingOptions)
-    yield _record("ppo", ppo, "ppo.explorer:PPOExplorer", PPOOptions)
+    factory = "annealing:AnnealingExplorer"
+    yield _record("annealing", annealing, factory, options.AnnealingOptions, scores=True)
+    yield _record("ppo", ppo, "ppo.explorer:PPOExplorer", PPOOptions, scores=True)
     yield _record("local", local, "local:LocalExplorer", options.LocalOptions)
     yield _record("droplet", droplet, "droplet:DropletExplorer", options.DropletOptions)
     yield _record("genetic", genetic, "genetic:GeneticExplorer", options.GeneticOptions)
@@ -37,7 +38,7 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
 def chameleon_cost_models() -> Iterable[PluginRecord]:
     """The cost model ``none``, for explorers that need no cost model."""
     none = "No model, for explorers that learn from measurements alone"
-    yield _record("none", none, "no_model:NoCostModel")
+    yield _record("none", none, "no_model:NoCostModel", scores=False)
 
 
 @hookimpl

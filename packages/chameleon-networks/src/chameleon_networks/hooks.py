@@ -21,7 +21,6 @@ FRONTENDS = tuple(
         factory="chameleon_networks.delivery.frontends:NetworksFrontend",
         options=options,
         precisions=PRECISIONS,
-        usage='from chameleon_networks import load; network = load("{folder}/network")',
         detect=detect and f"chameleon_networks.importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (

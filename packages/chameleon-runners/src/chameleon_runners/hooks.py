@@ -28,7 +28,8 @@ def chameleon_runners() -> Iterable[PluginRecord]:
     yield _record("cuda", cuda, "cuda.runner:CudaRunner", CudaOptions)
     yield _record("rpc", rpc, "rpc.runner:RpcRunner", RpcOptions)
     yield _record("ray", ray, "ray.runner:RayRunner", RayOptions)
-    yield _record("replay", replay, "replay.runner:ReplayRunner", ReplayOptions)
+    factory = "replay.runner:ReplayRunner"
+    yield _record("replay", replay, factory, ReplayOptions, operators=("table",))
 
 
 @hookimpl

@@ -67,8 +67,7 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontends of this package."""
     summary = "Single tensor operators, written down in the pipeline file"
     factory = "operators.frontend:OperatorsFrontend"
-    usage = "chameleon export {folder} --to library -o {folder}/kernels"
-    yield _record("operators", summary, factory, OperatorsOptions, usage=usage)
+    yield _record("operators", summary, factory, OperatorsOptions)
 
 
 @hookimpl

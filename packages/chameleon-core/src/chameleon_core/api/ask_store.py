@@ -15,6 +15,7 @@ from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.round.batch import Batch, Config
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
+from chameleon_core.pipeline.nodes import expanded
 from chameleon_core.pipeline.schema import SearchChoice
 from chameleon_core.run_folder import RunFolder
 from chameleon_core.space import DesignSpace
@@ -73,7 +74,7 @@ class AskStore:
     """
 
     def __init__(self, folder: str | Path | None, described: dict[str, Any]) -> None:
-        self._folder = None if folder is None else RunFolder(Path(folder).expanduser())
+        self._folder = None if folder is None else RunFolder(expanded(folder))
         self.records = RecordStore(Path(":memory:")) if self._folder is None else self._folder.store
         try:
             self._claim(described)

@@ -16,6 +16,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.end.summary import summary_lines
 from chameleon_core.network_result import NetworkResult
+from chameleon_core.pipeline.nodes import expanded
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.run_folder import read_store
 from chameleon_core.run_view import RunView
@@ -171,7 +172,7 @@ def load_run(folder: str | Path) -> Run:
         ...     print(name, operator.seconds < 1, operator.measurements.configs.shape[0])
         dense True 4
     """
-    path = Path(folder).expanduser().absolute()
+    path = expanded(folder).absolute()
     with RunView(path) as run:
         result = run.result
         finished = result is not None

@@ -26,6 +26,7 @@ from chameleon_core.loop.start.earlier_runs import WarmStart
 from chameleon_core.loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core.loop.start.shared_records import shared_records
 from chameleon_core.loop.start.tasks import (
+    check_runner,
     device_of,
     frontend_of,
     named_tasks,
@@ -140,6 +141,7 @@ def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     """Tune the operators that follow from the frontend's choice, and deliver the network."""
     choice = choice_of(run)
     tasks = named_tasks(run.pipeline, run.frontend, run.target)
+    check_runner(run.pipeline, tasks)
     spaces = spaces_of(run.pipeline, tasks)
     run.records.take(tasks, spaces)
     task_runs = _task_runs(run, tasks, spaces)
@@ -246,7 +248,7 @@ def _finished(
 
 def _usage(run: RunContext) -> str:
     """The command or Python code that uses the result; empty if the run replayed recorded times."""
-    usage = run.pipeline.model.record.usage if run.runner.measures_hardware else ""
+    usage = run.frontend.usage(run.target) if run.runner.measures_hardware else ""
     trusted = usage.startswith("chameleon ") and any(sources_in(run.pipeline.model.options))
     return f"{usage} --trust-source" if trusted else usage
 

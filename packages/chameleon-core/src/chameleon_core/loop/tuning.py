@@ -236,8 +236,8 @@ class Tuning:
             return
         log.warning(
             "everything measured fails alike, so nothing more is measured; see to the target, the "
-            "reference or the runner and start anew (--fresh), or go on all the same "
-            "(--set budget.same_failure=null)",
+            "reference or the runner and start anew, or go on all the same with "
+            "`budget: {same_failure: null}`",
             tasks=[run.task.name for run in waiting],
             failure=failure,
             measurements=len(measurements),

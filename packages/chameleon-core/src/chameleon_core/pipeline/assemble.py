@@ -18,6 +18,7 @@ from chameleon_core.pipeline.nodes import (
     Node,
     Problem,
     absolute,
+    expanded,
     first_field,
 )
 from chameleon_core.pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
@@ -103,7 +104,7 @@ def _by_environment() -> str:
     text = os.environ.get(ENVIRONMENT, "") or DEFAULT
     if text in {NONE, DEFAULT} or "://" in text:
         return text
-    return str(Path(text).expanduser().absolute())
+    return str(expanded(text).absolute())
 
 
 def _shortest(options: dict[str, Any]) -> Any:
@@ -139,6 +140,7 @@ class Assembler(StageReader):
         target, shown, resolver = self._target()
         brought = self._sections(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
+        self._expect_scores(stages)
         warm_start = self._warm_start()
         records, written = databases_of(self._root, self, by_default=self._sharing)
         baselines = self._baselines()
@@ -203,6 +205,7 @@ class Assembler(StageReader):
         If these parts have faults, the method raises a ``PipelineError`` with all of them.
         """
         stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
+        self._expect_scores(stages)
         budget = self.value(self._root, "budget", schema.Budget, schema.Budget())
         seed = self._seed()
         self.check()
@@ -321,6 +324,19 @@ class Assembler(StageReader):
             return None
         return self.chosen(f"'{key}'", kind, item.node)
 
+    def _expect_scores(self, stages: Mapping[str, Any]) -> None:
+        """Record a problem if the explorer needs scores that the cost model does not predict."""
+        explorer, model = stages["explorer"], stages["cost_model"]
+        if explorer and model and explorer.record.scores and model.record.scores is False:
+            entries = self.registry.entries("explorers")
+            others = (entry.name for entry in entries if not entry.record.scores)
+            self.say(
+                self._root.value["explorer"].node.mark,
+                f"explorer '{explorer.name}' needs the scores of a cost model, and cost model "
+                f"'{model.name}' predicts none; choose another cost model, or an explorer that "
+                f"needs none ({', '.join(others)})",
+            )
+
     def _warm_start(self) -> tuple[Path, ...]:
         node = self._root.get("warm_start")
         if node is None or node.value is None:
@@ -380,7 +396,10 @@ class Assembler(StageReader):
         # Outputs are relative to the working folder, inputs to the pipeline's folder.
         default = f"runs/{source.stem if source is not None else 'pipeline'}"
         text: str = self.value(self._root, "output", str, default)
-        if not text.strip():
-            mark = self._root.value["output"].node.mark
-            self.say(mark, "'output' is empty; name a folder for the run")
-        return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
+        mark = (self._root.get("output") or self._root).mark
+        if not text.strip() or "\0" in text:
+            problem = "contains the character NUL" if text.strip() else "is empty"
+            self.say(mark, f"'output' {problem}; name a folder for the run")
+        with self.collecting():
+            return Path(os.path.normpath(Path.cwd() / expanded(text, mark)))
+        return Path()

@@ -24,8 +24,7 @@ def absolute(node: Node, *, source: bool = False) -> Node:
     """
     value = node.value
     if isinstance(value, str):
-        folder = node.mark.folder or Path.cwd()
-        value = _source(value, folder) if source else _join(value, folder)
+        value = _source(value, node.mark) if source else _join(value, node.mark)
     elif node.is_sequence:
         value = tuple(absolute(item, source=source) for item in value)
     elif node.is_mapping:
@@ -36,10 +35,29 @@ def absolute(node: Node, *, source: bool = False) -> Node:
     return Node(value=value, mark=node.mark)
 
 
-def _join(text: str, folder: Path) -> str:
+def expanded(text: str | Path, mark: Mark | None = None) -> Path:
+    """The path with a home folder in place of ``~`` or ``~user`` at its beginning.
+
+    Args:
+        text: the path as the user wrote it.
+        mark: the place of the path in a pipeline, if it has one.
+
+    Raises:
+        ConfigError: the user has no home folder.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        problem = f"there is no home folder {Path(text).parts[0]}; write the path in full"
+        raise (
+            ConfigError(f"{text}: {problem}") if mark is None else PipelineError.at(mark, problem)
+        ) from error
+
+
+def _join(text: str, mark: Mark) -> str:
     if re.match(r"[a-z]+://", text):
         return text  # a URL is no path
-    return os.path.normpath(folder / Path(text).expanduser())
+    return os.path.normpath((mark.folder or Path.cwd()) / expanded(text, mark))
 
 
 def missing_sources(node: Node) -> list[tuple[Node, str]]:
@@ -62,11 +80,11 @@ def missing_sources(node: Node) -> list[tuple[Node, str]]:
     return [missing for node in inner for missing in missing_sources(node)]
 
 
-def _source(text: str, folder: Path) -> str:
+def _source(text: str, mark: Mark) -> str:
     file, colon, attribute = _parts(text)
     # A saved program is named without a function, so the name could also be a module's.
-    is_file = _is_file_name(file) or (not colon and (folder / file).is_file())
-    return _join(file, folder) + colon + attribute if is_file else text
+    is_file = _is_file_name(file) or (not colon and Path(_join(file, mark)).is_file())
+    return _join(file, mark) + colon + attribute if is_file else text
 
 
 def _parts(text: str) -> tuple[str, str, str]:

@@ -19,6 +19,9 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
 
 _TAG = "tag:yaml.org,2002:"
+_MOST = 100_000
+"""Largest number of values in a document. Aliases of aliases can stand for far more."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./~][\w ./=+:-]*", re.ASCII)
 
 
@@ -65,6 +68,8 @@ def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
         root = YAML(typ="rt", pure=True).compose(io.StringIO(text))
     except MarkedYAMLError as error:
         raise PipelineError(_syntax_problems(error, text, reader)) from error
+    except RecursionError as error:
+        raise PipelineError.at(reader.mark(0, 0), "values are nested too deeply") from error
     except YAMLError as error:
         lines = str(error).splitlines() or ["this is no YAML"]
         raise PipelineError.at(reader.mark(0, 0), f"this is no YAML: {lines[0]}") from error
@@ -136,6 +141,7 @@ class _Reader:
         self.source = source
         self.folder = folder
         self.problems: list[Problem] = []
+        self._nodes = 0
 
     def mark(self, line: int, column: int) -> Mark:
         """A mark from the counts of ruamel.yaml, which start at 0."""
@@ -146,6 +152,11 @@ class _Reader:
         if id(parsed) in above:
             self._say(mark, "an alias that contains itself")
             return Node(value=None, mark=mark)
+        self._nodes += 1
+        if self._nodes > _MOST:
+            raise PipelineError.at(
+                self.mark(0, 0), f"with its aliases, the file has over {_MOST:,} values"
+            )
         inside = (*above, id(parsed))
         if isinstance(parsed, MappingNode):
             return Node(value=self._mapping(parsed, inside), mark=mark)

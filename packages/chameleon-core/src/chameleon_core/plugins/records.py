@@ -27,7 +27,10 @@ class PluginRecord:
         api_version: the version of the contracts (``API_VERSION``) that the stage was written for.
         operators: for a space provider, the kinds of operators (``Task.operator``) that no other
             provider knows. A provider that chooses among providers, such as ``auto``, leaves such
-            an operator to the provider that names it.
+            an operator to the provider that names it. For a runner, the only kinds of operators
+            that it can measure; empty if it has no such limit.
+        scores: for an explorer, True if it proposes only random configurations without a cost
+            model. For a cost model, False if it never predicts anything.
         precisions: for a frontend, the dtypes other than float32 that it accepts in the section
             ``precision`` of a pipeline (``Frontend.compute_in``).
         place_option: for a record database, the option that a pipeline sets by writing only a path
@@ -39,8 +42,6 @@ class PluginRecord:
         listings: for a space provider, ``"module:function"`` that writes texts about the winners
             into the run folder when a run ends. Its arguments are the ``RunContext`` and the
             ``RunResult``. Empty for a space without listings.
-        usage: for a frontend, a command or Python code that uses the result of a run. ``{folder}``
-            in it stands for the run folder.
     """
 
     name: str
@@ -49,11 +50,11 @@ class PluginRecord:
     options: type
     api_version: int = API_VERSION
     operators: tuple[str, ...] = ()
+    scores: bool | None = None
     precisions: tuple[str, ...] = ()
     place_option: str = ""
     detect: str = ""
     listings: str = ""
-    usage: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -58,12 +58,16 @@ class MixedRadix:
         """
         keys: NDArray[Any]
         # The most significant word comes first.
-        keys, *rest = (configs[:, columns] @ weights for columns, weights, _ in self._words)
+        keys, *rest = self._encoded(configs)
         if rest:
             keys = keys.astype(object)
             for word, (_, _, radix) in zip(rest, self._words[1:], strict=True):
                 keys = keys * radix + word.astype(object)
         return keys
+
+    def _encoded(self, configs: NDArray[np.integer[Any]]) -> list[NDArray[np.int64]]:
+        """The number of each configuration as one array of shape (n,) for each word."""
+        return [configs[:, columns] @ weights for columns, weights, _ in self._words]
 
     def decode(self, keys: NDArray[Any]) -> NDArray[np.int32]:
         """The configurations that have these numbers, shape (n, knobs)."""
@@ -81,8 +85,12 @@ class MixedRadix:
         Args:
             configs: knob indices, shape (n, knobs).
         """
-        _, first = np.unique(self.encode(configs), return_index=True)
-        return np.sort(first)
+        words = np.stack(self._encoded(configs))
+        # Words are sorted one by one, because Python integers of several words take far longer.
+        order = np.lexsort(words)
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (np.diff(words[:, order]) != 0).any(axis=0)
+        return np.sort(order[first])
 
 
 class ConfigSet:

@@ -264,3 +264,13 @@ class Frontend(ABC):
             ChameleonError: the delivery is impossible.
         """
         return None
+
+    def usage(self, target: str) -> str:  # noqa: ARG002 - optional hook
+        """A command or Python code that uses the result of a run, or an empty string.
+
+        ``{folder}`` in it stands for the run folder.
+
+        Args:
+            target: the resolved target.
+        """
+        return ""

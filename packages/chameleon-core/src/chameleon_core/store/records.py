@@ -71,7 +71,7 @@ _CONTINUE = (
 )
 _DAMAGED = (
     "restore the file from a copy, save what can be read of it with `sqlite3 FILE .recover`, or "
-    "start anew: `chameleon run --fresh` moves it aside"
+    "start anew (`fresh=True`), which moves it aside"
 )
 
 
@@ -177,7 +177,7 @@ class RecordStore(SQLiteFile):
     version = SCHEMA_VERSION
     schema = _SCHEMA
     error: ClassVar[type[ChameleonError]] = RunFolderError
-    newer = "upgrade chameleon, or tune into another folder with --output"
+    newer = "upgrade chameleon, or tune into another folder (`output=`)"
     later = _CONTINUE
     damaged = _DAMAGED
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,12 @@ def untuned(graph: Any, threads: int = 1) -> Any:
         manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
         write_package(Path(folder), executable, manifest)
         try:
-            return load(folder)
+            network: Any = load(folder)
         except RuntimeError as error:
             raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
+    # The folder is gone, so copies and other processes compile the network again.
+    network.again = functools.partial(untuned, graph, threads)
+    return network
 
 
 class ChameleonRep(BackendRep):

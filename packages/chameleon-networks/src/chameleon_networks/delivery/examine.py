@@ -32,6 +32,7 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 from chameleon_system.imports import without_collecting
 from chameleon_system.processes.answering import Answers, Message, requests
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
 
@@ -289,7 +290,7 @@ class Examination:
             _LayoutFailedError: The network cannot be delivered in this layout.
             ConfigError: The network cannot be delivered in any layout.
         """
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             network = self._written(layout, Path(folder))
             self.steps.begin("reference")
             reference.wait()

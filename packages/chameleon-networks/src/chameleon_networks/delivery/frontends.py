@@ -89,3 +89,7 @@ class NetworksFrontend(Frontend):
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         return self.work.deliver(delivery)
+
+    def usage(self, target: str) -> str:
+        del target
+        return 'from chameleon_networks import load; network = load("{folder}/network")'

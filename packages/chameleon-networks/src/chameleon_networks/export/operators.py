@@ -21,8 +21,8 @@ from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.exporting import tvm_builder
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.building.lowering import lower_function
-from chameleon_tvm.device.linking import architecture, host_triple, own_triple
-from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.device.linking import architecture, own_triple
+from chameleon_tvm.device.targets import foreign_kind, tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from numpy.typing import NDArray
 
@@ -351,13 +351,11 @@ def _check_target(target: str) -> None:
     Raises:
         TargetError: The target is no CPU, or a CPU of another architecture.
     """
-    resolved = tvm_target(target)
-    wanted, own = architecture(host_triple(resolved)), architecture(own_triple())
-    if resolved.kind.name != "llvm" or wanted != own:
-        kind = wanted if resolved.kind.name == "llvm" else resolved.kind.name
+    kind = foreign_kind(target)
+    if kind:
         raise TargetError(
-            f"operators are delivered as libraries for CPUs like this one ({own}) only, and the "
-            f"target is {kind}",
+            f"operators are delivered as libraries for CPUs like this one "
+            f"({architecture(own_triple())}) only, and the target is {kind}",
             hint="`--to tvmscript` writes the function for any target.",
         )
 

@@ -139,7 +139,7 @@ class Collector:
                 reason = f"{', '.join(changed)} changed" if changed else "it was not collected"
                 raise DatasetError(
                     f"{output} is not of this plan: {reason}",
-                    hint="Name another folder with --output; `chameleon dataset merge` joins them.",
+                    hint="Name another folder (`output=`); `chameleon dataset merge` joins them.",
                 )
         create(output, self.plan.document)
 
@@ -155,7 +155,7 @@ class Collector:
         if others:
             raise DatasetError(
                 f"the tasks of {self.plan.output} are for target {others[0]}, not for {target}",
-                hint="Name another folder with --output; `chameleon dataset merge` joins them.",
+                hint="Name another folder (`output=`); `chameleon dataset merge` joins them.",
             )
         if len(known) >= count:
             return known[:count]

@@ -255,7 +255,7 @@ def table_of_task(task: Task) -> Table:
             return table
     raise ConfigError(
         f"{task.location} no longer holds the table {task.name!r} that the task was made from",
-        hint="restore it, or tune into another folder (--output)",
+        hint="restore it, or tune into another folder (`output=`)",
     )
 
 

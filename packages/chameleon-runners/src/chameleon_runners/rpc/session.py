@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Kernel
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm.building.remote.buffers import DeviceBuffers
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
@@ -144,7 +144,7 @@ class RpcSession:
         """
         try:
             if self._trial is None:
-                with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as folder:
+                with temporary_folder() as folder:
                     smoke_test_for(target).write(Path(folder))
                     self._trial = self.load(Path(folder))
             (output,) = self._trial.outputs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _prefix() -> str:
+    _remove_once()
     return f"{_PREFIX}-{ProcessStamp.of(os.getpid())}-"
 
 
@@ -39,3 +41,7 @@ def remove_abandoned() -> None:
             continue
         if owned and stamp is not None and stamp.dead:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+# Most programs make only a few folders, so the first one is the time to look for abandoned ones.
+_remove_once = functools.cache(remove_abandoned)

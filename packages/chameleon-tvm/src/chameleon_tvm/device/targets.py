@@ -21,7 +21,7 @@ from chameleon_tvm.device.cpus.features import used_features
 from chameleon_tvm.device.cpus.naming import native_name
 from chameleon_tvm.device.gpus import gpu_info, with_limits
 from chameleon_tvm.device.kept_answers import kept
-from chameleon_tvm.device.linking import architecture
+from chameleon_tvm.device.linking import architecture, host_triple, own_triple
 from chameleon_tvm.late_tvm import Target, TargetKind, codegen, tvm
 
 _HINT = (
@@ -261,3 +261,16 @@ def target_info(target: str) -> TargetInfo:
             hint="Use an llvm target, or `space: sketch`.",
         )
     return describe(target)
+
+
+def foreign_kind(target: str) -> str:
+    """The kind of processor of a target, or an empty string if it is a CPU like this machine's.
+
+    Args:
+        target: The canonical target.
+    """
+    resolved = tvm_target(target)
+    if resolved.kind.name != "llvm":
+        return str(resolved.kind.name)
+    wanted = architecture(host_triple(resolved))
+    return "" if wanted == architecture(own_triple()) else wanted

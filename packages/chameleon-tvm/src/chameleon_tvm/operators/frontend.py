@@ -5,6 +5,7 @@ from __future__ import annotations
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import foreign_kind
 from chameleon_tvm.operators.frontend_options import OperatorsOptions
 
 
@@ -28,3 +29,7 @@ class OperatorsFrontend(Frontend):
             names.add(name)
             tasks.append(spec.task(name, target))
         return tasks
+
+    def usage(self, target: str) -> str:
+        form = "tvmscript" if foreign_kind(target) else "library"
+        return f"chameleon export {{folder}} --to {form} -o {{folder}}/kernels"

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from chameleon_core.errors import ChameleonError
 from chameleon_core.task import Task
 from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.scratch import temporary_folder
 
 _TIMING_SECONDS = 600.0
 """Time limit for importing TVM, building one kernel and timing it."""
@@ -141,7 +141,7 @@ def answer_of(
     Raises:
         ChameleonError: The process failed, or did not end within ``limit`` seconds.
     """
-    with tempfile.TemporaryDirectory(prefix="chameleon-rival-") as folder:
+    with temporary_folder() as folder:
         asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
         asked.write_text(json.dumps(request), encoding="utf-8")
         with ChildProcess(

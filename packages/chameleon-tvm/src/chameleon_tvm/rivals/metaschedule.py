@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.task import Task
+from chameleon_system.processes.scratch import temporary_folder
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -187,7 +187,7 @@ def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]], asked: str, ans
         answered: The path of the answer.
     """
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory(prefix="chameleon-metaschedule-") as folder:
+    with temporary_folder() as folder:
         answer = tuned(request, folder)
     Path(answered).write_text(json.dumps(answer), encoding="utf-8")
 

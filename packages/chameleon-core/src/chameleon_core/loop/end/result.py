@@ -175,7 +175,7 @@ class RunResult:
             distribution is not installed.
         disturbance: how much other work disturbed the timing, as far as the runner can tell.
         usage: a command or Python code with which the user can use the result
-            (``PluginRecord.usage``). Empty if nothing in the run folder can be used on this
+            (``Frontend.usage``). Empty if nothing in the run folder can be used on this
             machine.
     """
 

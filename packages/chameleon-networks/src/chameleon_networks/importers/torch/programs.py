@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.errors import ConfigError
-from chameleon_core.words import did_you_mean
+from chameleon_core.words import did_you_mean, with_article
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.types import HALVES
 from chameleon_tvm.words import first_line
@@ -151,7 +151,7 @@ def exported(source: str) -> ExampleProgram:
     if not is_pair or not isinstance(network, _torch().nn.Module):
         wanted = "torch module" if is_pair else "pair"
         raise ConfigError(
-            f"{source} returned a {type(network).__name__} instead of a {wanted}",
+            f"{source} returned {with_article(type(network).__name__)} instead of a {wanted}",
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
@@ -332,7 +332,7 @@ def _made(source: str) -> Any:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"{source} failed: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",

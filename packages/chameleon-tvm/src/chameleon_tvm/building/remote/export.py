@@ -9,12 +9,12 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 from chameleon_core.task import Task
+from chameleon_system.processes.scratch import temporary_folder
 
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.building.lowering import lower_function
@@ -99,7 +99,7 @@ def _load_runtime() -> None:
     root = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
     if root is None:
         raise OSError(f"this TVM has no {_RUNTIME}")
-    with tempfile.TemporaryDirectory(prefix="chameleon-no-driver-") as folder:
+    with temporary_folder() as folder:
         library = Path(folder) / _DRIVER
         functions = "\n".join(
             f"int {name}(void) {{ return {_NOT_INITIALISED}; }}" for name in _FUNCTIONS

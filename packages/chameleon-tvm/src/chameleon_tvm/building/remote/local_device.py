@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Kernel
+from chameleon_system.processes.scratch import temporary_folder
 
 from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm.building.remote.buffers import DeviceBuffers
@@ -86,7 +86,7 @@ class LocalDevice:
             DeviceLostError: The result is wrong.
         """
         if self._trial is None:
-            with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as folder:
+            with temporary_folder() as folder:
                 smoke_test_for(self._target).write(Path(folder))
                 try:
                     self._trial = self.load(Path(folder))

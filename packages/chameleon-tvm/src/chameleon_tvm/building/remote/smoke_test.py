@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from pathlib import Path
 
 import attrs
 import numpy as np
+from chameleon_system.processes.scratch import temporary_folder
 
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.building.remote.export import export_program
@@ -36,7 +36,7 @@ class KeptArtifact:
             program: The program, whose outputs already have the logical layout.
             target: The canonical target.
         """
-        with tempfile.TemporaryDirectory(prefix="chameleon-artifact-") as name:
+        with temporary_folder() as name:
             folder = Path(name)
             export_program(program, target, folder, task=None)
             return cls(files={path.name: path.read_bytes() for path in folder.iterdir()})

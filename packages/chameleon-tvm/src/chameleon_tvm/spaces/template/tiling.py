@@ -83,7 +83,8 @@ class Estimates:
 
 def divisors(extent: int) -> tuple[int, ...]:
     """All divisors of ``extent``, ascending."""
-    return tuple(d for d in range(1, extent + 1) if extent % d == 0)
+    small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
+    return tuple(sorted({*small, *(extent // d for d in small)}))
 
 
 def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
