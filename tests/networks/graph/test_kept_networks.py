@@ -242,7 +242,7 @@ def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch
     chains, none = chains_of(module), no_kernels(target)
 
     def objects():
-        return compile.compiled(module, chains, none, target).executable.kernels
+        return compile.compiled(module, chains, none, target).executable.kernels()
 
     first = objects()
     monkeypatch.setattr(compile.tvm, "compile", None)  # calling it fails

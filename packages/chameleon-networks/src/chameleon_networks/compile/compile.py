@@ -83,7 +83,12 @@ class CompiledNetwork:
 
 
 def compiled(
-    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str
+    module: Any,
+    chains: Sequence[FusedOperator],
+    kernels: Kernels,
+    target: str,
+    *,
+    wait: bool = True,
 ) -> CompiledNetwork:
     """Compile a network for a target.
 
@@ -92,6 +97,8 @@ def compiled(
         chains: The fused operators of the network.
         kernels: The tuned kernels. Fused operators without one are compiled with default schedules.
         target: The resolved target.
+        wait: Whether to wait until TVM has compiled the kernels. If False, threads may still
+            compile them. If that fails, writing the network raises the error.
     """
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
@@ -99,7 +106,7 @@ def compiled(
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
         try:
-            network = _call_sequence(module, target, kernels.loops)
+            network = _call_sequence(module, target, kernels.loops, wait=wait)
             return attrs.evolve(network, permissions=permissions)
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
@@ -209,7 +216,7 @@ def fused(module: Any) -> Any:
     return module
 
 
-def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwork:
+def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
     """Compile a network to a sequence of kernel calls.
 
     Raises:
@@ -231,8 +238,13 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     scheduled = {
         str(variable.name_hint): function for variable, function in kernels.functions_items()
     }
+    pool = ThreadPoolExecutor(1)
+    archive = pool.submit(_object_files, scheduled, target)
+    pool.shutdown(wait=False)
+    if wait:
+        archive.result()
     executable = SequenceExecutable(
-        kernels=_object_files(scheduled, target),
+        kernels=archive.result,
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in scheduled.items()},
     )

@@ -231,7 +231,7 @@ class DeliverySteps:
         chains = self._chains if network is None else network.chains
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
         with warnings_once():
-            built = compiled(module, chains, kernels, self.target)
+            built = compiled(module, chains, kernels, self.target, wait=False)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
