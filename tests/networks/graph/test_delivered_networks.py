@@ -172,8 +172,8 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
 ):
     original = delivery_steps.compiled
 
-    def asking(*arguments):
-        return attrs.evolve(original(*arguments), permissions=frozenset({AMX}))
+    def asking(*arguments, **options):
+        return attrs.evolve(original(*arguments, **options), permissions=frozenset({AMX}))
 
     monkeypatch.setattr(delivery_steps, "compiled", asking)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())

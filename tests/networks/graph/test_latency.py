@@ -7,7 +7,7 @@ import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import ComparisonPlan
 from chameleon_networks.running import latency
-from chameleon_networks.running.latency import FEW_ROUNDS, ROUNDS, median_seconds
+from chameleon_networks.running.latency import FEW_ROUNDS, RETAKES, ROUNDS, median_seconds
 from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.running.serve import Server
 
@@ -69,8 +69,11 @@ def test_one_that_was_given_up_has_another_turn_at_the_end():
     assert compiled.turns == FEW_ROUNDS + 1 + ROUNDS
 
 
+@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])
-def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds, turns):
+def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds, turns, apart, monkeypatch):
+    monkeypatch.setattr(latency.CoreWatch, "apart", lambda _: apart)
+    turns *= RETAKES if turns > 1 and not apart else 1
     untuned = Scripted("untuned", then=seconds, compiled_ahead=True)
     medians = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)
     assert medians == {"network": 0.01, "untuned": seconds}

@@ -19,15 +19,22 @@ class Process(contextlib.AbstractContextManager[Any]):
         self.waited = 0
         self.ended = False
         self.dead = False
-        self.opening: list[tuple[str, int]] = []
-        self.answer: dict[str, Any] = {}
+        self.opening: list[tuple[str, int, Any]] = []
+        self.saved = 0
         self._problem = problem
 
-    def open(self, network, name, threads):
+    def open(self, network, name, threads, warm_up):
         assert name in network.frameworks
         if self.dead:
             raise ChameleonError("it died")
-        self.opening.append((name, threads))
+        self.opening.append((name, threads, warm_up))
+
+    def programs(self):
+        self.saved += 1
+        return {"program": "file"}
+
+    def outputs(self, inputs):
+        return inputs
 
     def opened(self):
         self.waited += 1
@@ -43,8 +50,8 @@ def opened(monkeypatch, tmp_path):
     """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
 
     def make(stack, process, untuned=None, **more):
-        def started(network, name, *, threads, wait):
-            assert (name, threads, wait) == ("torch", 2, False)
+        def started(network, name, *, threads, warm_up=(), wait=True):
+            assert (name in network.frameworks, threads) == (name == "torch", 2)
             process.started += 1
             return process
 
@@ -73,7 +80,7 @@ def test_it_is_waited_for_once_and_ends_with_the_delivery(opened):
 def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened):
     process = Process("torch")
     with contextlib.ExitStack() as stack:
-        programs = opened(stack, process, answers_known=True)
+        programs = opened(stack, process, warm_up=None)
         assert process.started == 0
         assert programs.reference is process
         assert process.started == 1
@@ -82,16 +89,25 @@ def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened):
 
 def test_the_process_that_imported_the_network_runs_it_unless_it_has_died(opened):
     reader, process = Process("importer"), Process("torch")
-    reader.answer = {"programs": {"program": "file"}}
     with contextlib.ExitStack() as stack:
-        programs = opened(stack, process, reader=reader)
+        programs = opened(stack, process, warm_up=["inputs"], reader=reader)
         assert programs.reference is reader
-        assert (reader.opening, process.started) == ([("torch", 2)], 0)
-        assert programs._network.programs == {"program": "file"}
+        assert (reader.opening, process.started) == ([("torch", 2, ["inputs"])], 0)
     assert reader.ended
     reader.dead = True
     with contextlib.ExitStack() as stack:
         assert opened(stack, process, reader=reader).reference is process
+
+
+def test_programs_are_saved_once_and_only_for_other_processes(opened):
+    reader, process = Process("importer"), Process("torch in float64")
+    with contextlib.ExitStack() as stack:
+        programs = opened(stack, process, reader=reader)
+        assert programs.reference.outputs("inputs") == "inputs"
+        assert reader.saved == 0
+        assert programs.opened("torch in float64") is process
+        assert programs.opened("torch in float64") is process
+        assert (reader.saved, programs._network.programs) == (1, {"program": "file"})
 
 
 def test_one_that_does_not_start_makes_room_for_the_untuned_network(opened):

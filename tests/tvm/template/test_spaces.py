@@ -210,6 +210,14 @@ def test_auto_takes_the_template_where_it_applies():
     assert not isinstance(auto.builder(CONV1D.task("t", CUDA), threads=1), TemplateBuilder)
 
 
+def test_a_function_is_written_once_for_all_constants_of_an_operator():
+    builder = TemplateSpace(DIRECT_ONLY).builder(R8.task("t", ZEN4), threads=1)
+    first, second, *_ = map(tuple, builder.space.first_guesses)
+    functions = [builder.program(config).function for config in (first, first, second)]
+    assert functions[0] is functions[1]
+    assert functions[0] is not functions[2]
+
+
 # -- first guesses against what LLVM makes of a tile -----------------------------------------------
 
 

@@ -5,10 +5,12 @@ TVM's virtual machine runs the bytecode (Relax).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.partial_sums import begun
-from chameleon_tvm.spaces.loops.trees import structural_map
+from chameleon_tvm.spaces.loops.trees import structural_hash, structural_map
 from chameleon_tvm.types import INT8
 from chameleon_tvm.words import symbol_of
 
@@ -56,6 +58,8 @@ log = structlog.get_logger()
 _PARTS_PER_CORE = 2
 """Parts in which a network's functions are compiled, so that cores end at about the same time."""
 
+_DIGEST_BYTES = 16
+
 _LEAST_PART = 4
 """Functions of a part. Each part costs TVM as much as half of a small function."""
 
@@ -83,7 +87,12 @@ class CompiledNetwork:
 
 
 def compiled(
-    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str
+    module: Any,
+    chains: Sequence[FusedOperator],
+    kernels: Kernels,
+    target: str,
+    *,
+    wait: bool = True,
 ) -> CompiledNetwork:
     """Compile a network for a target.
 
@@ -92,6 +101,8 @@ def compiled(
         chains: The fused operators of the network.
         kernels: The tuned kernels. Fused operators without one are compiled with default schedules.
         target: The resolved target.
+        wait: Whether to wait until TVM has compiled the kernels. If False, threads may still
+            compile them. If that fails, writing the network raises the error.
     """
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
@@ -99,7 +110,7 @@ def compiled(
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
         try:
-            network = _call_sequence(module, target, kernels.loops)
+            network = _call_sequence(module, target, kernels.loops, wait=wait)
             return attrs.evolve(network, permissions=permissions)
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
@@ -209,7 +220,7 @@ def fused(module: Any) -> Any:
     return module
 
 
-def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwork:
+def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
     """Compile a network to a sequence of kernel calls.
 
     Raises:
@@ -231,8 +242,13 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     scheduled = {
         str(variable.name_hint): function for variable, function in kernels.functions_items()
     }
+    pool = ThreadPoolExecutor(1)
+    archive = pool.submit(_object_files, scheduled, target, pool)
+    if wait:
+        archive.result()
+        pool.shutdown()
     executable = SequenceExecutable(
-        kernels=_object_files(scheduled, target),
+        kernels=archive.result,
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in scheduled.items()},
     )
@@ -242,17 +258,28 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 
 
-def _object_files(functions: Mapping[str, Any], target: str) -> bytes:
-    """The object files of scheduled functions, which an earlier process may have compiled."""
-    # TVM's structural hash is the same for a copy from a to b and for one from b to a.
-    with ThreadPoolExecutor(len(usable_cores())) as pool:
-        texts = dict(zip(functions, pool.map(tvm.ir.save_json, functions.values()), strict=True))
-    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, texts])
+def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:
+    """The object files of scheduled functions, which an earlier process may have compiled.
+
+    If none has, a thread of ``pool`` keeps them for later processes.
+    """
+    hashes = {name: structural_hash(function) for name, function in functions.items()}
+    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, hashes])
     known = recalled_bytes(file)
-    if known is None:
-        known = _compiled_in_threads(functions, target)
-        keep_bytes(file, known)
-    return known
+    # TVM's structural hash is the same for a copy from a to b and for one from b to a.
+    if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
+        return known[_DIGEST_BYTES:]
+    archive = _compiled_in_threads(functions, target)
+    # Whoever waits for the object files need not wait for the functions' texts.
+    pool.submit(lambda: keep_bytes(file, _digest(functions) + archive))
+    return archive
+
+
+def _digest(functions: Mapping[str, Any]) -> bytes:
+    """A digest of the names and the whole text of functions."""
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
+        texts = [*functions, *pool.map(tvm.ir.save_json, functions.values())]
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:

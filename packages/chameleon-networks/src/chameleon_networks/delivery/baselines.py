@@ -48,8 +48,9 @@ class Baselines:
         delivery: The target, and the number of threads that all processes compute with.
         scratch: The folder for the untuned network.
         stack: The exit stack that ends the processes.
-        answers_known: Whether the outputs of the reference are known. If True, the process of the
-            reference starts only if ``reference`` is read.
+        warm_up: Inputs of inferences that the reference runs as soon as it can. None if their
+            outputs are known. The process of the reference then starts only if ``reference`` is
+            read.
         reader: The process that imported the network and can run it, or None.
 
     Attributes:
@@ -63,7 +64,7 @@ class Baselines:
         scratch: Path,
         stack: contextlib.ExitStack,
         *,
-        answers_known: bool = False,
+        warm_up: Sequence[Arrays] | None = (),
         reader: NetworkProcess | None = None,
     ) -> None:
         self._network = network
@@ -72,7 +73,8 @@ class Baselines:
         self._stack = stack
         self.left_out = dict(network.left_out) if network.options.compare else {}
         self._reader = None if reader is None else stack.enter_context(reader)
-        if not answers_known:
+        self._warm_up = warm_up or ()
+        if warm_up is not None:
             _ = self._first
 
     @cached_property
@@ -80,11 +82,21 @@ class Baselines:
         name, threads = self._network.frameworks[0], self._delivery.threads
         if self._reader is not None:
             with contextlib.suppress(ChameleonError):  # another process starts
-                self._reader.open(self._network, name, threads)
+                self._reader.open(self._network, name, threads, self._warm_up)
                 return self._reader
-        return self._stack.enter_context(
-            framework_process(self._network, name, threads=threads, wait=False)
-        )
+        options = {"threads": threads, "warm_up": self._warm_up, "wait": False}
+        return self._stack.enter_context(framework_process(self._network, name, **options))
+
+    @cached_property
+    def _sharing(self) -> ImportedNetwork:
+        """The network, after the process that imported it wrote files for other processes.
+
+        Without the files, each other process exports the network itself.
+        """
+        if self._reader is not None and self._first is self._reader:
+            with contextlib.suppress(ChameleonError):
+                self._network.programs = {**self._network.programs, **self._reader.programs()}
+        return self._network
 
     @cached_property
     def reference(self) -> NetworkProcess:
@@ -100,8 +112,6 @@ class Baselines:
         except ChameleonError as error:
             self._not_run(self._first.name, error)
         else:
-            # The importing process has exported the programs that other frameworks read.
-            self._network.programs = self._first.answer.get("programs", self._network.programs)
             return self._first
         process = self._untuned()
         if process is None:
@@ -119,7 +129,7 @@ class Baselines:
         """
         try:
             return self._stack.enter_context(
-                framework_process(self._network, name, threads=self._delivery.threads)
+                framework_process(self._sharing, name, threads=self._delivery.threads)
             )
         except ChameleonError as error:
             self._not_run(name, error)
@@ -141,7 +151,7 @@ class Baselines:
         if name is None or self.reference.name not in self._network.frameworks:
             return None
         try:
-            with framework_process(self._network, name, threads=self._delivery.threads) as process:
+            with framework_process(self._sharing, name, threads=self._delivery.threads) as process:
                 return [process.outputs(inputs) for inputs in samples]
         except ChameleonError as error:
             self._not_run(name, error)
@@ -209,7 +219,11 @@ class Baselines:
         starting = [
             self._stack.enter_context(
                 framework_process(
-                    self._network, name, threads=self._delivery.threads, warm_up=inputs, wait=False
+                    self._sharing,
+                    name,
+                    threads=self._delivery.threads,
+                    warm_up=[inputs],
+                    wait=False,
                 )
             )
             for name in self._network.frameworks[1:]

@@ -35,7 +35,7 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
-from chameleon_networks.running.processes import NetworkProcess, delivered_process
+from chameleon_networks.running.processes import NetworkProcess, delivered_process, waiting_process
 from chameleon_networks.running.verify import (
     ROUNDINGS,
     SAMPLES,
@@ -130,9 +130,11 @@ class DeliverySteps:
             delivery,
             self._scratch,
             stack,
-            answers_known=self._known is not None,
+            warm_up=self._samples if self._known is None else None,
             reader=settled.reader,
         )
+        # It imports modules while this process compiles.
+        self._waiting = [stack.enter_context(waiting_process("the compiled network"))]
 
     @cached_property
     def _tasks(self) -> list[Task]:
@@ -153,7 +155,9 @@ class DeliverySteps:
             return self._known
         with self.seconds.during("reference"):
             reference = self.baselines.reference
-            outputs = [reference.outputs(inputs) for inputs in self._samples]
+            outputs = reference.first_outputs or [
+                reference.outputs(inputs) for inputs in self._samples
+            ]
         if not all(np.isfinite(array).all() for arrays in outputs for array in arrays):
             raise ChameleonError(
                 f"{reference.name} computes numbers that are not finite, so that nothing "
@@ -227,7 +231,7 @@ class DeliverySteps:
         chains = self._chains if network is None else network.chains
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
         with warnings_once():
-            built = compiled(module, chains, kernels, self.target)
+            built = compiled(module, chains, kernels, self.target, wait=False)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
@@ -313,10 +317,14 @@ class DeliverySteps:
             folder: The folder of the network.
         """
         try:
-            process = delivered_process("the compiled network", folder, threads=self.threads)
+            if self._waiting:
+                process = self._waiting.pop()
+                process.open_delivered(folder, self.threads)
+            else:
+                process = delivered_process("the compiled network", folder, threads=self.threads)
+                self._stack.enter_context(process)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
-        self._stack.enter_context(process)
         verdict = self.expected.verdict(process.outputs)
         if verdict.problem is None:
             self._verified[folder] = process

@@ -183,7 +183,7 @@ class ReducedRivals:
                 name,
                 (self._calibration, len(self._request.calibration)),
                 threads=self._threads,
-                warm_up=self._request.samples[0].inputs,
+                warm_up=[self._request.samples[0].inputs],
             )
         )
         try:

@@ -330,8 +330,9 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     sequence, functions = with_variants(sequence, {MAIN: program.function})
     [function] = functions.values()
     kernels = lower_function(function, resolved, plain_loops=program.plain_loops)
+    archive = archive_of(object_files(kernels))
     executable = SequenceExecutable(
-        kernels=archive_of(object_files(kernels)),
+        kernels=lambda: archive,
         sequence=sequence,
         loops={MAIN: parallel_extents(function)},
         layout=0 if packing is None else packing.facts["layout"],

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from chameleon_core.dtypes import FLOAT32
 from chameleon_core.errors import ConfigError
 from chameleon_system.imports import without
 from chameleon_tvm import quick_tvm
@@ -164,7 +166,8 @@ def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
 
     def variable(constant: Any) -> Any:
         if constant not in variables:
-            value = constant.value.numpy()
+            plain = str(constant.value.dtype) == FLOAT32  # NumPy reads these without a copy
+            value = np.from_dlpack(constant.value) if plain else constant.value.numpy()
             if value.nbytes < _LARGE or value.dtype.kind not in "fiub":
                 return constant
             variables[constant] = relax.Var(f"{_CONSTANT}{len(arrays)}", constant.ty)

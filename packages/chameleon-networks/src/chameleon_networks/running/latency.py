@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import sys
@@ -99,7 +100,7 @@ FEW_ROUNDS, HOPELESS = 3, 8.0
 
 DISTURBED = 4.0
 """No disturbance of the machine makes a turn this many times longer. A delivered network that would
-be hopeless even without such a disturbance gets one turn only."""
+be hopeless even without such a disturbance gets one turn only, at the first attempt."""
 
 APART = 2.0
 """Turns of one network that differ by more than this factor did different work: in one of them,
@@ -194,7 +195,7 @@ class _Timing:
             self.watch.wait()
             seconds = statistics.median(process.seconds(self.inputs, about=TURN_SECONDS))
             process.pause()
-            if self.watch.apart():
+            if self.watch.apart() or _far_behind(process, seconds, self.times):
                 break
         return seconds
 
@@ -225,10 +226,18 @@ class _Timing:
 
 def _hopeless(process: NetworkProcess, turns: Sequence[float], times: Rounds) -> bool:
     """Whether a network is so much slower than the fastest that more turns are useless."""
-    fastest = min(min(others) for others in times.values() if others)
     if len(turns) < FEW_ROUNDS:
-        return process.compiled_ahead and min(turns) > DISTURBED * HOPELESS * fastest
-    return max(turns) <= APART * min(turns) and min(turns) > HOPELESS * fastest
+        return _far_behind(process, min(turns), times)
+    return max(turns) <= APART * min(turns) and min(turns) > HOPELESS * _fastest(times)
+
+
+def _far_behind(process: NetworkProcess, seconds: float, times: Rounds) -> bool:
+    """Whether a network that compiles nothing in its turns is hopeless after one of them."""
+    return process.compiled_ahead and seconds > DISTURBED * HOPELESS * _fastest(times)
+
+
+def _fastest(times: Rounds) -> float:
+    return min((min(turns) for turns in times.values() if turns), default=math.inf)
 
 
 def median_seconds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,13 @@ from chameleon_system.processes.scratch import temporary_folder
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.kept_networks import GRAPH, kept_network
-from chameleon_networks.running.requests import read_arrays, request_of, write_arrays
+from chameleon_networks.running.requests import (
+    batches_in,
+    read_arrays,
+    request_of,
+    write_arrays,
+    write_batches,
+)
 
 _MODULE = "chameleon_networks.running.serve"
 _START_SECONDS = 300.0
@@ -42,7 +48,7 @@ class AskedProcess:
         module: The Python module that the process runs.
         preloads: The names of modules that the process imports before it answers.
         threads: Number of threads that the process computes with.
-        warm_up: Inputs of an inference to run while opening the network, or None.
+        warm_up: Inputs of inferences to run while opening the network; see ``first_outputs``.
         wait: Whether to wait until the network is open. If False, call ``opened`` before any other
             method.
         start_seconds: Limit in seconds for opening the network.
@@ -59,25 +65,39 @@ class AskedProcess:
         module: str,
         threads: int,
         preloads: Sequence[str] = (),
-        warm_up: Arrays | None = None,
+        warm_up: Sequence[Arrays] = (),
         wait: bool = True,
         start_seconds: float = _START_SECONDS,
     ) -> None:
         self.name = name
         self.answer: Message = {}
         self._start_seconds = start_seconds
+        self._warmed_up = 0
         self._folder = temporary_folder()
         self._child = network_child(module, preloads)
         self._conversation = Conversation(self._child)
         try:
-            files = {} if warm_up is None else {"inputs": self._written(warm_up)}
             if request is not None:
-                self._tell({"do": "open", "threads": threads, **request, **files})
+                self._open({"threads": threads, **request}, warm_up)
             if wait:
                 self.opened()
         except BaseException:
             self.close()
             raise
+
+    def _open(self, request: Message, warm_up: Sequence[Arrays] = ()) -> None:
+        self._warmed_up = len(warm_up)
+        files = {}
+        if warm_up:
+            inputs, outputs = self._file("warm_up"), self._file("first_outputs")
+            write_batches(inputs, warm_up)
+            files = {"inputs": str(inputs), "outputs": str(outputs), "batches": len(warm_up)}
+        self._tell({"do": "open", **request, **files})
+
+    @property
+    def first_outputs(self) -> list[Arrays]:
+        """The outputs of the inferences with which the network was opened (``warm_up``)."""
+        return batches_in(self._file("first_outputs"), self._warmed_up) if self._warmed_up else []
 
     def opened(self) -> None:
         """Wait until the child process has opened its network.
@@ -196,7 +216,9 @@ class NetworkProcess(AskedProcess):
         self.compiled_ahead = request is not None and request["role"] == "delivered"
         super().__init__(name, request, module=_MODULE, **options)
 
-    def open(self, network: ImportedNetwork, name: str, threads: int) -> None:
+    def open(
+        self, network: ImportedNetwork, name: str, threads: int, warm_up: Sequence[Arrays]
+    ) -> None:
         """Let a process from ``reading_process`` open its network in a framework.
 
         Call ``opened`` before any other method.
@@ -205,14 +227,40 @@ class NetworkProcess(AskedProcess):
             network: The network.
             name: The name of the framework, one of ``network.frameworks``.
             threads: Number of threads that the framework computes with.
+            warm_up: Inputs of inferences to run while opening the network.
 
         Raises:
             ChameleonError: The process died.
         """
         self.name = name
         described = {} if self.answer else request_of(network)
-        request = {"do": "open", "role": "framework", "name": name, "threads": threads}
-        self._tell({**request, **described})
+        request = {"role": "framework", "name": name, "threads": threads}
+        self._open({**request, **described}, warm_up)
+
+    def open_delivered(self, folder: Path, threads: int) -> None:
+        """Let a process without a network open the delivered network of a folder, and wait for it.
+
+        Args:
+            folder: The folder of the network.
+            threads: Number of threads that the process computes with.
+
+        Raises:
+            ChameleonError: The network cannot be opened, or the process died or hung.
+        """
+        self.compiled_ahead = True
+        self._open({"role": "delivered", "folder": str(folder), "threads": threads})
+        self.opened()
+
+    def programs(self) -> Mapping[str, str]:
+        """Let a process from ``reading_process`` write files of the programs that it exported.
+
+        Returns:
+            The files, as ``ImportedNetwork.kept_programs`` returns them.
+
+        Raises:
+            ChameleonError: The process died or hung.
+        """
+        return dict(self._ask({"do": "save"}, self._start_seconds)["programs"])
 
     def outputs(self, inputs: Arrays) -> Arrays:
         """Run the network once in its process, and return its outputs.
@@ -288,6 +336,15 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
         threads: Number of threads that the process computes with.
     """
     return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
+
+
+def waiting_process(name: str) -> NetworkProcess:
+    """Start a process that imports what it needs, until ``open_delivered`` gives it a network.
+
+    Args:
+        name: The name of the process in messages.
+    """
+    return NetworkProcess(name, None, threads=0, wait=False)
 
 
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:

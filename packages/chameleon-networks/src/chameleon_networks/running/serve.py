@@ -33,6 +33,7 @@ from chameleon_networks.running.requests import (
     requested_network,
     serve,
     write_arrays,
+    write_batches,
 )
 
 Network = Callable[[Arrays], Arrays]
@@ -110,12 +111,16 @@ class Server:
             self._network = network = opened(request)
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
-        if "inputs" in request:
-            self._outputs_of(request)
-        if isinstance(network, ReducedNetwork):
-            return {"precision": network.precision}
-        imported = self._imported
-        return {} if imported is None else {"programs": imported.save_programs(self._programs)}
+        if "batches" in request:
+            batches = batches_in(Path(request["inputs"]), request["batches"])
+            write_batches(Path(request["outputs"]), [network(inputs) for inputs in batches])
+            self._ran = True
+        return {"precision": network.precision} if isinstance(network, ReducedNetwork) else {}
+
+    def _save(self, _: Message) -> Message:
+        """Write the files from which other processes read the programs that this one exported."""
+        network = self._imported
+        return {"programs": {} if network is None else network.save_programs(self._programs)}
 
     def _outputs(self, request: Message) -> Message:
         write_arrays(Path(request["outputs"]), self._outputs_of(request))

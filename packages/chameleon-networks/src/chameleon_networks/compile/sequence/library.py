@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -342,14 +342,15 @@ class SequenceExecutable:
     """A compiled call sequence, which replaces ``relax.Executable`` and its virtual machine.
 
     Attributes:
-        kernels: The archive of object files with the functions that the calls name.
+        kernels: A function that returns the archive of object files with the functions that the
+            calls name. It may wait for a compiler, so the rest of the library is written before.
         sequence: The calls.
         loops: The extents of each function's parallel loops, by the function's symbol.
         layout: A number that identifies the layout in which the caller packs an operator's weights
             before a call. It is 0 if all weights are constants of the library.
     """
 
-    kernels: bytes
+    kernels: Callable[[], bytes]
     sequence: CallSequence
     loops: Mapping[str, Sequence[int]]
     layout: int = 0
@@ -375,11 +376,11 @@ class SequenceExecutable:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")
             compile_c(SOURCES / "sequence.c", folder / "sequence.o", folder)
+            write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
             objects = Path(file_name).with_name(OBJECTS)
-            objects.write_bytes(self.kernels)
+            objects.write_bytes(self.kernels())
             with tarfile.open(objects, "a") as archive:
                 archive.add(folder / "sequence.o", arcname="sequence.o")
-        write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
 
 
 def object_files(kernels: Any) -> list[bytes]:

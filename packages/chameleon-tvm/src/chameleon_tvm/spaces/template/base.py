@@ -33,6 +33,8 @@ class Template(ABC):
     plain_loops: ClassVar[bool] = True
     """Whether functions are loops over arrays, without TVM's blocks (see :class:`.Program`)."""
 
+    _latest: tuple[Mapping[str, Any], tirx.PrimFunc] | None = None
+
     @abstractmethod
     def __init__(self, task: Task, options: TemplateOptions) -> None: ...
 
@@ -87,8 +89,11 @@ class Template(ABC):
         packed = self.pack(values, [inputs[index] for index in places])
         for index, array in zip(places, packed, strict=True):
             arrays[index] = array
+        # Networks have the same operator with other constants many times.
+        if self._latest is None or self._latest[0] != values:
+            self._latest = values, self.function(values)
         return Program(
-            function=self.function(values),
+            function=self._latest[1],
             inputs=arrays,
             unpack=operator.logical,
             plain_loops=self.plain_loops,
