@@ -1,16 +1,14 @@
-"""Fills up a batch that has too few configurations."""
+"""Samplers by score, by diversity or at random, and a function that fills up small batches."""
 
 from __future__ import annotations
 
 import numpy as np
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import Candidates, Sampler, StageContext, Visited
-from chameleon_samplers.options import GreedyOptions
-from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Sampler, Scores, StageContext, Visited
 from numpy.typing import NDArray
-from chameleon_samplers.options import DiversityOptions
+
+from chameleon_samplers.options import DiversityOptions, GreedyOptions
 
 
 def fill(

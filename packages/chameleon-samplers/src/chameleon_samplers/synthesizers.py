@@ -1,17 +1,17 @@
-"""Functions with which synthesizers replace configurations of a batch by new ones."""
+"""The synthesizers: by mode (sample synthesis), by crossover, or none."""
 
 from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
 
 import numpy as np
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
-from chameleon_samplers.options import CrossoverOptions
-import heapq
-from collections.abc import Iterator
-from chameleon_core.space import Configs
 from numpy.typing import NDArray
-from chameleon_samplers.options import ModeOptions
+
+from chameleon_samplers.options import CrossoverOptions, ModeOptions
 
 
 def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
