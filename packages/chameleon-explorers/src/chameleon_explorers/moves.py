@@ -1,11 +1,10 @@
-"""Functions for explorers without a cost model: neighbours, random changes and rankings."""
+"""Neighbours, random changes, rankings and sorted measurements, for search without a cost model."""
 
 from __future__ import annotations
 
 import numpy as np
 from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import Candidates, Visited
-from chameleon_core.stages import Observations
+from chameleon_core.stages import Candidates, Observations, Visited
 from numpy.typing import NDArray
 
 

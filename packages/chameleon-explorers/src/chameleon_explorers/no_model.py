@@ -1,12 +1,20 @@
-"""The cost model ``none``, for searches that learn from measurements alone."""
+"""Search without a model: the cost model ``none``, and an explorer that proposes random ones."""
 
 from __future__ import annotations
 
+import numpy as np
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Configs
-from chameleon_core.stages import CostModel, Observations, Scores, StageContext
-import numpy as np
-from chameleon_core.stages import Candidates, Explorer, ScoreFunction, StageContext, Visited
+from chameleon_core.stages import (
+    Candidates,
+    CostModel,
+    Explorer,
+    Observations,
+    ScoreFunction,
+    Scores,
+    StageContext,
+    Visited,
+)
 
 
 class NoCostModel(CostModel):
