@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Visited
+from chameleon_explorers.no_model import RandomExplorer
 from chameleon_explorers.options import (
     AnnealingOptions,
     DropletOptions,
@@ -11,7 +12,6 @@ from chameleon_explorers.options import (
     LocalOptions,
     PortfolioOptions,
 )
-from chameleon_explorers.random_search import RandomExplorer
 from chameleon_testing.conformance import check_explorer
 from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings

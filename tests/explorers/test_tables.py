@@ -14,9 +14,9 @@ from chameleon_explorers.local import LocalExplorer
 from chameleon_explorers.no_model import NoCostModel
 from chameleon_explorers.options import GeneticOptions, LocalOptions
 from chameleon_runners.replay.reading import tables_at
-from chameleon_samplers.greedy import GreedySampler
-from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import GreedyOptions
+from chameleon_samplers.picking import GreedySampler
+from chameleon_samplers.synthesizers import NoSynthesizer
 
 TABLES = Path(__file__).parents[1] / "data"
 SEEDS = 30

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.diversity import DiversitySampler
 from chameleon_samplers.options import DiversityOptions
+from chameleon_samplers.picking import DiversitySampler
 from chameleon_testing.conformance_cases import context_of, grid
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,12 +9,10 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Candidates, Explorer, Visited
 from chameleon_samplers import options
-from chameleon_samplers.greedy import GreedySampler
 from chameleon_samplers.kmeans_knee import KMeansKneeSampler
-from chameleon_samplers.mode import ModeSynthesizer
-from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import GreedyOptions, KMeansKneeOptions, ModeOptions
-from chameleon_samplers.random_pick import RandomSampler
+from chameleon_samplers.picking import GreedySampler, RandomSampler
+from chameleon_samplers.synthesizers import ModeSynthesizer, NoSynthesizer
 from chameleon_testing.conformance import check_sampler, check_synthesizer
 from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings

@@ -6,9 +6,8 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.crossover import CrossoverSynthesizer
-from chameleon_samplers.mode import ModeSynthesizer, _by_frequency
 from chameleon_samplers.options import CrossoverOptions, ModeOptions
+from chameleon_samplers.synthesizers import CrossoverSynthesizer, ModeSynthesizer, _by_frequency
 from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,8 +10,7 @@ from chameleon_tvm.building.lowering import lower_function
 from chameleon_tvm.device.cpus.features import target_features
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMultiplyAdd, MultiplyAdd
-from chameleon_tvm.instructions.neon import Sdot, Usdot
-from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
+from chameleon_tvm.instructions.neon import Bfmmla, Sdot, Smmla, Usdot
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from computing import resolved
 from tvm_ffi import libinfo

@@ -135,7 +135,7 @@ def test_a_record_has_to_be_true():
         name="vpmaddwd",
         summary="pairs of 16-bit integers, sums of 32 bits",
         architecture="x86_64",
-        factory="chameleon_tvm.instructions.vpmaddwd:Vpmaddwd",
+        factory="chameleon_tvm.instructions.x86:Vpmaddwd",
     )
     with pytest.raises(AssertionError, match=r"the record's features are \[\], its class's"):
         check_instruction(record)

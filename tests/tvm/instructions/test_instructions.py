@@ -18,12 +18,10 @@ from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.choosing import instruction_of, own_records_of, tile_products_of
 from chameleon_tvm.instructions.emission import importing, permissions_of, using
 from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
-from chameleon_tvm.instructions.neon_tiles import Bfmmla
+from chameleon_tvm.instructions.neon import Bfmmla
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
-from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
-from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
-from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
+from chameleon_tvm.instructions.x86 import Vdpbf16ps, Vpmaddubsw, Vpmaddwd
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.testing.instructions import check_instruction, check_meaning, trials_of
 from chameleon_tvm.types import BFLOAT16, STORAGE

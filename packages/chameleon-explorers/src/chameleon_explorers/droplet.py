@@ -6,8 +6,7 @@ import numpy as np
 from chameleon_core import stages
 from chameleon_core.space import Configs
 
-from chameleon_explorers.history import History
-from chameleon_explorers.moves import kicked, neighbourhoods, ranked, usable
+from chameleon_explorers.moves import History, kicked, neighbourhoods, ranked, usable
 from chameleon_explorers.options import DropletOptions
 
 

@@ -31,7 +31,7 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
     yield _record("droplet", droplet, "droplet:DropletExplorer", options.DropletOptions)
     yield _record("genetic", genetic, "genetic:GeneticExplorer", options.GeneticOptions)
     yield _record("portfolio", portfolio, "portfolio:PortfolioExplorer", options.PortfolioOptions)
-    yield _record("random", random, "random_search:RandomExplorer")
+    yield _record("random", random, "no_model:RandomExplorer")
 
 
 @hookimpl

@@ -1,10 +1,20 @@
-"""The cost model ``none``, for searches that learn from measurements alone."""
+"""Search without a model: the cost model ``none``, and an explorer that proposes random ones."""
 
 from __future__ import annotations
 
+import numpy as np
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Configs
-from chameleon_core.stages import CostModel, Observations, Scores, StageContext
+from chameleon_core.stages import (
+    Candidates,
+    CostModel,
+    Explorer,
+    Observations,
+    ScoreFunction,
+    Scores,
+    StageContext,
+    Visited,
+)
 
 
 class NoCostModel(CostModel):
@@ -22,3 +32,18 @@ class NoCostModel(CostModel):
 
     def predict(self, configs: Configs) -> Scores:
         raise RuntimeError(f"no model to score {len(configs)} configurations with")
+
+
+class RandomExplorer(Explorer):
+    """Proposes random unmeasured configurations, ranked by the cost model if it is trained."""
+
+    def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
+        self._rng = context.rng
+
+    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+        configs = visited.sample(count, self._rng)
+        if score is None:
+            return Candidates(configs=configs, scores=np.zeros(len(configs)))
+        scores = score(configs)
+        order = np.argsort(-scores, kind="stable")
+        return Candidates(configs=configs[order], scores=scores[order], steps=1)

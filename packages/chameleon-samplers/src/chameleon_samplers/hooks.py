@@ -19,10 +19,10 @@ def chameleon_samplers() -> Iterable[PluginRecord]:
     knee = "One candidate per cluster, as many as the knee says (adaptive sampling)"
     diverse = "Good scores and knob values not in the batch yet (AutoTVM's submodular pick)"
     random = "Random candidates, whatever their scores"
-    yield _record("greedy", greedy, "greedy:GreedySampler", options.GreedyOptions)
+    yield _record("greedy", greedy, "picking:GreedySampler", options.GreedyOptions)
     yield _record("kmeans-knee", knee, "kmeans_knee:KMeansKneeSampler", options.KMeansKneeOptions)
-    yield _record("diversity", diverse, "diversity:DiversitySampler", options.DiversityOptions)
-    yield _record("random", random, "random_pick:RandomSampler")
+    yield _record("diversity", diverse, "picking:DiversitySampler", options.DiversityOptions)
+    yield _record("random", random, "picking:RandomSampler")
 
 
 @hookimpl
@@ -31,6 +31,6 @@ def chameleon_synthesizers() -> Iterable[PluginRecord]:
     mode = "Unusable samples become the most frequent choices (sample synthesis)"
     cross = "Part of a batch recombines the best configurations measured"
     none = "Measures what the sampler chose"
-    yield _record("mode", mode, "mode:ModeSynthesizer", options.ModeOptions)
-    yield _record("crossover", cross, "crossover:CrossoverSynthesizer", options.CrossoverOptions)
-    yield _record("none", none, "none:NoSynthesizer")
+    yield _record("mode", mode, "synthesizers:ModeSynthesizer", options.ModeOptions)
+    yield _record("crossover", cross, "synthesizers:CrossoverSynthesizer", options.CrossoverOptions)
+    yield _record("none", none, "synthesizers:NoSynthesizer")

@@ -14,7 +14,7 @@ def _record(factory: str, needs: str, summary: str, *, name: str = "") -> Instru
     """A record; ``needs`` has the architecture and the features that the instruction needs."""
     architecture, *features = needs.split() or [""]
     return InstructionRecord(
-        name=name or factory.partition(":")[0],
+        name=name or factory.partition(":")[2].lower(),
         summary=summary,
         factory=f"{_HERE}.{factory}",
         architecture=architecture,
@@ -36,24 +36,24 @@ INSTRUCTIONS = (
         "float32, weights stored as float16",
         name="multiply-add-float16-weights",
     ),
-    _record("vpmaddwd:Vpmaddwd", "x86_64 avx2", "pairs of 16-bit integers, sums of 32 bits"),
+    _record("x86:Vpmaddwd", "x86_64 avx2", "pairs of 16-bit integers, sums of 32 bits"),
     _record(
-        "vpmaddubsw:Vpmaddubsw",
+        "x86:Vpmaddubsw",
         "x86_64 avx2",
         "groups of four bytes, weights of 7 bits, sums of 32 bits",
     ),
     _record(
-        "vpdpbusd:Vpdpbusd",
+        "x86:Vpdpbusd",
         "x86_64 avx512vnni",
         "groups of four bytes, unsigned by signed, sums of 32 bits",
     ),
     _record(
-        "vpdpbusd:VexVpdpbusd",
+        "x86:VexVpdpbusd",
         "x86_64 avxvnni",
         "groups of four bytes, unsigned by signed, without AVX-512",
         name="vpdpbusd-vex",
     ),
-    _record("vdpbf16ps:Vdpbf16ps", "x86_64 avx512bf16", "pairs of bfloat16, sums of float32"),
+    _record("x86:Vdpbf16ps", "x86_64 avx512bf16", "pairs of bfloat16, sums of float32"),
     _record(
         "multiply_add:Float16MultiplyAdd",
         "x86_64 avx512fp16",
@@ -78,26 +78,21 @@ INSTRUCTIONS = (
         "tiles of 16 x 64 by 64 x 16 bytes, unsigned by signed, sums of 32 bits",
         name="tdpbusd",
     ),
-    _record(
-        "neon:Sdot", "aarch64 dotprod", "groups of four signed bytes, sums of 32 bits", name="sdot"
-    ),
+    _record("neon:Sdot", "aarch64 dotprod", "groups of four signed bytes, sums of 32 bits"),
     _record(
         "neon:Usdot",
         "aarch64 i8mm",
         "groups of four bytes, unsigned by signed, sums of 32 bits",
-        name="usdot",
     ),
     _record(
-        "neon_tiles:Bfmmla",
+        "neon:Bfmmla",
         "aarch64 bf16",
         "tiles of 2 x 4 by 4 x 2 bfloat16, sums of float32",
-        name="bfmmla",
     ),
     _record(
-        "neon_tiles:Smmla",
+        "neon:Smmla",
         "aarch64 i8mm",
         "tiles of 2 x 8 by 8 x 2 signed bytes, sums of 32 bits",
-        name="smmla",
     ),
     _record(
         "fragments:Float16Fragments",

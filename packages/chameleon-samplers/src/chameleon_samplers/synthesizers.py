@@ -1,4 +1,4 @@
-"""Chameleon's sample synthesis: configurations of each knob's most frequent values."""
+"""The synthesizers: by mode (sample synthesis), by crossover, or none."""
 
 from __future__ import annotations
 
@@ -6,12 +6,110 @@ import heapq
 from collections.abc import Iterator
 
 import numpy as np
-from chameleon_core.space import Configs
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
 from numpy.typing import NDArray
 
-from chameleon_samplers.options import ModeOptions
-from chameleon_samplers.replacement import joined, kept_rows, measurable
+from chameleon_samplers.options import CrossoverOptions, ModeOptions
+
+
+def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
+    """The configurations of a batch that can be measured: legal, new and without duplicates.
+
+    Args:
+        space: The design space.
+        batch: The sampler's batch, shape (n, knobs).
+        visited: The configurations that were measured before.
+    """
+    batch = space.distinct(batch[space.legal(batch)])
+    return batch[visited.fresh(batch)]
+
+
+def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
+    """The configurations of a batch that the synthesizer does not replace.
+
+    Args:
+        batch: The sampler's batch, shape (n, knobs).
+        usable: The configurations of ``batch`` that can be measured, in the same order.
+        share: The share of the batch to replace. Configurations that cannot be measured are
+            replaced first, then the last usable ones; at least one usable configuration stays.
+    """
+    replaced = max(round(share * len(batch)), len(batch) - len(usable))
+    return usable[: max(len(batch) - replaced, min(1, len(usable)))]
+
+
+def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
+    """The batch that a synthesizer returns: kept configurations, then new ones.
+
+    Args:
+        space: The design space.
+        old: The kept configurations, shape (n, knobs).
+        new: The new configurations, shape (m, knobs).
+        usable: Configurations that fill up the batch if there are too few new ones.
+        size: The largest size of the batch.
+    """
+    everything = np.concatenate([old, new.reshape(-1, old.shape[1]), usable])
+    return space.distinct(everything.astype(np.int32))[:size]
+
+
+class NoSynthesizer(Synthesizer):
+    """Keeps the sampler's batch, without duplicates, illegal and measured configurations."""
+
+    def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
+        self._space = context.space
+
+    def refine(
+        self,
+        batch: Configs,
+        candidates: Candidates,  # noqa: ARG002 - part of the contract
+        visited: Visited,
+    ) -> Configs:
+        batch = self._space.distinct(batch)
+        return batch[visited.fresh(batch) & self._space.legal(batch)]
+
+
+class CrossoverSynthesizer(Synthesizer):
+    """Replaces a part of each batch by children of the fastest measured configurations.
+
+    A child takes the value of every knob from one of two parents, each with equal probability.
+    """
+
+    def __init__(self, options: CrossoverOptions, context: StageContext) -> None:
+        self._options = options
+        self._space = context.space
+        self._rng = context.rng
+        self._parents: Configs = np.empty((0, len(context.space.knobs)), np.int32)
+
+    def observe(self, observations: Observations) -> None:
+        """Keep the fastest measured configurations as parents."""
+        self._parents = observations.fastest[: self._options.parents]
+
+    def refine(
+        self,
+        batch: Configs,
+        candidates: Candidates,  # noqa: ARG002 - part of the contract
+        visited: Visited,
+    ) -> Configs:
+        usable = measurable(self._space, batch, visited)
+        share = self._options.share if len(self._parents) > 1 else 0.0
+        old = kept_rows(batch, usable, share)
+        children = self._children(len(batch) - len(old))
+        children = measurable(self._space, children, visited)
+        children = self._space.distinct(np.concatenate([old, children]))[len(old) : len(batch)]
+        return joined(self._space, old, children, usable, len(batch))
+
+    def _children(self, wanted: int) -> Configs:
+        """Children, shape (n, knobs): more than wanted, since many are illegal or measured."""
+        parents = self._parents
+        if not wanted or len(parents) < 2:  # noqa: PLR2004 - a mother and a father
+            return parents[:0]
+        count = self._options.tries * wanted
+        mothers, fathers = self._rng.integers(0, len(parents), (2, count))
+        from_mother = self._rng.random((count, parents.shape[1])) < 0.5  # noqa: PLR2004 - even
+        children = np.where(from_mother, parents[mothers], parents[fathers])
+        return self._space.canonical(children.astype(np.int32))
+
 
 _CHUNK = 64
 """The number of combinations that are checked at a time."""
