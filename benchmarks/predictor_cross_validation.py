@@ -60,7 +60,7 @@ def main(  # noqa: PLR0917 - click passes them by name
         alternatives=against or tuple(ALTERNATIVES),
         say=lambda sentence: click.echo(sentence, err=True),
     )
-    click.echo(json.dumps(found.to_json()) if as_json else table(found.means))
+    click.echo(json.dumps(found.to_json()) if as_json else table(found))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ def test_all_models_are_judged_by_the_same_tasks(dataset, trained):
     assert judged["one-shot"] == set(load(trained[0]).provenance.held_out)
     assert len(set(map(frozenset, judged.values()))) == 1
     assert document["models"]["first-guesses"]["tau"] == 0.0  # choices alone tell of no guesses
+    for speeds in document["speeds"].values():
+        assert 0.0 < speeds["unmeasured"] <= speeds["measured"] <= 1.0
 
 
 def test_a_file_of_something_else_is_refused(dataset, tmp_path):

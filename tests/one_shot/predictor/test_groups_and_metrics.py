@@ -1,9 +1,13 @@
 """Similar tasks are held out together; orders are judged by tau, pairs and regret."""
 
+from types import SimpleNamespace
+
+import attrs
 import numpy as np
 import pytest
 from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
 from chameleon_one_shot.predictor.batches import inverse_density
+from chameleon_one_shot.predictor.evaluation import chosen_speeds
 from chameleon_one_shot.predictor.groups import device_groups, divided, folds, task_groups
 from chameleon_one_shot.predictor.metrics import Quality, regret, tau
 from chameleon_one_shot.predictor.pretraining import Division, pretrain
@@ -65,6 +69,18 @@ def test_regret_is_what_the_best_of_the_first_takes_longer():
     assert regret(np.array([0.0, 2.0, 1.0]), quality, 2) == pytest.approx(0.25)
     assert regret(np.zeros(3), quality, 1) == pytest.approx(1.0)  # nothing is won by chance
     assert Quality.of(np.array([3.0, 1.0, 2.0]), quality).pairwise == 1.0
+
+
+def test_speeds_are_those_of_the_choices_that_a_run_may_make(made):
+    example = made.example(100, 50, count=20)
+    order = np.argsort(-example.quality)  # the best first
+    guesses = example.configs[order[[9, 3]]]
+    space = SimpleNamespace(first_guesses=np.concatenate([guesses[:1] * 0 - 1, guesses]))
+    example = attrs.evolve(example, tokens=SimpleNamespace(space=space))
+    speeds = np.exp(example.quality[order])
+    wrong = np.arange(20.0)[np.argsort(order)]  # likes the slowest best
+    assert chosen_speeds(-wrong, example) == pytest.approx((speeds[3], speeds[0]))
+    assert chosen_speeds(wrong, example) == pytest.approx((speeds[9], speeds[9]))
 
 
 def test_rare_targets_are_drawn_more_often():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ log = structlog.get_logger()
 ONE_SHOT = "one-shot"
 """The name of the predictor itself in comparisons."""
 
+_MEASURED = 8
+"""The number of configurations of a task that ``preset: one-shot`` measures."""
+
+_SLOW = 0.85
+"""The relative speed below which a chosen configuration counts as slow."""
+
 
 @attrs.frozen(kw_only=True)
 class TaskResult:
@@ -36,6 +42,9 @@ class TaskResult:
         operator: The task's kind of operator.
         candidates: The number of the task's candidates.
         quality: The quality of the ranking.
+        unmeasured: The speed of the candidate that a run without measurements chooses, relative to
+            the fastest candidate.
+        measured: The same for the fastest of the candidates that ``preset: one-shot`` measures.
     """
 
     model: str
@@ -43,6 +52,8 @@ class TaskResult:
     operator: str
     candidates: int
     quality: Quality
+    unmeasured: float
+    measured: float
 
 
 @attrs.frozen(kw_only=True)
@@ -68,10 +79,27 @@ class Evaluation:
         }
         return dict(sorted(qualities.items(), key=lambda item: -item[1].tau))
 
+    @property
+    def speeds(self) -> dict[str, dict[str, float]]:
+        """The geometric mean of each model's relative speeds, and the share of slow tasks.
+
+        The speeds are those of ``TaskResult``, so each inner mapping has four values.
+        """
+        speeds: dict[str, dict[str, float]] = {}
+        for name in self.means:
+            own = speeds[name] = {}
+            results = [result for result in self.results if result.model == name]
+            for when in ("unmeasured", "measured"):
+                each = np.array([getattr(result, when) for result in results])
+                own[when] = float(np.exp(np.log(each).mean()))
+                own[f"{when}_slow"] = float((each < _SLOW).mean())
+        return speeds
+
     def to_json(self) -> dict[str, Any]:
-        """The mean qualities and all results as JSON values."""
+        """The mean qualities, the speeds and all results as JSON values."""
         return {
             "models": {name: attrs.asdict(quality) for name, quality in self.means.items()},
+            "speeds": self.speeds,
             "tasks": [attrs.asdict(result) for result in self.results],
         }
 
@@ -197,7 +225,7 @@ def cross_validate(
             other = ALTERNATIVES[name]()
             other.fit(parts.training, parts.stopping, options.seed)
             own += _results(name, other.scores, parts.held_out)
-        say(table(Evaluation(results=tuple(own)).means))
+        say(table(Evaluation(results=tuple(own))))
         results += own
     return Evaluation(results=tuple(results))
 
@@ -209,24 +237,53 @@ def _predicted(model: Model) -> Callable[[Example], Scores]:
 def _results(
     name: str, scores: Callable[[Example], Scores], examples: Sequence[Example]
 ) -> list[TaskResult]:
-    return [
-        TaskResult(
-            model=name,
-            task=example.identity,
-            operator=example.source.task.operator,
-            candidates=len(example),
-            quality=Quality.of(scores(example), example.quality),
+    results = []
+    for example in examples:
+        if np.ptp(example.quality) > 0.0:
+            scored = scores(example)
+            unmeasured, measured = chosen_speeds(scored, example)
+            results.append(
+                TaskResult(
+                    model=name,
+                    task=example.identity,
+                    operator=example.source.task.operator,
+                    candidates=len(example),
+                    quality=Quality.of(scored, example.quality),
+                    unmeasured=unmeasured,
+                    measured=measured,
+                )
+            )
+    return results
+
+
+def chosen_speeds(scores: Scores, example: Example) -> tuple[float, float]:
+    """The relative speeds of ``TaskResult``: of the choice without measurements, and with eight.
+
+    Only candidates of the example can be chosen. First guesses that are not among them are left
+    out. Among equal scores, slower candidates come first.
+
+    Args:
+        scores: The scores of the task's n candidates, higher is better, shape (n,).
+        example: The task with its candidates.
+    """
+    order = np.lexsort((example.quality, -scores)).tolist()
+    at = {tuple(row): number for number, row in enumerate(example.configs.tolist())}
+    guesses = [at[tuple(row)] for row in example.guesses.tolist() if tuple(row) in at]
+    first = next((row for row in order if row in guesses), order[0])
+    batch = list(dict.fromkeys([*guesses[:1], *order]))[:_MEASURED]
+    quality = example.quality - example.quality.max()
+    return float(np.exp(quality[first])), float(np.exp(quality[batch].max()))
+
+
+def table(evaluation: Evaluation) -> str:
+    """The mean qualities and the speeds of models as a text table."""
+    heads = f"{'model':<14} {'tau':>6} {'pairs':>6} {'top-1':>7} {'top-10':>7}"
+    lines = [f"{heads} {'speed, 0':>9} {'slow':>6} {'speed, 8':>9} {'slow':>6}"]
+    for name, row in evaluation.means.items():
+        speeds = evaluation.speeds[name]
+        lines.append(
+            f"{name:<14} {row.tau:6.3f} {row.pairwise:6.3f} {row.top1:7.1%} {row.top10:7.1%} "
+            f"{speeds['unmeasured']:9.3f} {speeds['unmeasured_slow']:6.1%} "
+            f"{speeds['measured']:9.3f} {speeds['measured_slow']:6.1%}"
         )
-        for example in examples
-        if np.ptp(example.quality) > 0.0
-    ]
-
-
-def table(means: Mapping[str, Quality]) -> str:
-    """The mean qualities of models as a text table."""
-    lines = [f"{'model':<14} {'tau':>6} {'pairs':>6} {'top-1':>7} {'top-10':>7}"]
-    lines += [
-        f"{name:<14} {row.tau:6.3f} {row.pairwise:6.3f} {row.top1:7.1%} {row.top10:7.1%}"
-        for name, row in means.items()
-    ]
     return "\n".join(lines)
