@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -39,6 +40,17 @@ hypothesis.settings.register_profile(
     database=None,
     phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Nobody searches for garbage among the millions of objects that modules of tests import."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -192,6 +192,7 @@ def test_a_processor_without_the_features_is_refused(parallel, tmp_path):
         ({"buckets": [{"name": "small"}]}, "in buckets of shapes has no bundle for C", ""),
         ({"virtual_machine": "its shapes change"}, "because its shapes change", ""),
         ({"needs": ["numpy", "apache-tvm"]}, "call functions of TVM's", "from Python"),
+        ({"format": 2}, "another version of Chameleon delivered", "chameleon compile"),
     ],
 )
 def test_what_has_no_bundle_is_refused(tmp_path, change, said, hint):

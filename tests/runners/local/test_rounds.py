@@ -2,15 +2,19 @@
 
 import math
 
+import attrs
 import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.local.disturbance import LocalDisturbance, kept_order
 from chameleon_runners.local.job_run import Rounds
 from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.testing.faults import Fault, config
 from chameleon_system.disturbance import CoreMeter
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ..conftest import job  # noqa: TID252 - tests are no package
 
 OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=20, slow_factor=2.0)
 
@@ -192,3 +196,11 @@ def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs):
 @given(st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(0.99, 1.0)), max_size=8))
 def test_times_that_cannot_be_told_apart_have_no_order(candidates):
     assert kept_order(candidates) == (0, 0)
+
+
+def test_a_slow_candidate_gets_one_repeat(runner):
+    [best] = runner.measure(job([config(Fault.NONE)]))
+    slow = attrs.evolve(job([config(Fault.SLOW)]), best_seconds=best.cost)
+    [measurement] = runner.measure(slow)
+    assert measurement.ok
+    assert len(measurement.seconds) == 1

@@ -91,14 +91,6 @@ def test_comparing_gives_the_recorded_times(tiny):
     assert other.failure is FailureKind.INVALID
 
 
-@pytest.mark.parametrize("cost_model", ["xgboost", "alternating"])
-def test_two_runs_with_one_seed_are_identical(tiny, tmp_path, cost_model):
-    for folder in ("one", "two"):
-        budget = {"measurements": 10}
-        run_pipeline(pipeline(tiny, tmp_path / folder, cost_model=cost_model, budget=budget))
-    assert _records(tmp_path / "one") == _records(tmp_path / "two")
-
-
 @pytest.mark.parametrize("cost_model", ["xgboost", "mixed", "gaussian-process", "alternating"])
 def test_two_runs_on_a_recorded_table_are_identical(recorded, tmp_path, cost_model):
     table = recorded("convolution_A100")

@@ -17,6 +17,7 @@ from chameleon_tvm.words import identifier
 from chameleon_networks.compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks.export.operators import deliver_operator
 from chameleon_networks.package.package import (
+    FORMAT,
     MANIFEST,
     digest_of_file,
     read_manifest,
@@ -108,9 +109,10 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
             "its kernels call functions of TVM's, such as sorting, which C alone does not have",
             hint="Load it from Python, with its load.py.",
         )
-    if not (delivered / OBJECTS).exists():
+    if manifest.get("format") != FORMAT or not (delivered / OBJECTS).exists():
         raise ConfigError(
-            f"{delivered} has no {OBJECTS}: an earlier version delivered it",
+            f"another version of Chameleon delivered {delivered}, whose {OBJECTS} this one cannot "
+            "link",
             hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
         )
     if manifest.get("objects") != digest_of_file(delivered / OBJECTS):

@@ -42,7 +42,8 @@ VERSIONED = (
 )
 """Distributions whose versions are part of a manifest."""
 
-_FORMAT = 2
+FORMAT = 3
+"""Number of the form of manifests and objects that this version writes."""
 
 
 def check_target(target: str) -> None:
@@ -211,7 +212,7 @@ def build_facts(module: str, target: str, threads: int) -> Manifest:
     """
     names = sorted(used_features(tvm_target(target)))
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "module": module,
         "target": json.loads(target),
         "cpu_features": names,

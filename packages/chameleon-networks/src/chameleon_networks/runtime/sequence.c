@@ -1,7 +1,7 @@
 /* Runs a network's kernels in their order on tensors that are prepared when it is opened.
  *
- * "tables.h" is generated for each network; what it defines is described in source.py. Kernels
- * have the calling convention of TVM's FFI (tvm/ffi/c_api.h) and are called without look-ups.
+ * Kernels have the calling convention of TVM's FFI (tvm/ffi/c_api.h) and are called without
+ * look-ups.
  */
 
 #define _GNU_SOURCE
@@ -9,50 +9,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <tvm/ffi/c_api.h>
 
 #include "sequence.h"
-
-/* Where the memory of a tensor is. */
-enum place { ARENA, CONSTANT, INPUT, OUTPUT };
-
-struct tensor {
-  enum place place;
-  int32_t position; /* among the constants, inputs or outputs */
-  int64_t offset;   /* bytes */
-  int64_t size;     /* bytes from there on that its elements lie in */
-  int32_t rank;
-  int32_t first; /* of its extents and strides */
-  DLDataType dtype;
-};
-
-struct call {
-  TVMFFISafeCallType kernel;
-  int32_t first; /* of its arguments */
-  int32_t count;
-  int32_t first_loop; /* of its parallel loops' extents */
-  int32_t loops;
-};
-
-struct copy {
-  int32_t output;
-  int32_t tensor;
-  int64_t size; /* bytes */
-};
-
-#include "tables.h"
 
 #define HUGE_PAGE (2u << 20)
 #define ALIGNMENT 64u
 
-const int32_t sequence_constants = CONSTANTS;
-const int32_t sequence_calls = CALLS;
-const int64_t sequence_layout = (int64_t)(LAYOUT);
-
 struct instance {
   char *arena;
-  DLTensor tensors[TENSORS + 1];
-  TVMFFIAny arguments[ARGUMENTS + 1];
+  DLTensor *tensors;
+  TVMFFIAny *arguments;
 };
 
 /* Memory for kernels; large ones on huge pages, of which the processor's page tables reach more. */
@@ -67,6 +33,8 @@ static char *memory(size_t size) {
 void instance_close(struct instance *instance) {
   if (instance == NULL) return;
   free(instance->arena);
+  free(instance->tensors);
+  free(instance->arguments);
   free(instance);
 }
 
@@ -75,7 +43,7 @@ static void *constant_data(const struct weights *weights, const int *numbers,
                            const struct tensor *tensor) {
   int64_t number = numbers == NULL ? tensor->position : numbers[tensor->position];
   if (number < 0 || number >= weights->count) return NULL;
-  uint32_t sum = sums[tensor->position];
+  uint32_t sum = sequence.sums[tensor->position];
   if (sum != 0 && sum != (uint32_t)weights->sums[number]) return NULL;
   int64_t start = weights->offsets[number], end = weights->offsets[number + 1];
   if (tensor->offset + tensor->size > end - start) return NULL;
@@ -84,19 +52,25 @@ static void *constant_data(const struct weights *weights, const int *numbers,
 
 struct instance *instance_open(const struct weights *weights, const int *numbers) {
   struct instance *instance = calloc(1, sizeof(*instance));
-  if (instance == NULL || (instance->arena = memory(ARENA_SIZE)) == NULL) {
+  if (instance != NULL) {
+    instance->arena = memory((size_t)sequence.arena_size);
+    instance->tensors = calloc((size_t)sequence.tensor_count + 1, sizeof(*instance->tensors));
+    instance->arguments = calloc((size_t)sequence.argument_count + 1, sizeof(*instance->arguments));
+  }
+  if (instance == NULL || instance->arena == NULL || instance->tensors == NULL ||
+      instance->arguments == NULL) {
     instance_close(instance);
     set_error("there is not enough memory for the network");
     return NULL;
   }
-  for (int32_t number = 0; number < TENSORS; ++number) {
-    const struct tensor *tensor = &tensors[number];
+  for (int32_t number = 0; number < sequence.tensor_count; ++number) {
+    const struct tensor *tensor = &sequence.tensors[number];
     DLTensor *own = &instance->tensors[number];
     own->device = (DLDevice){kDLCPU, 0};
     own->dtype = tensor->dtype;
     own->ndim = tensor->rank;
-    own->shape = (int64_t *)extents + tensor->first;
-    own->strides = (int64_t *)strides + tensor->first;
+    own->shape = (int64_t *)sequence.extents + tensor->first;
+    own->strides = (int64_t *)sequence.strides + tensor->first;
     if (tensor->place == ARENA) own->data = instance->arena + tensor->offset;
     if (tensor->place == CONSTANT) {
       own->data = constant_data(weights, numbers, tensor);
@@ -107,9 +81,9 @@ struct instance *instance_open(const struct weights *weights, const int *numbers
       }
     }
   }
-  for (int32_t number = 0; number < ARGUMENTS; ++number) {
+  for (int32_t number = 0; number < sequence.argument_count; ++number) {
     instance->arguments[number].type_index = kTVMFFIDLTensorPtr;
-    instance->arguments[number].v_ptr = &instance->tensors[passed[number]];
+    instance->arguments[number].v_ptr = &instance->tensors[sequence.passed[number]];
   }
   return instance;
 }
@@ -121,16 +95,17 @@ static int64_t nanoseconds(void) {
 }
 
 int instance_run(struct instance *instance, void *const *given, int64_t *times) {
-  for (int32_t number = 0; number < BOUND; ++number) {
-    const struct tensor *tensor = &tensors[bound[number]];
-    int32_t place = tensor->place == INPUT ? tensor->position : INPUTS + tensor->position;
-    instance->tensors[bound[number]].data = (char *)given[place] + tensor->offset;
+  for (int32_t number = 0; number < sequence.bound_count; ++number) {
+    int32_t bound = sequence.bound[number];
+    const struct tensor *tensor = &sequence.tensors[bound];
+    int32_t place = tensor->position + (tensor->place == INPUT ? 0 : sequence.input_count);
+    instance->tensors[bound].data = (char *)given[place] + tensor->offset;
   }
   int64_t before = times == NULL ? 0 : nanoseconds();
-  for (int32_t number = 0; number < CALLS; ++number) {
-    const struct call *call = &calls[number];
+  for (int32_t number = 0; number < sequence.call_count; ++number) {
+    const struct call *call = &sequence.calls[number];
     TVMFFIAny nothing = {.type_index = kTVMFFINone};
-    expect_loops(loops + call->first_loop, call->loops);
+    expect_loops(sequence.loops + call->first_loop, call->loops);
     int status = call->kernel(NULL, instance->arguments + call->first, call->count, &nothing);
     if (status != 0) return status;
     if (times != NULL) {
@@ -139,9 +114,10 @@ int instance_run(struct instance *instance, void *const *given, int64_t *times) 
       before = after;
     }
   }
-  for (int32_t number = 0; number < COPIES; ++number) {
-    memcpy(given[INPUTS + copies[number].output], instance->tensors[copies[number].tensor].data,
-           (size_t)copies[number].size);
+  for (int32_t number = 0; number < sequence.copy_count; ++number) {
+    const struct copy *copy = &sequence.copies[number];
+    memcpy(given[sequence.input_count + copy->output], instance->tensors[copy->tensor].data,
+           (size_t)copy->size);
   }
   return 0;
 }

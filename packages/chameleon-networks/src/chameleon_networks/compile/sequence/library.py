@@ -203,7 +203,7 @@ def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
 class _Tables:
     """Writes the C header ``tables.h``, which describes a network's calls and tensors.
 
-    The header is compiled together with the run-time library.
+    ``runtime/tables.c`` includes the header.
 
     Args:
         sequence: The calls of the network.
@@ -280,7 +280,7 @@ class _Tables:
                 _array("uint32_t", "sums", sums),
                 _array("struct call", "calls", calls),
                 _array("struct copy", "copies", copies),
-                f"const char sequence_kernels[] = {names};",
+                f"static const char kernels[] = {names};",
             )
         )
 
@@ -375,12 +375,12 @@ class SequenceExecutable:
         with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")
-            compile_c(SOURCES / "sequence.c", folder / "sequence.o", folder)
+            compile_c(SOURCES / "tables.c", folder / "tables.o", folder)
             write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
             objects = Path(file_name).with_name(OBJECTS)
             objects.write_bytes(self.kernels())
             with tarfile.open(objects, "a") as archive:
-                archive.add(folder / "sequence.o", arcname="sequence.o")
+                archive.add(folder / "tables.o", arcname="tables.o")
 
 
 def object_files(kernels: Any) -> list[bytes]:

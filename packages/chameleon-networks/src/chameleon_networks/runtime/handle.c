@@ -1,0 +1,170 @@
+/* Handles of a delivered library: weights, a pool of threads, and instances, each with the memory of
+ * one inference. A call takes a free instance, or waits for one.
+ */
+
+#define _GNU_SOURCE
+#include "handle.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sequence.h"
+
+#define MOST_INSTANCES 1024
+
+struct handle {
+  struct weights weights;
+  struct pool *pool;
+  int instances;
+  struct instance **all;
+  struct workspaces *workspaces; /* of each instance's caller */
+  int *free;                     /* numbers of instances that nobody uses */
+  int free_count;
+  pthread_mutex_t mutex;
+  pthread_cond_t given_back;
+  struct handle *next;
+};
+
+/* All handles, for a child process: it inherits their memory, and no thread. */
+static struct handle *handles;
+static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void free_all(struct handle *handle) {
+  for (int number = 0; number < handle->instances; ++number) handle->free[number] = number;
+  handle->free_count = handle->instances;
+  pthread_mutex_init(&handle->mutex, NULL);
+  pthread_cond_init(&handle->given_back, NULL);
+}
+
+static void before_fork(void) { pthread_mutex_lock(&handles_mutex); }
+
+static void after_fork(void) { pthread_mutex_unlock(&handles_mutex); }
+
+static void in_child(void) {
+  for (struct handle *handle = handles; handle != NULL; handle = handle->next) {
+    /* A thread that is gone may have been changing them. What they hold is lost to the child. */
+    memset(handle->workspaces, 0, (size_t)handle->instances * sizeof(*handle->workspaces));
+    free_all(handle);
+    pool_forked(handle->pool);
+  }
+  pthread_mutex_init(&handles_mutex, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+  pthread_atfork(before_fork, after_fork, in_child);
+}
+
+void destroy_handle(struct handle *handle) {
+  if (handle == NULL) return;
+  pthread_mutex_lock(&handle->mutex);
+  while (handle->free_count < handle->instances) {
+    pthread_cond_wait(&handle->given_back, &handle->mutex);
+  }
+  pthread_mutex_unlock(&handle->mutex);
+  pthread_mutex_lock(&handles_mutex);
+  for (struct handle **at = &handles; *at != NULL; at = &(*at)->next) {
+    if (*at != handle) continue;
+    *at = handle->next;
+    break;
+  }
+  pthread_mutex_unlock(&handles_mutex);
+  pool_destroy(handle->pool);
+  for (int number = 0; number < handle->instances; ++number) {
+    instance_close(handle->all[number]);
+    workspaces_free(&handle->workspaces[number]);
+  }
+  weights_close(&handle->weights);
+  pthread_cond_destroy(&handle->given_back);
+  pthread_mutex_destroy(&handle->mutex);
+  free(handle->all);
+  free(handle->workspaces);
+  free(handle->free);
+  free(handle);
+}
+
+/* A handle without weights, threads and instances. */
+static struct handle *empty_handle(int instances) {
+  struct handle *handle = calloc(1, sizeof(*handle));
+  if (handle == NULL) return NULL;
+  handle->all = calloc((size_t)instances, sizeof(*handle->all));
+  handle->workspaces = calloc((size_t)instances, sizeof(*handle->workspaces));
+  handle->free = calloc((size_t)instances, sizeof(*handle->free));
+  pthread_mutex_init(&handle->mutex, NULL);
+  pthread_cond_init(&handle->given_back, NULL);
+  if (handle->all != NULL && handle->workspaces != NULL && handle->free != NULL) return handle;
+  destroy_handle(handle);
+  return NULL;
+}
+
+struct handle *open_handle(const struct library *library, const char *weights, int threads,
+                           int instances, const int *constants) {
+  set_error("%s", "");
+  if (check_processor(library->features, library->feature_count) != 0) return NULL;
+  if (library->tiles && ask_for_tiles() != 0) return NULL;
+  if (threads < 0 || instances < 1 || instances > MOST_INSTANCES) {
+    set_error("a handle has 1 or more threads, or 0 for its own choice, and 1 to %d instances",
+              MOST_INSTANCES);
+    return NULL;
+  }
+  threads = chosen_threads(threads, library->threads_variable, library->threads);
+  struct handle *handle = empty_handle(instances);
+  if (handle == NULL || (handle->pool = pool_create(threads, instances)) == NULL) {
+    set_error("there is not enough memory");
+    destroy_handle(handle);
+    return NULL;
+  }
+  if (weights_open(&handle->weights, weights, sequence.layout, threads) != 0) {
+    destroy_handle(handle);
+    return NULL;
+  }
+  if (constants == NULL && handle->weights.count != sequence.constant_count) {
+    set_error("%s does not hold the weights of this library", weights);
+    destroy_handle(handle);
+    return NULL;
+  }
+  for (int number = 0; number < instances; ++number) {
+    handle->all[number] = instance_open(&handle->weights, constants);
+    if (handle->all[number] == NULL) {
+      destroy_handle(handle);
+      return NULL;
+    }
+    handle->free[handle->free_count++] = number;
+    handle->instances = handle->free_count;
+  }
+  pthread_mutex_lock(&handles_mutex);
+  handle->next = handles;
+  handles = handle;
+  pthread_mutex_unlock(&handles_mutex);
+  return handle;
+}
+
+static int take_instance(struct handle *handle) {
+  pthread_mutex_lock(&handle->mutex);
+  while (handle->free_count == 0) pthread_cond_wait(&handle->given_back, &handle->mutex);
+  int number = handle->free[--handle->free_count];
+  pthread_mutex_unlock(&handle->mutex);
+  return number;
+}
+
+static void give_back(struct handle *handle, int number) {
+  pthread_mutex_lock(&handle->mutex);
+  handle->free[handle->free_count++] = number;
+  pthread_cond_broadcast(&handle->given_back);
+  pthread_mutex_unlock(&handle->mutex);
+}
+
+int threads_of(const struct handle *handle) { return pool_threads(handle->pool); }
+
+int run_handle(struct handle *handle, void *const *given, int64_t *nanoseconds) {
+  int number = take_instance(handle);
+  pool_enter(handle->pool);
+  use_pool(handle->pool, number);
+  use_workspaces(&handle->workspaces[number]);
+  int status = instance_run(handle->all[number], given, nanoseconds);
+  use_workspaces(NULL);
+  use_pool(NULL, 0);
+  pool_leave(handle->pool);
+  give_back(handle, number);
+  return status;
+}

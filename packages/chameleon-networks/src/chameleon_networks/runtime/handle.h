@@ -1,0 +1,30 @@
+/* Handles of a delivered library, which header.h describes. */
+
+#ifndef CHAMELEON_HANDLE_H
+#define CHAMELEON_HANDLE_H
+
+#include "runtime.h"
+
+struct handle;
+
+/* What is special to a library, besides its sequence. */
+struct library {
+  const struct feature *features; /* that the processor must have */
+  int feature_count;
+  int tiles;                    /* whether kernels use AMX's tiles */
+  const char *threads_variable; /* of the environment */
+  int threads;                  /* that kernels were measured with */
+};
+
+/* See header.h for both. */
+struct handle *open_handle(const struct library *library, const char *weights, int threads,
+                           int instances, const int *constants);
+void destroy_handle(struct handle *handle);
+
+int threads_of(const struct handle *handle);
+
+/* One inference. `given` are the data of the inputs, then of the outputs; `nanoseconds` gets the
+ * time of each call, if it is not NULL. */
+int run_handle(struct handle *handle, void *const *given, int64_t *nanoseconds);
+
+#endif
