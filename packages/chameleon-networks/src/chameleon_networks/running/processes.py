@@ -91,7 +91,7 @@ class AskedProcess:
         if warm_up:
             inputs, outputs = self._file("warm_up"), self._file("first_outputs")
             write_batches(inputs, warm_up)
-            files = {"inputs": str(inputs), "outputs": str(outputs), "batches": len(warm_up)}
+            files = {"inputs": str(inputs), "outputs": str(outputs), "warm_up": len(warm_up)}
         self._tell({"do": "open", **request, **files})
 
     @property

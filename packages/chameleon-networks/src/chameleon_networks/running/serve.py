@@ -111,8 +111,8 @@ class Server:
             self._network = network = opened(request)
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
-        if "batches" in request:
-            batches = batches_in(Path(request["inputs"]), request["batches"])
+        if "warm_up" in request:
+            batches = batches_in(Path(request["inputs"]), request["warm_up"])
             write_batches(Path(request["outputs"]), [network(inputs) for inputs in batches])
             self._ran = True
         return {"precision": network.precision} if isinstance(network, ReducedNetwork) else {}
