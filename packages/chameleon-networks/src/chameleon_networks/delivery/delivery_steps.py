@@ -35,7 +35,7 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
-from chameleon_networks.running.processes import NetworkProcess, delivered_process, waiting_process
+from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import (
     ROUNDINGS,
     SAMPLES,
@@ -134,7 +134,12 @@ class DeliverySteps:
             reader=settled.reader,
         )
         # It imports modules while this process compiles.
-        self._waiting = [stack.enter_context(waiting_process("the compiled network"))]
+        self._waiting = [self._waiting_process()]
+
+    def _waiting_process(self) -> NetworkProcess:
+        return self._stack.enter_context(
+            NetworkProcess("the compiled network", None, threads=self.threads, wait=False)
+        )
 
     @cached_property
     def _tasks(self) -> list[Task]:
@@ -317,12 +322,8 @@ class DeliverySteps:
             folder: The folder of the network.
         """
         try:
-            if self._waiting:
-                process = self._waiting.pop()
-                process.open_delivered(folder, self.threads)
-            else:
-                process = delivered_process("the compiled network", folder, threads=self.threads)
-                self._stack.enter_context(process)
+            process = self._waiting.pop() if self._waiting else self._waiting_process()
+            process.open_delivered(folder, self.threads)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
         verdict = self.expected.verdict(process.outputs)

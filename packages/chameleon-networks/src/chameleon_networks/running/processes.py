@@ -338,15 +338,6 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
-def waiting_process(name: str) -> NetworkProcess:
-    """Start a process that imports what it needs, until ``open_delivered`` gives it a network.
-
-    Args:
-        name: The name of the process in messages.
-    """
-    return NetworkProcess(name, None, threads=0, wait=False)
-
-
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
     """Start a process in which a framework runs a network.
 
