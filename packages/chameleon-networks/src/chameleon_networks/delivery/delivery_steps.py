@@ -133,8 +133,7 @@ class DeliverySteps:
             warm_up=self._samples if self._known is None else None,
             reader=settled.reader,
         )
-        # It imports modules while this process compiles.
-        self._waiting = [self._waiting_process()]
+        self._waiting: list[NetworkProcess] = []
 
     def _waiting_process(self) -> NetworkProcess:
         return self._stack.enter_context(
@@ -303,6 +302,8 @@ class DeliverySteps:
             Exception: The network cannot be compiled, although measurements checked all its
                 kernels.
         """
+        # It imports modules while this process compiles.
+        self._waiting = self._waiting or [self._waiting_process()]
         try:
             folder = self.compile(kernels, name)
         # TVM raises errors of many classes; kernels that were never measured may cause any.
