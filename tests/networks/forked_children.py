@@ -20,9 +20,8 @@ import sys
 import time
 from typing import Any
 
-from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.child import ChildProcess, LogTail
 from chameleon_system.processes.death_signal import die_with, ignore_terminal
-from chameleon_system.processes.log_tail import LogTail
 from chameleon_system.processes.stamps import TOKEN, child_token
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -1,8 +1,7 @@
 """Who builds next: one that knows the task if there is one, nobody who has ended."""
 
 import pytest
-from chameleon_runners.engine.builder_pool import BuilderPool
-from chameleon_runners.engine.workers import StoppedError
+from chameleon_runners.engine.workers import BuilderPool, StoppedError
 from chameleon_runners.fleet.simulated import SimulatedPool
 
 

@@ -7,7 +7,7 @@ import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.contenders import ContenderState, turns
+from chameleon_runners.engine.comparison import ContenderState, turns
 
 
 def contender(name, seconds=math.inf):

@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.errors import PluginError, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
-from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_device_ref

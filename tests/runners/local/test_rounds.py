@@ -6,7 +6,7 @@ import attrs
 import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.local.disturbance import LocalDisturbance, kept_order
+from chameleon_runners.local.context import LocalDisturbance, kept_order
 from chameleon_runners.local.job_run import Rounds
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.testing.faults import Fault, config

@@ -12,10 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from chameleon_system.processes import child as child_module
-from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.child import ChildProcess, LogTail, spawn, status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation
-from chameleon_system.processes.log_tail import LogTail
-from chameleon_system.processes.spawning import spawn
 
 _PROGRAM = """
     import json, os, signal, subprocess, sys, time

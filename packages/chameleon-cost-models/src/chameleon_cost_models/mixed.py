@@ -9,7 +9,7 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_cost_models.bagging import bagged_trees, opinions, tree_parameters
+from chameleon_cost_models.ensemble import bagged_trees, opinions, tree_parameters
 from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
 from chameleon_cost_models.options import MixedOptions
 from chameleon_cost_models.prior_mean import PriorMean

@@ -10,7 +10,7 @@ from chameleon_core.stages import StageRef
 
 from chameleon_runners.cuda.monitor import driver_lists
 from chameleon_runners.cuda.options import CudaDeviceOptions, CudaOptions
-from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
 
 FACTORY = "chameleon_runners.cuda.device:CudaDevice"

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from chameleon_runners.engine.builder_pool import BuilderPool
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.references import Reference
-from chameleon_runners.engine.workers import WorkerPool
+from chameleon_runners.engine.workers import BuilderPool, WorkerPool
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.timing_options import TimingOptions
 from chameleon_runners.worker.protocol import Message

@@ -24,13 +24,11 @@ from chameleon_system.processes.ending import kill_abandoned
 from chameleon_system.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
-from chameleon_runners.engine.builder_pool import BuilderPool
 from chameleon_runners.engine.comparison import Comparison
 from chameleon_runners.engine.deadlines import Deadlines
-from chameleon_runners.engine.process_pool import ProcessPool
+from chameleon_runners.engine.process_pool import ProcessPool, Starter
 from chameleon_runners.engine.references import Reference, References, stage_key
-from chameleon_runners.engine.starter import Starter
-from chameleon_runners.engine.workers import WorkerPool
+from chameleon_runners.engine.workers import BuilderPool, WorkerPool
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.timing_options import TimingOptions
 

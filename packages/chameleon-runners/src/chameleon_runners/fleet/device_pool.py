@@ -15,8 +15,7 @@ from chameleon_runners.engine.stage_errors import raise_stage_error
 from chameleon_runners.engine.workers import WorkerEvent, WorkerPool
 from chameleon_runners.fleet.availability import Availability
 from chameleon_runners.fleet.connector import LONGEST_PAUSE, Connector
-from chameleon_runners.fleet.device_ref import DeviceRef
-from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
+from chameleon_runners.fleet.device_state import DeviceRef, DeviceState, DeviceStatus
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.verdicts import FailureReport, Reliability
 from chameleon_runners.worker.protocol import Message

@@ -1,4 +1,4 @@
-"""The state of one device of a fleet: its status, history, and why it is unusable."""
+"""A device of a fleet: how a worker makes it, its status, history, and why it is unusable."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ from enum import StrEnum
 from typing import Any
 
 import attrs
+from chameleon_core.stages import StageRef
 
 from chameleon_runners.engine.workers import Worker, WorkerEvent
-from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.verdicts import FailureReport, Reliability
 from chameleon_runners.worker.protocol import Message
+
+
+@attrs.frozen(kw_only=True)
+class DeviceRef:
+    """One device of a fleet.
+
+    Attributes:
+        name: The device's name in messages and records. Two references with one name mean the same
+            device.
+        device: The name of a class of ``chameleon_core.stages.Device``, with its options. One
+            worker process creates the object from them and has the device to itself.
+    """
+
+    name: str
+    device: StageRef
 
 
 class DeviceStatus(StrEnum):

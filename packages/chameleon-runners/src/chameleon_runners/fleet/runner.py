@@ -12,8 +12,7 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
 
-from chameleon_runners.engine.comparison import Comparison
-from chameleon_runners.engine.contenders import ContenderState
+from chameleon_runners.engine.comparison import Comparison, ContenderState
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.references import Reference, stage_key
 from chameleon_runners.engine.runner import MeasuringRunner, Resources
@@ -21,8 +20,7 @@ from chameleon_runners.engine.workers import StoppedError, WorkerEvent, WorkerPo
 from chameleon_runners.fleet.candidate_run import FleetCandidateRun
 from chameleon_runners.fleet.context import FleetContext
 from chameleon_runners.fleet.device_pool import DevicePool
-from chameleon_runners.fleet.device_ref import DeviceRef
-from chameleon_runners.fleet.device_state import DeviceState
+from chameleon_runners.fleet.device_state import DeviceRef, DeviceState
 from chameleon_runners.fleet.job_run import FleetJobRun
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.pace import PaceMonitor

@@ -24,7 +24,7 @@ from chameleon_runners.engine.workers import (
     WorkerEvent,
     WorkerPool,
 )
-from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.worker.protocol import Message

@@ -23,8 +23,7 @@ from chameleon_runners.engine.build_phase import BuildPhase
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.workers import StoppedError, Worker, WorkerEvent
-from chameleon_runners.local.context import LocalContext
-from chameleon_runners.local.disturbance import Looks
+from chameleon_runners.local.context import LocalContext, Looks
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.timing import settled
 from chameleon_runners.worker.protocol import Message

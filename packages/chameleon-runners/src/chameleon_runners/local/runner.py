@@ -18,16 +18,14 @@ from chameleon_system.cores import CoreWatch, usable_cores
 from chameleon_system.disturbance import CoreMeter
 from chameleon_system.processor import processor_name
 
-from chameleon_runners.engine.builder_pool import BuilderPool
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.comparison import Comparison
-from chameleon_runners.engine.contenders import ContenderState
+from chameleon_runners.engine.comparison import Comparison, ContenderState
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.engine.references import Reference, stage_key
 from chameleon_runners.engine.runner import MeasuringRunner, Resources
-from chameleon_runners.local.context import LocalContext
-from chameleon_runners.local.disturbance import LocalDisturbance
+from chameleon_runners.engine.workers import BuilderPool
+from chameleon_runners.local.context import LocalContext, LocalDisturbance
 from chameleon_runners.local.job_run import LocalJobRun, LocalJobRuns
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.worker.protocol import Message

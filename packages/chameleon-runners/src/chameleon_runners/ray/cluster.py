@@ -15,7 +15,7 @@ from chameleon_core.errors import ChameleonError, TargetError
 from chameleon_core.stages import StageRef
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.ray.host import Host
 from chameleon_runners.ray.options import RayOptions
 

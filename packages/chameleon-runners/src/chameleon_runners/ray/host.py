@@ -22,7 +22,7 @@ from chameleon_system.processes.ending import kill_abandoned
 from chameleon_system.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
-from chameleon_runners.engine.starter import Starter
+from chameleon_runners.engine.process_pool import Starter
 from chameleon_runners.engine.worker_process import WorkerProcess
 from chameleon_runners.engine.workers import EndReason, WorkerEnd
 from chameleon_runners.ray import parcels

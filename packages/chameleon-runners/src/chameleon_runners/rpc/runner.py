@@ -10,7 +10,7 @@ import structlog
 from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions

@@ -17,7 +17,7 @@ import numpy as np
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Arrays, Device, Kernel, StageRef
 
-from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.testing.faults import ARTIFACT, hang, load
 
 
