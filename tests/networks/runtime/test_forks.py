@@ -1,5 +1,6 @@
 """Child processes of a process that has a network loaded."""
 
+import copy
 import threading
 
 import numpy as np
@@ -61,6 +62,7 @@ def test_a_fork_while_a_bucket_is_loaded(bucketed):
     with np.load(bucketed.samples) as arrays:
         data, wanted = (arrays[name] for name in arrays.files[:2])
     network = load(bucketed.path)
+    assert np.array_equal(copy.copy(network)(data), wanted)
     network._loading.acquire()  # as a thread that loads holds it
     assert in_child(lambda: np.array_equal(network(data), wanted)) == "True"
 
@@ -85,7 +87,7 @@ def test_tvm_s_virtual_machine_says_that_it_does_not_survive(interpreted):
 
 
 SCRIPT = """
-import multiprocessing, sys
+import multiprocessing, runpy, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from load import load
@@ -93,6 +95,7 @@ with np.load(sys.argv[2]) as samples:
     data, wanted = (samples[name] for name in samples.files[:2])
 if __name__ == "__main__":
     network = load()
+    unnamed = runpy.run_path(sys.argv[1] + "/load.py")["load"]()
 def inherited(_):
     return np.array_equal(network(data), wanted)
 def loaded(_):
@@ -103,7 +106,8 @@ if __name__ == "__main__":
     for way, function in (("fork", inherited), ("fork", loaded), ("spawn", loaded)):
         with multiprocessing.get_context(way).Pool(2) as pool:
             assert all(pool.map(function, range(4)))
-            assert np.array_equal(pool.apply(answer, (network,)), wanted)
+            for sent in (network, unnamed):
+                assert np.array_equal(pool.apply(answer, (sent,)), wanted)
     assert inherited(0)
 """
 

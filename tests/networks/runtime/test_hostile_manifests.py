@@ -200,3 +200,9 @@ def test_any_value_gives_the_right_answer_or_a_sentence(scratch, trying, data):
     finally:
         file.write_text(text)
     assert said == "right" or said.startswith("RuntimeError: "), said
+
+
+def test_a_run_folder_is_no_network_but_has_one(called, tmp_path):
+    (tmp_path / "network").symlink_to(called.path)
+    with pytest.raises(RuntimeError, match=f"the network is in {tmp_path}/network"):
+        load(tmp_path)

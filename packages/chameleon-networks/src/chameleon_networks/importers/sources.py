@@ -17,6 +17,7 @@ import numpy as np
 import structlog
 from chameleon_core.arrays import Arrays
 from chameleon_core.network_result import OperatorCoverage
+from chameleon_system.processes.scratch import temporary_folder
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
 
@@ -107,7 +108,7 @@ class ProgramNetwork(ImportedNetwork):
     @property
     def programs_folder(self) -> str:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="chameleon-programs-")
+            self._folder = temporary_folder()
         return self._folder.name
 
     def kept_programs(self) -> Mapping[str, str]:

@@ -8,8 +8,10 @@ The list `needs` in manifest.json names the Python packages that must be install
 import functools
 import hashlib
 import json
+import operator
 import pathlib
 import runpy
+import sys
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -174,7 +176,9 @@ def checked_manifest(folder: pathlib.Path) -> Manifest:
     try:
         manifest: Any = json.loads(file.read_bytes())
     except OSError as error:
-        raise RuntimeError(f"{file} cannot be read: {error.strerror}") from error
+        inner = folder / "network"
+        where = f"; the network is in {inner}" if (inner / file.name).exists() else ""
+        raise RuntimeError(f"{file} cannot be read: {error.strerror}{where}") from error
     except (ValueError, RecursionError) as error:
         raise RuntimeError(f"{file} is damaged; deliver the network again") from error
     if not has_form(manifest, {}):
@@ -263,10 +267,14 @@ def load(
         ValueError: The number of threads or instances is out of range.
     """
     folder = pathlib.Path(folder).absolute()
+    threads, instances = operator.index(threads), operator.index(instances)
     if not (0 <= threads < 1 << 31 and 0 < instances < 1 << 31):
         raise ValueError("a network has 1 or more threads, or 0 for its own choice, and instances")
     manifest = checked_manifest(folder)
-    again = functools.partial(load, str(folder), threads=threads, instances=instances)
+    importable = getattr(sys.modules.get(__name__), "load", None) is load
+    again = functools.partial(
+        load if importable else _Load(), str(folder), threads=threads, instances=instances
+    )
     if "buckets" not in manifest:
         single = _opened(folder, manifest, threads, instances, folder)
         single.again = again
@@ -283,6 +291,26 @@ def load(
     network: Callable[..., Any] = chosen(manifest, opened)
     vars(network)["again"] = again
     return network
+
+
+class _Load:
+    """The function ``load`` for other processes, if they cannot import this module by its name."""
+
+    def __call__(self, *args: Any, **options: Any) -> Callable[..., Any]:
+        return load(*args, **options)
+
+    def __reduce__(self) -> Any:
+        return operator.itemgetter("load"), (_Names(),)
+
+
+class _Names:
+    """The names that this file defines. Other processes run the file to get them."""
+
+    def __reduce__(self) -> Any:
+        return runpy.run_path, (_FILE,)
+
+
+_FILE = str(pathlib.Path(__file__).absolute())
 
 
 def _opened(
