@@ -50,7 +50,7 @@ def installed(distributions: Iterable[str]) -> dict[str, str]:
 def imported() -> list[str]:
     """The names of the distributions whose modules this process has imported so far."""
     names = {name.partition(".")[0] for name in tuple(sys.modules)}
-    return sorted({_name(brought) for brought, brings in _brings() if brings & names})
+    return sorted({brought.metadata["Name"] for brought, brings in _brings() if brings & names})
 
 
 def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
@@ -78,12 +78,6 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-@functools.cache
-def _name(distribution: metadata.Distribution) -> str:
-    """Its metadata, whole pages of text, are parsed for the name."""
-    return distribution.metadata["Name"]
 
 
 @functools.cache
