@@ -46,11 +46,10 @@ hypothesis.settings.register_profile(
 def pytest_collection():
     """Nobody searches for garbage among the millions of objects that modules of tests import."""
     gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 @pytest.fixture(autouse=True)

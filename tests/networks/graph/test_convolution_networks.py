@@ -90,7 +90,6 @@ def standardised_network():
     return Standardised(), (1, 8, 16, 16)
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize(
     ("make", "kinds", "others"),
     [
@@ -106,7 +105,7 @@ def standardised_network():
     ],
     ids=["conv1d", "conv3d", "transposed", "standardised"],
 )
-def test_networks_of_convolutions(deliver, make, kinds, others, layout):
+def test_networks_of_convolutions(deliver, make, kinds, others):
     torch.manual_seed(0)
     network, shape = make()
     for part in network.modules():
@@ -118,31 +117,43 @@ def test_networks_of_convolutions(deliver, make, kinds, others, layout):
     images = torch.randn(shape)
     with torch.no_grad():
         expected = network(images).numpy()
-        program = torch.export.export(network, (images,))
-    module = prepared(torch_graph(program).module, layout)
-    chains = chains_of(module)
-    assert [chain.spec.kind for chain in chains] == kinds
-    # Normalisation is in the weights, what follows in the kernels.
-    assert all(chain.spec.bias for chain in chains)
-    assert set(left_over(module, chains)) <= others | {"permute_dims"}
-    got = deliver(module, ready=True, guesses=True).run(images.numpy())
-    assert got.shape == expected.shape
-    assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
+        read = torch_graph(torch.export.export(network, (images,))).module
+    for layout in ("NHWC", "NCHW"):
+        module = prepared(read, layout)
+        chains = chains_of(module)
+        assert [chain.spec.kind for chain in chains] == kinds
+        # Normalisation is in the weights, what follows in the kernels.
+        assert all(chain.spec.bias for chain in chains)
+        assert set(left_over(module, chains)) <= others | {"permute_dims"}
+        got = deliver(module, ready=True, guesses=True).run(images.numpy())
+        assert got.shape == expected.shape
+        assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize(
-    "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=repr
-)
-def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(deliver, pooling):
-    network = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling).eval()
-    images = torch.randn(2, 4, 12)
+class Pooled(nn.Module):
+    """Convolutions of one axis beside each other, each before another pooling."""
+
+    def __init__(self):
+        super().__init__()
+        poolings = nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)
+        self.parts = nn.ModuleList(
+            nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling) for pooling in poolings
+        )
+
+    def forward(self, images):
+        return [part(images) for part in self.parts]
+
+
+def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(deliver):
+    network, images = Pooled().eval(), torch.randn(2, 4, 12)
     with torch.no_grad():
-        expected = network(images).numpy()
+        expected = network(images)
         program = torch.export.export(network, (images,))
     module = prepared(torch_graph(program).module, "NHWC")
-    assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"]
-    got = deliver(module, ready=True, guesses=True).run(images.numpy())
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"] * 3
+    outputs = deliver(module, ready=True, guesses=True).run(images.numpy())
+    for got, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_images_are_moved_to_channels_last_by_the_first_kernel():

@@ -15,8 +15,7 @@ def _moves(network):
     return [name for name in network.kernels if name.startswith(MOVES)]
 
 
-@pytest.mark.parametrize("channels", [20, 58])
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(("batch", "channels"), [(1, 20), (2, 58)])
 def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
     def build(emit, x):
         x = shuffle(emit, emit(op.concat([conv(emit, x, channels)] * 2, axis=1)), 2)

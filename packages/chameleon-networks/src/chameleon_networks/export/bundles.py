@@ -16,12 +16,7 @@ from chameleon_tvm.words import identifier
 
 from chameleon_networks.compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks.export.operators import deliver_operator
-from chameleon_networks.package.package import (
-    FORMAT,
-    MANIFEST,
-    digest_of_file,
-    read_manifest,
-)
+from chameleon_networks.package.package import FORMAT, MANIFEST, digest_of_file, read_manifest
 from chameleon_networks.runtime.linking import OBJECTS, compiler_command, filled, link_library
 from chameleon_networks.runtime.pack import PACKING, PACKING_FILES
 
@@ -111,8 +106,7 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
         )
     if manifest.get("format") != FORMAT or not (delivered / OBJECTS).exists():
         raise ConfigError(
-            f"another version of Chameleon delivered {delivered}, whose {OBJECTS} this one cannot "
-            "link",
+            f"another version of Chameleon delivered {delivered}: {OBJECTS} does not fit",
             hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
         )
     if manifest.get("objects") != digest_of_file(delivered / OBJECTS):
