@@ -6,8 +6,9 @@ The networks are those that `plan-cpu.yaml` holds out. Each network's tasks are 
 pipelines, and what these chose is timed in turns by the runner's final comparison: two searches one
 after the other would meet the machine at different speeds. A continued call searches nothing twice.
 
-`searched` is the default preset with many measurements, `guessed` what the space recommends before
-anything is measured, `one-shot` the predictor with eight measurements. Speed is the geometric mean
+`searched` is the default preset with many measurements, `one-shot` the predictor with eight. A
+network without measurements gets the choice of `guessed`, the space's first guess, or of
+`predicted`, the predictor's best. Speed is the geometric mean
 over tasks of the searched kernel's time over the way's own, weighted by the share of the network's
 time.
 """
@@ -22,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.round.batch import Config, tuples
+from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.tasks import target_of
+from chameleon_core.loop.start.tasks import device_of, spaces_of, target_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.stages import Contender, StageRef
+from chameleon_core.stages import Archive, Contender, StageRef
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.collecting import NetworkTasks
 from chameleon_one_shot.dataset.task_file import write_tasks
@@ -39,6 +41,9 @@ os.environ["CHAMELEON_RECORDS"] = "none"
 LAYOUTS = {"resnet18": "NHWC", "mobilenet_v2": "NHWC", "bert_base": "NHWC"}
 """Networks that `plan-cpu.yaml` holds out."""
 
+BATCH = 8
+"""The number of candidates of which the predictor's best is the first."""
+
 
 def ways(model: str, measurements: int) -> dict[str, dict[str, Any]]:
     """The pipelines to compare, without what they tune.
@@ -47,10 +52,12 @@ def ways(model: str, measurements: int) -> dict[str, dict[str, Any]]:
         model: of the predictor.
         measurements: of each task in a search.
     """
+    one_shot = {"preset": "one-shot", "cost_model": {"name": "one-shot", "model": model}}
     return {
         "searched": {"budget": {"measurements": measurements}},
         "guessed": {"budget": {"measurements": 0}},
-        "one-shot": {"preset": "one-shot", "cost_model": {"name": "one-shot", "model": model}},
+        "predicted": {**one_shot, "budget": {"measurements": 0}},
+        "one-shot": one_shot,
     }
 
 
@@ -80,23 +87,36 @@ def network_tasks(network: str, folder: Path) -> Sequence[Task]:
     return tasks
 
 
-def chosen_of(operator: OperatorResult) -> tuple[int, ...] | None:
-    """What was measured best, or is recommended where nothing was measured."""
-    return operator.config or next(iter(operator.guesses), None)
+def recommended(pipeline: ResolvedPipeline, tasks: Sequence[Task]) -> list[Config]:
+    """The configurations that a network's tasks get if nothing is measured.
+
+    A run of operators without measurements would time several of them, and choose the fastest.
+    """
+    device, archive = device_of(pipeline, tasks[0].target), Archive()
+    return [
+        tuples(
+            TaskTuner.of(
+                pipeline, task, space, archive, batch_size=BATCH, device=device
+            ).recommended()
+        )[0]
+        for task, space in zip(tasks, spaces_of(pipeline, tasks, among=True), strict=True)
+    ]
 
 
 def compared(
-    pipeline: ResolvedPipeline, tasks: Sequence[Task], results: Mapping[str, RunResult]
+    pipeline: ResolvedPipeline,
+    tasks: Sequence[Task],
+    choices: Mapping[str, Sequence[Config | None]],
 ) -> dict[str, list[float]]:
     """Seconds of what each way chose for each task, timed in turns; infinity where it failed."""
     space = StageRef.of(pipeline.space)
-    seconds: dict[str, list[float]] = {name: [] for name in results}
+    seconds: dict[str, list[float]] = {name: [] for name in choices}
     with pipeline.runner.create() as runner:
         for place, task in enumerate(tasks):
-            chosen = {name: chosen_of(result.operators[place]) for name, result in results.items()}
-            configs = list(dict.fromkeys(one for one in chosen.values() if one is not None))
+            chosen = {name: configs[place] for name, configs in choices.items()}
+            distinct = list(dict.fromkeys(one for one in chosen.values() if one is not None))
             timed = runner.compare(
-                task, [Contender(name="tuned", stage=space, config=one) for one in configs]
+                task, [Contender(name="tuned", stage=space, config=one) for one in distinct]
             )
             costs = {one.config: one.cost for one in timed}
             for name, config in chosen.items():
@@ -132,18 +152,24 @@ def main() -> None:
             for name, way in ways(given.model, given.measurements).items()
             if name in {"searched", *given.ways}
         }
-        results = {name: run_pipeline(pipeline) for name, pipeline in pipelines.items()}
-        seconds = compared(pipelines["searched"], tasks, results)
+        choices, results = {}, {}
+        for name, pipeline in pipelines.items():
+            if pipeline.budget.measurements == 0:
+                choices[name], results[name] = recommended(pipeline, tasks), ()
+            else:
+                results[name] = run_pipeline(pipeline).operators
+                choices[name] = [operator.config for operator in results[name]]
+        seconds = compared(pipelines["searched"], tasks, choices)
         weights = [task.weight for task in tasks]
-        for name, result in results.items():
+        for name, operators in results.items():
             row = {
                 "network": network,
                 "way": name,
                 "tasks": len(tasks),
-                "measurements": sum(one.measurements for one in result.operators),
+                "measurements": sum(one.measurements for one in operators),
                 "speed": round(speed(seconds[name], seconds["searched"], weights), 4),
                 "kernel_ms": round(1e3 * float(np.dot(weights, seconds[name])), 3),
-                "search_seconds": round(sum(one.spending.total for one in result.operators), 1),
+                "search_seconds": round(sum(one.spending.total for one in operators), 1),
             }
             print(json.dumps(row), flush=True)
 

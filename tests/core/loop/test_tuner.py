@@ -60,15 +60,6 @@ def test_a_single_measurement_is_the_models(grid, make_tuner):
     assert make_tuner(space, cost_model=Knowing(), batch_size=1).ask().tolist() != [[0, 0]]
 
 
-def test_a_model_orders_the_guesses_if_nothing_is_measured(grid, make_tuner, measure):
-    space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [0, 1]]))
-    assert make_tuner(space).recommended().tolist() == space.first_guesses.tolist()
-    tuner = make_tuner(space, cost_model=Knowing())
-    assert tuner.recommended().tolist() == [[5, 6], [3, 4], [0, 1]]
-    tuner.tell(measure(space, tuner.ask()))
-    assert tuner.recommended().tolist() == space.first_guesses.tolist()
-
-
 def test_an_illegal_start_is_left_out(grid, make_tuner):
     space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6]]), holds=lambda v: v["k0"] != 3)
     batch = make_tuner(space).ask()

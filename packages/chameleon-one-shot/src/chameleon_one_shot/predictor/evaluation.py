@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,8 @@ class TaskResult:
         operator: The task's kind of operator.
         candidates: The number of the task's candidates.
         quality: The quality of the ranking.
-        unmeasured: The speed of the candidate that a run without measurements chooses, relative to
-            the fastest candidate.
-        measured: The same for the fastest of the candidates that ``preset: one-shot`` measures.
+        measured: The relative speed of the fastest candidate that ``preset: one-shot`` would
+            measure, as from ``measured_speed``.
     """
 
     model: str
@@ -52,8 +52,12 @@ class TaskResult:
     operator: str
     candidates: int
     quality: Quality
-    unmeasured: float
     measured: float
+
+    @property
+    def unmeasured(self) -> float:
+        """The relative speed of the first choice, which a run without measurements uses."""
+        return 1.0 / (1.0 + self.quality.top1)
 
 
 @attrs.frozen(kw_only=True)
@@ -241,7 +245,6 @@ def _results(
     for example in examples:
         if np.ptp(example.quality) > 0.0:
             scored = scores(example)
-            unmeasured, measured = chosen_speeds(scored, example)
             results.append(
                 TaskResult(
                     model=name,
@@ -249,18 +252,18 @@ def _results(
                     operator=example.source.task.operator,
                     candidates=len(example),
                     quality=Quality.of(scored, example.quality),
-                    unmeasured=unmeasured,
-                    measured=measured,
+                    measured=measured_speed(scored, example),
                 )
             )
     return results
 
 
-def chosen_speeds(scores: Scores, example: Example) -> tuple[float, float]:
-    """The relative speeds of ``TaskResult``: of the choice without measurements, and with eight.
+def measured_speed(scores: Scores, example: Example) -> float:
+    """The relative speed of the fastest candidate that ``preset: one-shot`` would measure.
 
-    Only candidates of the example can be chosen. First guesses that are not among them are left
-    out. Among equal scores, slower candidates come first.
+    These are the first guess and the seven others with the best scores. Only candidates of the
+    example can be chosen, so the first guess is the first one that is among them. Among equal
+    scores, slower candidates come first.
 
     Args:
         scores: The scores of the task's n candidates, higher is better, shape (n,).
@@ -268,11 +271,9 @@ def chosen_speeds(scores: Scores, example: Example) -> tuple[float, float]:
     """
     order = np.lexsort((example.quality, -scores)).tolist()
     at = {tuple(row): number for number, row in enumerate(example.configs.tolist())}
-    guesses = [at[tuple(row)] for row in example.guesses.tolist() if tuple(row) in at]
-    first = next((row for row in order if row in guesses), order[0])
-    batch = list(dict.fromkeys([*guesses[:1], *order]))[:_MEASURED]
-    quality = example.quality - example.quality.max()
-    return float(np.exp(quality[first])), float(np.exp(quality[batch].max()))
+    guesses = (at[tuple(row)] for row in example.guesses.tolist() if tuple(row) in at)
+    batch = list(dict.fromkeys([*islice(guesses, 1), *order]))[:_MEASURED]
+    return float(np.exp(example.quality[batch].max() - example.quality.max()))
 
 
 def table(evaluation: Evaluation) -> str:

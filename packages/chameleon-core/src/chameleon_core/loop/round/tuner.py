@@ -179,19 +179,16 @@ class TaskTuner:
     def recommended(self) -> Configs:
         """Configurations to use without measurements, most promising first, shape (n, knobs).
 
-        These are the space's first guesses. If the cost model was trained beforehand and nothing is
-        measured, they are in the order of its scores. The explorer's candidates are used only if
-        the space has no first guesses: the best of many predictions is often an error of the model.
+        If the cost model was trained beforehand and nothing is measured, the explorer's candidates
+        come first, then the space's first guesses. Otherwise only the first guesses are returned.
         """
         guesses = self.space.first_guesses
-        score = self.stages.score
-        if score is None or not self.predicted or self.measurements:
-            return guesses
-        if not len(guesses):
+        if self.predicted and not self.measurements:
             candidates = self.stages.explore(self.visited, self._batch_size)
             candidates = self.stages.selected_batch_first(candidates, 1)
-            return self._joined(guesses, candidates.configs, self._batch_size)
-        return np.asarray(guesses[np.argsort(-score(guesses), kind="stable")], np.int32)
+            chosen = self._joined(guesses[:0], candidates.configs, self._batch_size)
+            guesses = np.concatenate([chosen, guesses]).astype(np.int32)
+        return self.space.distinct(guesses)
 
     def _expect_nothing(self) -> None:
         if self._asked is not None:
