@@ -11,8 +11,7 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.builtin.records import NETWORKS
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.options import NETWORKS, BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.torch import programs as torch_programs
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.sources import named_object

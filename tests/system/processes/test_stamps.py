@@ -8,10 +8,16 @@ from pathlib import Path
 import attrs
 import psutil
 import pytest
-from chameleon_system.processes import ending, scratch
+from chameleon_system.processes import ending, stamps
 from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.scratch import make_scratch, temporary_folder
-from chameleon_system.processes.stamps import TOKEN, ProcessStamp, abandoned, child_token
+from chameleon_system.processes.stamps import (
+    TOKEN,
+    ProcessStamp,
+    abandoned,
+    child_token,
+    make_scratch,
+    temporary_folder,
+)
 
 
 @pytest.fixture
@@ -99,7 +105,7 @@ def test_the_first_folder_of_a_process_removes_those_of_the_dead(tmp_path, monke
     elsewhere = tmp_path / f"chameleon-{attrs.evolve(ended, namespace='1')}-x_1"
     for folder in (dead, elsewhere):
         folder.mkdir()
-    scratch._remove_once.cache_clear()
+    stamps._remove_once.cache_clear()
     temporary = temporary_folder()
     kept = Path(temporary.name)
     assert set(tmp_path.iterdir()) == {own, kept, elsewhere}

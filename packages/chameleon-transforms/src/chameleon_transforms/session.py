@@ -22,8 +22,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.factory import load_factory
-from chameleon_networks.importers.builtin.records import NETWORKS
-from chameleon_networks.importers.options import NetworkOptions
+from chameleon_networks.importers.options import NETWORKS, NetworkOptions
 from chameleon_networks.importers.torch.inference import evaluated, initialise
 from chameleon_tvm.sources import named_object
 from torch import Tensor, nn

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins import NoOptions
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.device.targets import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 

@@ -21,7 +21,7 @@ from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Arrays
 from chameleon_core.words import counted
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from numpy.typing import NDArray
 
 from chameleon_networks.commands import runs

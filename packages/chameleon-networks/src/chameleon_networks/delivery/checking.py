@@ -14,7 +14,7 @@ import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_system.processes.child import status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.words import WAY_OUT
 
 from chameleon_networks.compile.prepared_networks import prepared_network

@@ -24,7 +24,7 @@ from chameleon_core.network_result import (
 )
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.words import chosen_types, types_in_words
 from numpy.typing import NDArray
 

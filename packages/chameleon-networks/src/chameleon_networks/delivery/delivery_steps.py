@@ -14,7 +14,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.types import STORAGE
 from chameleon_tvm.words import one_line
 

@@ -32,7 +32,7 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 from chameleon_system.imports import without_collecting
 from chameleon_system.processes.answering import Answers, Message, requests
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.words import WAY_OUT, first_line
 from numpy.typing import NDArray
 

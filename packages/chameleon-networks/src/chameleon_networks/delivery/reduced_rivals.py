@@ -12,7 +12,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_core.stages import Arrays
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.types import FLOAT32, display_name
 from chameleon_tvm.words import one_line
 

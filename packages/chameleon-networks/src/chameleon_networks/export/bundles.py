@@ -10,7 +10,7 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError, RunFolderError, TargetError
 from chameleon_core.stages import SpaceProvider, Winner
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.building.exporting import Exported, identifiers, unoccupied
 from chameleon_tvm.words import identifier
 

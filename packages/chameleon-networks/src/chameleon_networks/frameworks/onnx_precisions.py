@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from chameleon_core.arrays import Arrays
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_system.processor import own_architecture
 from chameleon_tvm.types import INT8
 

@@ -17,7 +17,7 @@ import numpy as np
 import structlog
 from chameleon_core.arrays import Arrays
 from chameleon_core.network_result import OperatorCoverage
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.types import FLOAT32, INT8, UINT8
 from numpy.typing import NDArray
 

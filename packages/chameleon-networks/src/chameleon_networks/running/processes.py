@@ -13,7 +13,7 @@ from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.kept_networks import GRAPH, kept_network

@@ -16,7 +16,7 @@ from typing import Any
 
 from chameleon_core.errors import ChameleonError, TargetError
 from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.device.cpus.features import flag_of
 from chameleon_tvm.quick_tvm import tvm
 

@@ -16,7 +16,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.child import ChildProcess
 from chameleon_system.processes.conversation import Conversation
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 

@@ -21,7 +21,7 @@ from chameleon_core.task import Task
 from chameleon_core.versions import installed
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.processes.stamps import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
 from chameleon_runners.engine.comparison import Comparison

@@ -19,7 +19,7 @@ import attrs
 import ray
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.processes.stamps import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
 from chameleon_runners.engine.process_pool import Starter

@@ -19,7 +19,7 @@ import structlog
 from chameleon_core.errors import ChameleonError, TargetError
 from chameleon_system.processes.child import ChildProcess
 from chameleon_system.processes.conversation import ChildEndedError, Conversation
-from chameleon_system.processes.scratch import make_scratch
+from chameleon_system.processes.stamps import make_scratch
 
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.tracker import queues

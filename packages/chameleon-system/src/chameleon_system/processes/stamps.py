@@ -1,4 +1,4 @@
-"""Unique names of processes, and tokens that mark the processes that a child starts.
+"""Unique names of processes, which mark their temporary folders and the processes they start.
 
 A process id is not unique by itself. The system uses an id again after some time, and after a
 restart. In another container, the same id is another process (pid_namespaces(7)).
@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import attrs
@@ -16,6 +18,9 @@ import psutil
 
 TOKEN = "CHAMELEON_WORKER"  # noqa: S105 - the name of an environment variable
 """Environment variable with the token that a child and all its descendants carry."""
+
+_PREFIX = "chameleon"
+"""How the names of temporary folders begin."""
 
 _GONE = frozenset("ZX")
 """States of a process that has ended, but was not reaped."""
@@ -136,3 +141,37 @@ def _namespace() -> str:
         return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))  # noqa: PTH115
     except OSError:
         return ""
+
+
+def make_scratch() -> Path:
+    """Make a private temporary folder, named after this process.
+
+    So a later process recognizes it as abandoned if this process is killed.
+    """
+    return Path(tempfile.mkdtemp(prefix=_prefix()))
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder as ``make_scratch`` does, which is removed with the returned object."""
+    return tempfile.TemporaryDirectory(prefix=_prefix())
+
+
+def _prefix() -> str:
+    _remove_once()
+    return f"{_PREFIX}-{ProcessStamp.of(os.getpid())}-"
+
+
+def remove_abandoned() -> None:
+    """Remove this user's temporary folders whose process is known to have ended."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
+        stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
+        try:
+            owned = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+        except OSError:
+            continue
+        if owned and stamp is not None and stamp.dead:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# Most programs make only a few folders, so the first one is the time to look for abandoned ones.
+_remove_once = functools.cache(remove_abandoned)

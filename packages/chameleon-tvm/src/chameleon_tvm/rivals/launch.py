@@ -14,7 +14,7 @@ from typing import Any
 from chameleon_core.errors import ChameleonError
 from chameleon_core.task import Task
 from chameleon_system.processes.child import ChildProcess, status_words
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 
 _TIMING_SECONDS = 600.0
 """Time limit for importing TVM, building one kernel and timing it."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.task import Task
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 

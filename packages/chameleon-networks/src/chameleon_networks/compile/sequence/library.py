@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.quick_tvm import tirx
 from numpy.typing import NDArray
 from tvm_ffi.structural import WalkResult, structural_walk

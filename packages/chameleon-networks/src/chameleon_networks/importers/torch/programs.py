@@ -21,7 +21,7 @@ from chameleon_tvm.types import HALVES
 from chameleon_tvm.words import first_line
 
 from chameleon_networks.frameworks.precision import half_type
-from chameleon_networks.importers.builtin.records import NETWORKS
+from chameleon_networks.importers.options import NETWORKS
 from chameleon_networks.importers.source_checks import no_torch
 from chameleon_networks.importers.torch import inference
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 from chameleon_core.task import Task
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.building.lowering import lower_function

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Kernel
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 
 from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm.building.remote.buffers import DeviceBuffers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_system.processes.scratch import temporary_folder
+from chameleon_system.processes.stamps import temporary_folder
 
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.building.remote.export import export_program
