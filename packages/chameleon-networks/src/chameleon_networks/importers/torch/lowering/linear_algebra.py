@@ -352,7 +352,7 @@ def _correlation(x: Any) -> Any:
 
 
 def _least_squares(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> Any:
-    """``lstsq`` by singular values. Residuals are those of a matrix of full rank."""
+    """``lstsq`` by singular values. Residuals, which ``gelsy`` lacks, are those of full rank."""
     vector = b.ndim == a.ndim - 1
     b = b.unsqueeze(-1) if vector else b
     u, values, v = torch.linalg.svd(a, full_matrices=False)
@@ -360,7 +360,7 @@ def _least_squares(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> 
     kept = values > least * values[..., :1]
     inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
     solution = v.mT @ (inverse.unsqueeze(-1) * (u.mT @ b))
-    tall = a.shape[-2] > a.shape[-1]
+    tall = a.shape[-2] > a.shape[-1] and driver not in {None, "gelsy"}
     residuals = ((a @ solution - b) ** 2).sum(-2) if tall else a.new_empty(0)
     solution = solution.squeeze(-1) if vector else solution
     rank = a.new_empty(0, dtype=torch.int64) if driver == "gels" else kept.sum(-1)
