@@ -54,6 +54,27 @@ _BESSEL = (
 _SPREAD = torch.linspace(-6.0, 9.0, 91)
 
 SAMPLES = {
+    "no input": lambda: of(lambda: (torch.logspace(0, 2, 5), torch.eye(2, 3))),
+    "functions that torch cannot export": lambda: of(
+        lambda x, y, start: (
+            *(x.cov(), torch.corrcoef(x), torch.corrcoef(y), x.narrow(0, start, 2)),
+            torch.cov(x, fweights=torch.tensor([1, 2, 0]), aweights=y.abs(), correction=0),
+            torch.combinations(y),
+            *torch.linalg.lstsq(x, x[:, :2], driver="gelss"),
+            *torch.linalg.lstsq(x, x[:, :2])[:2],
+            torch.linalg.lstsq(x.mT, y[:, None], driver="gels").solution,
+        ),
+        torch.cat([r(3, 3) + torch.eye(3), r(1, 3)]),
+        r(3),
+        torch.tensor(-3),
+    ),
+    "small numbers and none": lambda: of(
+        lambda x: (
+            *(F.softshrink(x), x.nanmean(1), x != x, 0.0 * x),  # noqa: PLR0124 - it is NaN
+            *(1e6 * F.elu(x), 1e6 * F.celu(x, 0.5), 1e6 * F.selu(x)),
+        ),
+        torch.tensor([[-1e-6, torch.nan, -3e-6], [2e-6, -1e-4, 0.0]]),
+    ),
     "polynomials of Chebyshev": lambda: of(
         lambda x, n: tuple(
             getattr(torch.special, f"{shift}chebyshev_polynomial_{kind}")(x, n)

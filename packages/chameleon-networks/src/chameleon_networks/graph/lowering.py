@@ -92,7 +92,10 @@ def _parts(value: Any, emit: Any) -> list[Any]:
 
 
 def _comparison(call: Any, emit: Any) -> Any:
-    """A comparison of booleans, computed in int8; LLVM has no code for it."""
+    """A comparison of booleans in int8, as LLVM has no code for it, or of NaN with itself."""
+    x, y = call.args
+    if operator_name(call) == "relax.not_equal" and x.same_as(y) and "float" in str(x.ty.dtype):
+        return relax.op.isnan(x)  # the compiler takes it for false
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
@@ -105,6 +108,17 @@ def _of_bools(call: Any, _emit: Any) -> Any:
         return None
     either = operator_name(call) in {"relax.add", "relax.maximum"}
     return (relax.op.logical_or if either else relax.op.logical_and)(*call.args)
+
+
+def _product(call: Any, emit: Any) -> Any:
+    """A product with zero, which is NaN for what is not finite; the compiler takes it for zero."""
+    if "float" not in str(call.ty.dtype):
+        return _of_bools(call, emit)
+    for x, zero in (call.args, reversed(call.args)):
+        if isinstance(zero, tvm.ir.GenericConst) and not np.asarray(array_of(zero)).any():
+            lost = relax.const(math.nan, str(call.ty.dtype))
+            return relax.op.where(emit(relax.op.isfinite(x)), zero, lost)
+    return None
 
 
 def _extremum(call: Any, emit: Any) -> Any:
@@ -380,7 +394,8 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,
-    **dict.fromkeys(("relax.add", "relax.multiply"), _of_bools),
+    "relax.add": _of_bools,
+    "relax.multiply": _product,
     **dict.fromkeys(("relax.max", "relax.min"), _extremum),
     **dict.fromkeys(("relax.isnan", "relax.isinf"), _whole_is(answer=False)),
     "relax.isfinite": _whole_is(answer=True),

@@ -261,12 +261,13 @@ def _above_threshold(node: Node) -> Any:
     return op.where(x > alpha, x, scalar(0, x))
 
 
-def _celu(node: Node) -> Any:
-    """``Celu``; the function in the standard would return a vector for a scalar."""
-    x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
-    zero = scalar(0, x)
-    below = op.exp(op.minimum(x, zero) / alpha)
-    return op.where(x < zero, alpha * (below - scalar(1, x)), x)
+def _elu(node: Node) -> Any:
+    """``Elu``, ``Selu`` and ``Celu``; TVM's importer subtracts 1, which loses a small x."""
+    x, alpha = node[0], float(node.attributes["alpha"])
+    below = op.minimum(x, scalar(0, x)) / scalar(alpha if node.kind == "Celu" else 1, x)
+    less_one = op.tanh(below * scalar(0.5, x)) * (op.exp(below) + scalar(1, x))
+    made = op.where(x < scalar(0, x), scalar(alpha, x) * less_one, x)
+    return made * scalar(float(node.attributes["gamma"]), x) if node.kind == "Selu" else made
 
 
 def _layer(node: Node) -> Any:
@@ -356,7 +357,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "Det": _determinant,
     "PRelu": _prelu,
     "Sign": _sign,
-    "Celu": _celu,
+    **dict.fromkeys(("Elu", "Selu", "Celu"), _elu),
     "ThresholdedRelu": _above_threshold,
     "LayerNormalization": _layer,
     "RMSNormalization": _layer,

@@ -111,7 +111,7 @@ def without_dropout(program: Any) -> Any:
     Args:
         program: A ``torch.export.ExportedProgram``, which is changed in place.
     """
-    found = [node for node in program.graph.nodes if _drops(node)]
+    found = [node for node in _nodes(program) if _drops(node)]
     for node in found:
         names = _argument_names(node)
         off = next((name for name in ("train", "training") if name in names), "dropout_p")
@@ -120,8 +120,9 @@ def without_dropout(program: Any) -> Any:
             node.args = (*node.args[:place], value, *node.args[place + 1 :])
         else:
             node.kwargs = {**node.kwargs, off: value}
+    for module in {node.graph.owning_module for node in found}:
+        module.recompile()
     if found:
-        program.graph_module.recompile()
         log.warning(
             "dropout_left_out",
             operators=len(found),
@@ -140,8 +141,7 @@ def without_chance(program: Any) -> Any:
     Raises:
         ConfigError: The program draws random numbers. The message names the operator.
     """
-    branches = [part for part in program.graph_module.modules() if hasattr(part, "graph")]
-    for node in (node for branch in branches for node in branch.graph.nodes):
+    for node in _nodes(program):
         if node.op == "call_function" and draws_numbers(node):
             raise ConfigError(
                 f"{location_of(node).sentence} draws random numbers, so that the network gives "
@@ -149,6 +149,12 @@ def without_chance(program: Any) -> Any:
                 hint="Make them an input of the network, or leave them out.",
             )
     return program
+
+
+def _nodes(program: Any) -> list[Any]:
+    """All nodes of a program, those of the branches of ``torch.cond`` included."""
+    parts = [part for part in program.graph_module.modules() if hasattr(part, "graph")]
+    return [node for part in parts for node in part.graph.nodes]
 
 
 def without_memory(program: Any) -> Any:

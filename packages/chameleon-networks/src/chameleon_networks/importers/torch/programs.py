@@ -210,7 +210,8 @@ def _exported(
 
 def _export(network: Any, positional: tuple[Any, ...], keywords: Keywords) -> Any:
     torch = _torch()
-    with torch.no_grad(), torch_messages_held_back():
+    functions = importlib.import_module(f"{__package__}.lowering.linear_algebra")
+    with torch.no_grad(), torch_messages_held_back(), functions.Written():
         return torch.export.export(network, positional, keywords)
 
 

@@ -319,10 +319,8 @@ def _count_as_norm(
     return (x != 0).to(dtype or x.dtype).sum(axes, keepdim=keepdim)
 
 
-def _selu(x: Any) -> Any:
-    """SELU: Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
-    alpha, scale = 1.6732632423543772, 1.0507009873554805
-    return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
+def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    return scale * torch.where(x > 0, x, alpha * torch.expm1(x * input_scale))
 
 
 def _pairs_apart(x: Any, p: float = 2.0) -> Any:
@@ -478,7 +476,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
     _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
     _ATEN.linalg_vector_norm.default: _count_as_norm,
-    _ATEN.selu.default: _selu,
+    _ATEN.elu.default: _elu,
+    # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2
+    _ATEN.selu.default: lambda x: _elu(x, 1.6732632423543772, 1.0507009873554805),
     _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
     _ATEN.softplus.default: lambda x, beta=1, threshold=20: torch.where(
         x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta

@@ -1,4 +1,4 @@
-"""Factorizations of small matrices, as a series of simple operators.
+"""Factorizations of small matrices, as a series of simple operators; covariances, combinations.
 
 A matrix with more than ``LARGEST`` rows or columns is refused, because each row or column takes
 about ten operators.
@@ -9,10 +9,12 @@ partial pivoting), 4.2.2 (Cholesky), 5.2.1 (Householder's reflections) and 8.6.3
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 _ATEN = torch.ops.aten
 
@@ -326,6 +328,61 @@ def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: boo
     return v.mT * inverse.unsqueeze(-2) @ u.mT
 
 
+def _covariance(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """``cov``; torch's own asks whether its divisor is positive."""
+    x = (x if x.is_floating_point() else x.float()).reshape(x.shape if x.ndim > 1 else (1, -1))
+    if fweights is None and aweights is None:
+        x = x - x.mean(1, keepdim=True)
+        return (x @ x.mT / max(x.shape[1] - correction, 0)).squeeze()
+    counts: Any = 1 if fweights is None else fweights
+    weights = counts * (1 if aweights is None else aweights)
+    total = weights.sum()
+    lost = 1 if aweights is None else (weights * aweights).sum() / total
+    x = x - (x * weights).sum(1, keepdim=True) / total
+    return (x @ (x * weights).mT / (total - correction * lost).clamp(min=0)).squeeze()
+
+
+def _correlation(x: Any) -> Any:
+    """``corrcoef``."""
+    covariance = _covariance(x)
+    if covariance.ndim == 0:
+        return covariance / covariance
+    deviation = covariance.diagonal().sqrt()
+    return (covariance / deviation.unsqueeze(-1) / deviation).clamp(-1.0, 1.0)
+
+
+def _least_squares(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> Any:
+    """``lstsq`` by singular values. Residuals, which ``gelsy`` lacks, are those of full rank."""
+    vector = b.ndim == a.ndim - 1
+    b = b.unsqueeze(-1) if vector else b
+    u, values, v = torch.linalg.svd(a, full_matrices=False)
+    least = max(a.shape[-2:]) * torch.finfo(a.dtype).eps if rcond is None else rcond
+    kept = values > least * values[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
+    solution = v.mT @ (inverse.unsqueeze(-1) * (u.mT @ b))
+    tall = a.shape[-2] > a.shape[-1] and driver not in {None, "gelsy"}
+    residuals = ((a @ solution - b) ** 2).sum(-2) if tall else a.new_empty(0)
+    solution = solution.squeeze(-1) if vector else solution
+    rank = a.new_empty(0, dtype=torch.int64) if driver == "gels" else kept.sum(-1)
+    values = values if driver in {"gelsd", "gelss"} else a.new_empty(0)
+    return torch.return_types.linalg_lstsq((solution, residuals, rank, values))
+
+
+def _combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """``combinations``; torch's own selects them by a mask."""
+    every = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(every(range(len(x)), r))
+    return x[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)] if r else x[:0]
+
+
+def _part(x: Any, dim: int, start: Any, length: int) -> Any:
+    """``narrow``, also from a place that is a tensor."""
+    if not isinstance(start, torch.Tensor):
+        return x.narrow(dim, start, length)
+    start = torch.where(start < 0, start + x.shape[dim], start)
+    return x.index_select(dim, start + torch.arange(length))
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     operator: _small(function)
     for operator, function in (
@@ -352,3 +409,22 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     )
 }
 """Functions of torch that are traced instead of an operator, by operator."""
+
+
+_WRITTEN = {
+    **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
+    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
+    **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _part),
+    torch.combinations: _combinations,
+    torch.linalg.lstsq: _least_squares,
+}
+
+
+class Written(TorchFunctionMode):
+    """Replaces functions that torch cannot export by others with the same results."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function, or the one that takes its place."""
+        return _WRITTEN.get(function, function)(*args, **(kwargs or {}))
