@@ -14,7 +14,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,7 +25,10 @@ from unittest.mock import MagicMock
 
 import torch
 from case_suite import NoNetworkError, RefusedError, Suite, main
+from chameleon_core.errors import ExitCode
 from chameleon_networks import load
+from chameleon_networks.importers.torch.programs import program_of
+from chameleon_system.processes.stamps import temporary_folder
 from torch_cases import check_outputs, compared
 
 _TOKENS = 16
@@ -142,7 +144,7 @@ class ImageModels(Suite):
         usual = model.pretrained_cfg
         is_fixed = usual.get("fixed_input_size") or usual.get("min_input_size")
         images = torch.randn(1, *(usual["input_size"] if is_fixed else _SMALL_IMAGE))
-        with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
+        with torch.inference_mode(), temporary_folder() as folder:
             expected = model(images)
             network = _delivered(model, images, Path(folder))
             check_outputs([network(images.numpy())], [expected], Images(model, images))
@@ -156,7 +158,7 @@ def _delivered(model: torch.nn.Module, images: torch.Tensor, folder: Path) -> An
     Raises:
         RefusedError: it delivers none; the message has its last line.
     """
-    torch.export.save(torch.export.export(model, (images,)), folder / "model.pt2")
+    torch.export.save(program_of(model, (images,), "model").program, folder / "model.pt2")
     pipeline = {
         "model": {"torch": {"source": "model.pt2", "compare": False}},
         "baselines": [],
@@ -167,7 +169,10 @@ def _delivered(model: torch.nn.Module, images: torch.Tensor, folder: Path) -> An
     command = [sys.executable, "-m", "chameleon_cli", "run", "pipeline.yaml"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if not (folder / "run/network/manifest.json").exists():
-        raise RefusedError(" ".join(ended.stderr.split()[-_LAST_WORDS:]))
+        words = " ".join(ended.stderr.split()[-_LAST_WORDS:])
+        if ended.returncode in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
+            raise RefusedError(words)
+        raise RuntimeError(f"chameleon run ended with {ended.returncode}: {words}")
     return load(folder / "run/network")
 
 

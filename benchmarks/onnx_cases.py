@@ -11,7 +11,7 @@ import argparse
 import importlib
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,9 @@ class OnnxCases(Suite):
     """
 
     def __init__(self, engine: str) -> None:
-        self._engine = engine
+        self._engine = ENGINES.get(engine) or partial(
+            _backend, importlib.import_module(engine).run_model
+        )
 
     @cached_property
     def _cases(self) -> dict[str, Any]:
@@ -60,7 +62,7 @@ class OnnxCases(Suite):
 
     def prepared(self, model: Any) -> Any:
         """A function of a model's inputs that gives its outputs, and a remark or None."""
-        return ENGINES.get(self._engine, partial(_backend, self._engine))(model)
+        return self._engine(model)
 
     def compare(self, got: Any, expected: Any, case: Any) -> None:
         """Compare the outputs of a case.
@@ -205,9 +207,8 @@ def _onnxruntime(model: Any) -> Any:
     return run
 
 
-def _backend(module: str, model: Any) -> Any:
+def _backend(run_model: Callable[[Any, Any], Any], model: Any) -> Any:
     """A model in another backend; its exceptions count as refusals."""
-    run_model = importlib.import_module(module).run_model
 
     def run(inputs: Any) -> Any:
         try:

@@ -46,10 +46,11 @@ hypothesis.settings.register_profile(
 def pytest_collection():
     """Nobody searches for garbage among the millions of objects that modules of tests import."""
     gc.disable()
-    collected = yield
-    gc.freeze()
-    gc.enable()
-    return collected
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

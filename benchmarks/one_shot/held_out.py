@@ -87,18 +87,23 @@ def network_tasks(network: str, folder: Path) -> Sequence[Task]:
     return tasks
 
 
-def recommended(pipeline: ResolvedPipeline, tasks: Sequence[Task]) -> list[Config]:
-    """The configurations that a network's tasks get if nothing is measured.
+def recommended(pipeline: ResolvedPipeline, tasks: Sequence[Task]) -> list[Config | None]:
+    """The configurations that a network's tasks get if nothing is measured, or None.
 
     A run of operators without measurements would time several of them, and choose the fastest.
     """
     device, archive = device_of(pipeline, tasks[0].target), Archive()
     return [
-        tuples(
-            TaskTuner.of(
-                pipeline, task, space, archive, batch_size=BATCH, device=device
-            ).recommended()
-        )[0]
+        next(
+            iter(
+                tuples(
+                    TaskTuner.of(
+                        pipeline, task, space, archive, batch_size=BATCH, device=device
+                    ).recommended()
+                )
+            ),
+            None,
+        )
         for task, space in zip(tasks, spaces_of(pipeline, tasks, among=True), strict=True)
     ]
 

@@ -55,6 +55,7 @@ class AnnealingOptions:
     limit: int | None = None
     weights: dict[str, float] = attrs.field(factory=dict)
     kind: str = attrs.field(default="slow", validator=attrs.validators.in_(("slow", "quick")))
+    parts: int = attrs.field(default=1, validator=attrs.validators.in_((1, 2)))
     pause: float = attrs.field(default=0.0, metadata={"duration": True})
 
 

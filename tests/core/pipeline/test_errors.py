@@ -41,6 +41,10 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             ),
         ),
         (
+            "explorer: {parts: 3}",
+            "3:19: option 'parts' for explorer 'annealing' must be in (1, 2) (got 3)",
+        ),
+        (
             "explorer: {temperature: {stop: 1}}",
             "3:26: unknown option 'stop' for 'temperature' of explorer 'annealing'",
         ),
@@ -112,6 +116,12 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             "1:1: with its aliases, the file has over 100,000 values",
         ),
         ("a: " + "[" * 1000 + "]" * 1000, "1:1: values are nested too deeply"),
+        (
+            "\n".join(
+                f"a{n}: &a{n} {'[' * 60}{f'*a{n - 1}' if n else 'x'}{']' * 60}" for n in (0, 1)
+            ),
+            "3:49: values are nested too deeply",
+        ),
         (
             "output: ~no-such-user/run",
             "3:9: there is no home folder ~no-such-user; write the path in full",

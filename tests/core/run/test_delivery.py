@@ -79,6 +79,13 @@ class Broken(SyntheticFrontend):
         raise ZeroDivisionError
 
 
+class Wordless(Delivering):
+    """Delivers, but fails to say how the result is used."""
+
+    def usage(self, target):
+        raise KeyError(target)
+
+
 class Interrupted(SyntheticFrontend):
     """Is interrupted while it compiles, the first time."""
 
@@ -169,6 +176,15 @@ def test_a_failure_leaves_the_operators_results(modelled, tmp_path):
         assert words in result.network.failure
         assert result.exit_code is ExitCode.NO_VALID_RESULT
         assert all(operator.tuned_seconds for operator in result.operators)
+
+
+def test_a_result_is_kept_if_nobody_knows_how_to_use_it(modelled, monkeypatch):
+    monkeypatch.setattr(SyntheticRunner, "measures_hardware", True)
+    with capture_logs() as logs:
+        result = _run(modelled, Wordless)
+    assert (result.exit_code, result.usage) == (ExitCode.OK, "")
+    assert (result.folder / "best.json").exists()
+    assert "KeyError" in next(log["problem"] for log in logs if "problem" in log)
 
 
 @pytest.mark.parametrize("frontend", [Interrupted, Swallowing])

@@ -60,10 +60,11 @@ def test_small_numbers_and_nan_are_those_of_onnxruntime():
     """Of one network, which calls two overloads of a function with defaults of their own."""
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 22, "my": 1]>
         net (float[9] x, float[9] z, float s) => (float[n] y)
-            <float low = {0.5}, float high = {1.5}> {
+            <float low = {0.5}, float high = {1.5}, float zero = {0}> {
             a = Softplus (x)  b = Mish (x)  c = Atanh (x)  d = Relu (x)  e = Clip (x, low, high)
             f = Max (x, z)  g = my.elu: one (x)  h = my.elu: two (x)  i = Max (x, s)  j = Min (s, x)
-            y = Concat <axis = 0> (a, b, c, d, e, f, g, h, i, j)
+            k = Div (zero, x)  l = Div (zero, z)
+            y = Concat <axis = 0> (a, b, c, d, e, f, g, h, i, j, k, l)
         }
         <opset_import: ["": 22], domain: "my", overload: "one"> elu <by: float = 2.0> (a) => (b)
         { b = Elu <alpha: float = @by> (a) }

@@ -57,10 +57,11 @@ SAMPLES = {
     "no input": lambda: of(lambda: (torch.logspace(0, 2, 5), torch.eye(2, 3))),
     "functions that torch cannot export": lambda: of(
         lambda x, y, start: (
-            *(x.cov(), torch.corrcoef(x), torch.corrcoef(y), x.narrow(0, start, 2)),
-            torch.cov(x, fweights=torch.tensor([1, 2, 0]), aweights=y.abs(), correction=0),
-            torch.combinations(y),
-            *torch.linalg.lstsq(x, x[:, :2], driver="gelss"),
+            *(x.cov(), torch.corrcoef(input=x), torch.corrcoef(y), x.narrow(0, start, 2)),
+            torch.narrow(input=x, dim=0, start=1, length=2),
+            torch.cov(input=x, fweights=torch.tensor([1, 2, 0]), aweights=y.abs(), correction=0),
+            torch.combinations(input=y, r=2),
+            *torch.linalg.lstsq(x, b=x[:, :2], driver="gelss"),
             *torch.linalg.lstsq(x, x[:, :2])[:2],
             torch.linalg.lstsq(x.mT, y[:, None], driver="gels").solution,
         ),
@@ -71,6 +72,7 @@ SAMPLES = {
     "small numbers and none": lambda: of(
         lambda x: (
             *(F.softshrink(x), x.nanmean(1), x != x, 0.0 * x),  # noqa: PLR0124 - it is NaN
+            *(x != 0, x != x.flip(1), torch.logical_not(x > 0), x.bool()),
             *(1e6 * F.elu(x), 1e6 * F.celu(x, 0.5), 1e6 * F.selu(x)),
         ),
         torch.tensor([[-1e-6, torch.nan, -3e-6], [2e-6, -1e-4, 0.0]]),

@@ -103,10 +103,11 @@ def test_the_first_folder_of_a_process_removes_those_of_the_dead(tmp_path, monke
     own = make_scratch()
     dead = tmp_path / f"chameleon-{ended}-x_1"
     elsewhere = tmp_path / f"chameleon-{attrs.evolve(ended, namespace='1')}-x_1"
-    for folder in (dead, elsewhere):
+    foreign = tmp_path / "chameleon-²-1-a-b-c"
+    for folder in (dead, elsewhere, foreign):
         folder.mkdir()
     stamps._remove_once.cache_clear()
     temporary = temporary_folder()
     kept = Path(temporary.name)
-    assert set(tmp_path.iterdir()) == {own, kept, elsewhere}
+    assert set(tmp_path.iterdir()) == {own, kept, elsewhere, foreign}
     assert kept.name.startswith(own.name.rpartition("-")[0])

@@ -290,7 +290,7 @@ def _unused(task: events.TaskSummary) -> int:
 def _comparing(event: events.ComparisonStarted) -> str:
     # A budget without measurements compares candidates that were never timed before.
     ours = counted(event.finalists, "candidate")
-    rivals = f" with {event.rivals} rivals" if event.rivals else ""
+    rivals = f" with {counted(event.rivals, 'rival')}" if event.rivals else ""
     position = f", operator {event.place} of {event.of}" if event.of > 1 else ""
     return f"timing {ours}{rivals}{position}"
 

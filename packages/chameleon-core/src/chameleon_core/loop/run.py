@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import structlog
 
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.event_bus import EventBus, event_log
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.context import RunContext, RunTotals
@@ -18,6 +18,7 @@ from chameleon_core.loop.end.comparison import Baselines, compared_results
 from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import FallbackWatch
 from chameleon_core.loop.round.in_flight import started
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun
@@ -41,7 +42,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Archive, StageRef
+from chameleon_core.stages import Archive, Frontend, StageRef
 from chameleon_core.task import Task
 from chameleon_core.trust import sources_in
 
@@ -248,7 +249,15 @@ def _finished(
 
 def _usage(run: RunContext) -> str:
     """The command or Python code that uses the result; empty if the run replayed recorded times."""
-    usage = run.frontend.usage(run.target) if run.runner.measures_hardware else ""
+    if not run.runner.measures_hardware:
+        return ""
+    usage_of = getattr(type(run.frontend), "usage", Frontend.usage)
+    try:
+        with contract_of(run.pipeline.model).call("say how its result is used"):
+            usage = str(usage_of(run.frontend, run.target) or "")
+    except PluginError as error:  # the result is worth more than this sentence
+        log.warning("the frontend does not say how its result is used", problem=str(error))
+        return ""
     trusted = usage.startswith("chameleon ") and any(sources_in(run.pipeline.model.options))
     return f"{usage} --trust-source" if trusted else usage
 

@@ -330,8 +330,9 @@ class Assembler(StageReader):
         if explorer and model and explorer.record.scores and model.record.scores is False:
             entries = self.registry.entries("explorers")
             others = (entry.name for entry in entries if not entry.record.scores)
+            marks = [self._root.value[key].node.mark for key in ("explorer", "cost_model")]
             self.say(
-                self._root.value["explorer"].node.mark,
+                next((mark for mark in marks if mark.line), marks[0]),
                 f"explorer '{explorer.name}' needs the scores of a cost model, and cost model "
                 f"'{model.name}' predicts none; choose another cost model, or an explorer that "
                 f"needs none ({', '.join(others)})",

@@ -411,7 +411,9 @@ def _words(error: BaseException) -> str:
     # Exceptions of attrs' validators have the attribute and the value as further arguments, and
     # that of ``in_`` has the choices between them.
     match error.args:
-        case (_, attrs.Attribute(name=name), tuple(choices), value):
+        case (_, attrs.Attribute(name=name), tuple(choices), value) if all(
+            isinstance(choice, str) for choice in choices
+        ):
             guess = did_you_mean(value, choices)
             return f"'{name}' must be {listing(choices)}, not {value!r}{guess}"
     return str(error.args[0]) if error.args else type(error).__name__

@@ -22,6 +22,9 @@ _TAG = "tag:yaml.org,2002:"
 _MOST = 100_000
 """Largest number of values in a document. Aliases of aliases can stand for far more."""
 
+_DEEPEST = 100
+"""Most levels of lists and mappings in a document, aliases included."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./~][\w ./=+:-]*", re.ASCII)
 
 
@@ -152,6 +155,8 @@ class _Reader:
         if id(parsed) in above:
             self._say(mark, "an alias that contains itself")
             return Node(value=None, mark=mark)
+        if len(above) > _DEEPEST:
+            raise PipelineError.at(mark, "values are nested too deeply")
         self._nodes += 1
         if self._nodes > _MOST:
             raise PipelineError.at(

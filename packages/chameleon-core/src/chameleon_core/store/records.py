@@ -71,7 +71,7 @@ _CONTINUE = (
 )
 _DAMAGED = (
     "restore the file from a copy, save what can be read of it with `sqlite3 FILE .recover`, or "
-    "start anew (`fresh=True`), which moves it aside"
+    "move the run folder aside and start anew"
 )
 
 

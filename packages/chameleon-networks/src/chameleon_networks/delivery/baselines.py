@@ -81,7 +81,7 @@ class Baselines:
     def _first(self) -> NetworkProcess:
         name, threads = self._network.frameworks[0], self._delivery.threads
         if self._reader is not None:
-            with contextlib.suppress(ChameleonError):  # another process starts
+            with contextlib.suppress(ChameleonError, OSError):  # another process starts
                 self._reader.open(self._network, name, threads, self._warm_up)
                 return self._reader
         options = {"threads": threads, "warm_up": self._warm_up, "wait": False}
@@ -93,8 +93,9 @@ class Baselines:
 
         Without the files, each other process exports the network itself.
         """
-        if self._reader is not None and self._first is self._reader:
-            with contextlib.suppress(ChameleonError):
+        with contextlib.suppress(ChameleonError):
+            # The reference has answered what it was asked before.
+            if self._reader is not None and self.reference is self._reader:
                 self._network.programs = {**self._network.programs, **self._reader.programs()}
         return self._network
 

@@ -234,21 +234,21 @@ class DeliverySteps:
         module = self._module if network is None else network.module
         chains = self._chains if network is None else network.chains
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
-        with warnings_once():
-            built = compiled(module, chains, kernels, self.target, wait=False)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
             earlier.close()
-        permissions = sorted(built.permissions)
-        manifest = {
-            **manifest_of(module, chains, kernels, self.target, self.threads),
-            "layout": self._settled.choice.to_json(),
-            "virtual_machine": built.virtual_machine,
-            **({"permissions": permissions} if permissions else {}),
-            "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
-        }
-        write_package(folder, built.executable, manifest)
+        with warnings_once():  # kernels are compiled until they are written
+            built = compiled(module, chains, kernels, self.target, wait=False)
+            permissions = sorted(built.permissions)
+            manifest = {
+                **manifest_of(module, chains, kernels, self.target, self.threads),
+                "layout": self._settled.choice.to_json(),
+                "virtual_machine": built.virtual_machine,
+                **({"permissions": permissions} if permissions else {}),
+                "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
+            }
+            write_package(folder, built.executable, manifest)
         return folder
 
     def best_in_place(self) -> Path | None:
@@ -323,7 +323,9 @@ class DeliverySteps:
             folder: The folder of the network.
         """
         try:
-            process = self._waiting.pop() if self._waiting else self._waiting_process()
+            process = self._waiting.pop() if self._waiting else None
+            if process is None or not process.alive:  # compiling may leave it no memory
+                process = self._waiting_process()
             process.open_delivered(folder, self.threads)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))

@@ -23,7 +23,7 @@ _NEUTRAL = frozenset(
 _HIDES = -1e4
 """Networks replace hidden scores by this number or a lower one."""
 _LEAST = float(np.finfo(np.float32).min)
-_GUARD = {"logical_not", "astype", "max", "reshape", "any"}
+_GUARD = {"equal", "astype", "max", "reshape", "any"}
 """Operators of the test whether all scores of a row are minus infinity."""
 
 
@@ -176,7 +176,7 @@ class SoftmaxInputFinder:
             if test is None:
                 return None
             passed.append(condition)
-            if _name(test) == "equal":
+            if _name(test) == "equal" and scalar_of(test.args[1]):  # not the negation of a test
                 break
             if _name(test) not in _GUARD:
                 return None

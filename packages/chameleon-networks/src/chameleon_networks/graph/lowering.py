@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from itertools import permutations
+from itertools import filterfalse, permutations
 from typing import Any
 
 import numpy as np
@@ -92,14 +92,30 @@ def _parts(value: Any, emit: Any) -> list[Any]:
 
 
 def _comparison(call: Any, emit: Any) -> Any:
-    """A comparison of booleans in int8, as LLVM has no code for it, or of NaN with itself."""
+    """A comparison of booleans in int8, as LLVM has no code for it, or of fractions with NaN.
+
+    NaN is unequal to each number, but the compiler takes ``NaN != x`` for false.
+    """
     x, y = call.args
-    if operator_name(call) == "relax.not_equal" and x.same_as(y) and "float" in str(x.ty.dtype):
-        return relax.op.isnan(x)  # the compiler takes it for false
+    if operator_name(call) == "relax.not_equal" and "float" in str(x.ty.dtype):
+        if x.same_as(y):
+            return relax.op.isnan(x)
+        answer = call
+        for operand in filterfalse(_has_no_nan, (x, y)):
+            answer = relax.op.logical_or(emit(answer), emit(relax.op.isnan(operand)))
+        return None if answer is call else answer
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
     return relaxed.called(call, numbers)
+
+
+def _negation(call: Any, emit: Any) -> Any:
+    """``not`` in int8; the compiler takes ``not (x > y)`` for ``x <= y``, which NaN makes false."""
+    if str(call.args[0].ty.dtype) != "bool":
+        return None
+    number = emit(relax.op.astype(call.args[0], INT8))
+    return relax.op.equal(number, relax.const(0, INT8))
 
 
 def _of_bools(call: Any, _emit: Any) -> Any:
@@ -269,9 +285,15 @@ def _resized(call: Any, emit: Any) -> Any:
 
 def _divided(call: Any, emit: Any) -> Any:
     """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
-    divisor, kind = call.args[1], str(call.ty.dtype)
+    dividend, divisor = call.args
+    kind = str(call.ty.dtype)
     if "int" in kind:
         return _divided_integers(call, emit)
+    if isinstance(dividend, tvm.ir.GenericConst) and "float" in kind:
+        number = array_of(dividend)
+        if number.size == 1 and not number.any():  # TVM's zero over NaN or zero is zero
+            usual = emit(relax.op.abs(divisor) > relax.const(0, kind))
+            return relax.op.where(usual, dividend, relax.const(math.nan, kind))
     if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in kind:
         return None
     number = array_of(divisor)
@@ -395,6 +417,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.astype": _number,
     "relax.take": _take,
     "relax.add": _of_bools,
+    "relax.logical_not": _negation,
     "relax.multiply": _product,
     **dict.fromkeys(("relax.max", "relax.min"), _extremum),
     **dict.fromkeys(("relax.isnan", "relax.isinf"), _whole_is(answer=False)),

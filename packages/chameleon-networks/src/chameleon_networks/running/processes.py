@@ -107,10 +107,15 @@ class AskedProcess:
                 is closed then.
         """
         try:
-            self.answer = self._answer(self._start_seconds)
+            self.answer = self._answer(self._start_seconds + RUN_SECONDS * self._warmed_up)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child process still runs."""
+        return self._child.alive
 
     def pause(self) -> None:
         """Stop the process until its next request, so that it does not disturb other timings.

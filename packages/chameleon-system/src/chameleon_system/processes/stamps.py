@@ -71,7 +71,7 @@ class ProcessStamp:
             text: the text.
         """
         parts = text.split("-")
-        if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):  # noqa: PLR2004
+        if len(parts) != 4 or not (parts[0].isdecimal() and parts[1].isdecimal()):  # noqa: PLR2004
             return None
         return cls(int(parts[0]), int(parts[1]), parts[2], parts[3])
 

@@ -90,10 +90,11 @@ class Template(ABC):
         for index, array in zip(places, packed, strict=True):
             arrays[index] = array
         # Networks have the same operator with other constants many times.
-        if self._latest is None or self._latest[0] != values:
-            self._latest = values, self.function(values)
+        latest = self._latest  # another thread may replace it
+        if latest is None or latest[0] != values:
+            self._latest = latest = dict(values), self.function(values)
         return Program(
-            function=self._latest[1],
+            function=latest[1],
             inputs=arrays,
             unpack=operator.logical,
             plain_loops=self.plain_loops,

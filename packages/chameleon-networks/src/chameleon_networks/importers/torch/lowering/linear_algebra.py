@@ -328,9 +328,16 @@ def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: boo
     return v.mT * inverse.unsqueeze(-2) @ u.mT
 
 
-def _covariance(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def _covariance(
+    input: Any,  # noqa: A002 - torch's name, which a caller may write
+    *,
+    correction: int = 1,
+    fweights: Any = None,
+    aweights: Any = None,
+) -> Any:
     """``cov``; torch's own asks whether its divisor is positive."""
-    x = (x if x.is_floating_point() else x.float()).reshape(x.shape if x.ndim > 1 else (1, -1))
+    x = input if input.is_floating_point() else input.float()
+    x = x.reshape(x.shape if x.ndim > 1 else (1, -1))
     if fweights is None and aweights is None:
         x = x - x.mean(1, keepdim=True)
         return (x @ x.mT / max(x.shape[1] - correction, 0)).squeeze()
@@ -342,18 +349,27 @@ def _covariance(x: Any, *, correction: int = 1, fweights: Any = None, aweights: 
     return (x @ (x * weights).mT / (total - correction * lost).clamp(min=0)).squeeze()
 
 
-def _correlation(x: Any) -> Any:
+def _correlation(input: Any) -> Any:  # noqa: A002 - torch's name
     """``corrcoef``."""
-    covariance = _covariance(x)
+    covariance = _covariance(input)
     if covariance.ndim == 0:
         return covariance / covariance
     deviation = covariance.diagonal().sqrt()
     return (covariance / deviation.unsqueeze(-1) / deviation).clamp(-1.0, 1.0)
 
 
-def _least_squares(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> Any:
-    """``lstsq`` by singular values. Residuals, which ``gelsy`` lacks, are those of full rank."""
-    vector = b.ndim == a.ndim - 1
+def _least_squares(
+    input: Any,  # noqa: A002 - torch's name
+    b: Any,
+    rcond: Any = None,
+    *,
+    driver: Any = None,
+) -> Any:
+    """``lstsq`` by singular values, of which ``rcond`` cuts small ones for each driver.
+
+    Residuals, which ``gelsy`` lacks, are those of full rank.
+    """
+    a, vector = input, b.ndim == input.ndim - 1
     b = b.unsqueeze(-1) if vector else b
     u, values, v = torch.linalg.svd(a, full_matrices=False)
     least = max(a.shape[-2:]) * torch.finfo(a.dtype).eps if rcond is None else rcond
@@ -368,19 +384,24 @@ def _least_squares(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> 
     return torch.return_types.linalg_lstsq((solution, residuals, rank, values))
 
 
-def _combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Any:
+def _combinations(
+    input: Any,  # noqa: A002 - torch's name
+    r: int = 2,
+    with_replacement: bool = False,
+) -> Any:
     """``combinations``; torch's own selects them by a mask."""
     every = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(every(range(len(x)), r))
-    return x[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)] if r else x[:0]
+    places = list(every(range(len(input)), r))
+    chosen = torch.tensor(places, dtype=torch.int64).reshape(len(places), r)
+    return input[chosen] if r else input[:0]
 
 
-def _part(x: Any, dim: int, start: Any, length: int) -> Any:
+def _part(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002 - torch's name
     """``narrow``, also from a place that is a tensor."""
     if not isinstance(start, torch.Tensor):
-        return x.narrow(dim, start, length)
-    start = torch.where(start < 0, start + x.shape[dim], start)
-    return x.index_select(dim, start + torch.arange(length))
+        return input.narrow(dim, start, length)
+    start = torch.where(start < 0, start + input.shape[dim], start)
+    return input.index_select(dim, start + torch.arange(length))
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
