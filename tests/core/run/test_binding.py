@@ -150,7 +150,7 @@ def test_a_damaged_database_is_no_full_disk(run, tmp_path, damage):
         run()
     assert isinstance(caught.value, RunFolderError)
     assert str(file) in str(caught.value)
-    assert "`fresh=True`" in caught.value.hint
+    assert "move the run folder aside" in caught.value.hint
     assert "continues where" not in caught.value.hint
     assert "free space" not in caught.value.hint
     json.loads((folder / "best.json").read_text())

@@ -177,7 +177,7 @@ def _check_output(folder: Path) -> None:
     """Raise an error if the run folder cannot be made or written."""
     hint = "name a folder that you may write"
     with ConfigError.on_os_error(f"{folder} cannot be the run folder", hint=hint):
-        nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        nearest = next(p for p in (folder, *folder.parents) if p.exists() or p.is_symlink())
     problem = "may not be written" if nearest.is_dir() else "is no folder"
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         raise ConfigError(f"{folder} cannot be the run folder: {nearest} {problem}", hint=hint)
