@@ -15,6 +15,7 @@ from chameleon_networks.compile import compile  # noqa: A004 - the name of a mod
 from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.delivery import baselines, networks
 from chameleon_networks.delivery.check_report import CheckReport
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
@@ -29,7 +30,7 @@ from chameleon_networks.importers.sources import (
 from chameleon_networks.importers.torch import programs
 from chameleon_networks.running import kept_networks
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks.running.processes import reading_process
+from chameleon_networks.running.processes import Begun, reading_process
 from chameleon_networks.running.requests import request_of, requested_network
 from chameleon_system import kept as kept_files
 from chameleon_tvm.quick_tvm import tirx
@@ -285,14 +286,22 @@ def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monke
     network = BuiltinNetwork(options)
     reader = reading_process(network)
     assert reader is not None
-    frontend = NetworkFrontend(network, reader)
-    assert set(reader.programs()) == {"program"}
+    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
     assert reading_process(network) is None
+    programs_kept: list[set[str]] = []
+    keep = DeliverySteps.keep
+
+    def keep_too(steps: DeliverySteps) -> None:
+        programs_kept.append(set(reader.programs()))
+        keep(steps)
+
+    monkeypatch.setattr(DeliverySteps, "keep", keep_too)
     monkeypatch.setattr(programs, "builtin_program", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
     result = frontend.deliver(unmeasured)
     assert (result.failure, result.reference, result.reference_day) == (None, "torch", None)
     assert result.max_relative_error < 1e-5
+    assert programs_kept == [{"program"}]
     # Nobody else asked for the program.
     assert not network.programs
     assert kept_networks.kept_networks().exists() == check
@@ -328,7 +337,8 @@ def test_a_process_runs_the_network_that_only_this_one_can_read(tmp_path, monkey
     reader = reading_process(network)
     assert reader is not None
     monkeypatch.setattr(baselines, "framework_process", None)  # calling it fails
-    result = NetworkFrontend(network, reader).deliver(unmeasured)
+    begun = Begun(network, reader, unmeasured.threads)
+    result = NetworkFrontend(network, begun).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")
     assert result.max_relative_error < 1e-5
 
@@ -346,7 +356,7 @@ def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
 
     known = reader(messages=[{"event": "left_out", "log_level": "warning", "what": "chance"}])
     with capture_logs() as messages:
-        assert NetworkFrontend(BuiltinNetwork(SMALL), known).reader is known
+        assert networks._finished(known) is known
     assert messages == [{"event": "left_out", "log_level": "warning", "what": "chance"}]
     known.opened = failed
-    assert NetworkFrontend(BuiltinNetwork(SMALL), known).reader is None
+    assert networks._finished(known) is None

@@ -93,7 +93,12 @@ def run_pipeline(
         ):
             totals = RunTotals(folder.store, runner)
             batch_size = pipeline.budget.batch_size or runner.batch_size
-            frontend, target = frontend_of(pipeline), target_of(pipeline)
+            frontend = frontend_of(pipeline)
+            if pipeline.budget.measurements == 0:
+                # Reading the model takes longest then; with measurements, the check reads it first.
+                with contract_of(pipeline.model).call("read the model in the background"):
+                    frontend.begin(runner.threads)
+            target = target_of(pipeline)
             folder.claim_target(target)
             run = RunContext(
                 pipeline=pipeline,

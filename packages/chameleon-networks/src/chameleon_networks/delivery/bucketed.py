@@ -19,12 +19,12 @@ from chameleon_networks.delivery.dispatch import signatures_dispatch
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
-from chameleon_networks.importers.imported_network import BucketInputs, ImportedNetwork
+from chameleon_networks.importers.imported_network import BucketInputs
 from chameleon_networks.importers.options import NetworkOptions
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.package.buckets import Buckets, Placed
 from chameleon_networks.precision.section import Precision
-from chameleon_networks.running.processes import NetworkProcess
+from chameleon_networks.running.processes import Begun
 from chameleon_networks.shapes import dimensions_of
 
 
@@ -173,19 +173,17 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def work_on(
     options: NetworkOptions,
-    network: ImportedNetwork | None = None,
-    reader: NetworkProcess | None = None,
+    begun: Begun | None = None,
 ) -> NetworkWork:
     """Make the frontend for a network's options: for one shape, or for several buckets.
 
     Args:
         options: The options of the network in the pipeline file.
-        network: The network of the options, if it has one shape and was made already.
-        reader: A process from ``reading_process`` that imports this network, or None.
+        begun: What was begun for the network of the options, if it has one shape.
     """
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))
-    return NetworkFrontend(network or network_of(options), reader)
+    return NetworkFrontend(network_of(options) if begun is None else begun.network, begun)
 
 
 NetworkWork = NetworkFrontend | BucketedFrontend

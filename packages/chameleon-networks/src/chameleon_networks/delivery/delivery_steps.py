@@ -35,10 +35,13 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
-from chameleon_networks.running.processes import NetworkProcess, delivered_process
+from chameleon_networks.running.processes import (
+    NetworkProcess,
+    delivered_process,
+    waiting_process,
+)
 from chameleon_networks.running.verify import (
     ROUNDINGS,
-    SAMPLES,
     Expected,
     OutputCheck,
     compared,
@@ -117,8 +120,7 @@ class DeliverySteps:
         temporary = temporary_folder()
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
-        rng = np.random.default_rng(0)
-        self._samples = [settled.network.samples(rng) for _ in range(SAMPLES)]
+        self._samples = settled.samples()
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
         self._kept = kept if isinstance(kept, KeptNetwork) else None
@@ -133,12 +135,10 @@ class DeliverySteps:
             warm_up=self._samples if self._known is None else None,
             reader=settled.reader,
         )
-        self._waiting: list[NetworkProcess] = []
+        self._waiting = [] if settled.runner is None else [stack.enter_context(settled.runner)]
 
     def _waiting_process(self) -> NetworkProcess:
-        return self._stack.enter_context(
-            NetworkProcess("the compiled network", None, threads=self.threads, wait=False)
-        )
+        return self._stack.enter_context(waiting_process())
 
     @cached_property
     def _tasks(self) -> list[Task]:

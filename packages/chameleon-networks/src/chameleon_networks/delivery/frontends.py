@@ -12,12 +12,11 @@ from chameleon_core.stages.frontend import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from chameleon_tvm.sources import named_object
 
-from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import NetworkOptions
 from chameleon_networks.importers.source_checks import check_source
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.precision.section import Precision
-from chameleon_networks.running.processes import NetworkProcess, reading_process
+from chameleon_networks.running.processes import Begun, reading_process
 from chameleon_networks.shapes import buckets_of, dimensions_of
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ class NetworksFrontend(Frontend):
     def __init__(self, options: NetworkOptions) -> None:
         self._options = options
         self._precision: Precision | None = None
-        self._network: ImportedNetwork | None = None
-        self._reader: NetworkProcess | None = None
+        self._begun: Begun | None = None
 
     @cached_property
     def work(self) -> NetworkWork:
@@ -45,7 +43,7 @@ class NetworksFrontend(Frontend):
         """
         from chameleon_networks.delivery.bucketed import work_on  # noqa: PLC0415 - needs TVM
 
-        work = work_on(self._options, self._network, self._reader)
+        work = work_on(self._options, self._begun)
         if self._precision is not None:
             work.compute_in(self._precision)
         return work
@@ -61,6 +59,11 @@ class NetworksFrontend(Frontend):
             )
         self._precision = precision
 
+    def begin(self, threads: int) -> None:
+        if not dimensions_of(self._options.shapes) and self._precision is None:
+            network = network_of(self._options)
+            self._begun = Begun(network, reading_process(network), threads)
+
     def check_source(self) -> None:
         check_source(self._options)
         if self._precision is not None and self._precision.calibrate is not None:
@@ -75,10 +78,6 @@ class NetworksFrontend(Frontend):
         return self.work.check(target, threads, earlier)
 
     def decide(self, trials: Trials) -> dict[str, Any] | None:
-        one = not dimensions_of(self._options.shapes) and self._precision is None
-        if one and "work" not in vars(self):
-            self._network = network_of(self._options)
-            self._reader = reading_process(self._network)
         return self.work.decide(trials)
 
     def restore(self, decisions: Mapping[str, Any]) -> None:

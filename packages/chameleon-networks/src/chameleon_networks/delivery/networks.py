@@ -39,7 +39,7 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.running.kept_networks import kept_network
-from chameleon_networks.running.processes import NetworkProcess
+from chameleon_networks.running.processes import Begun, NetworkProcess, waiting_process
 from chameleon_networks.runtime.linking import shared_objects
 
 log = structlog.get_logger()
@@ -82,14 +82,22 @@ class NetworkFrontend(SettledNetwork):
 
     Args:
         network: The imported network.
-        reader: A process from ``reading_process`` that imports the network, or None.
+        begun: What was begun in other processes for the network, or None.
     """
 
-    def __init__(self, network: ImportedNetwork, reader: NetworkProcess | None = None) -> None:
+    def __init__(self, network: ImportedNetwork, begun: Begun | None = None) -> None:
+        reader = None if begun is None else begun.reader
         network.kept = kept_network(network, "" if reader is None else network.programs_folder)
         self.network = network
+        if begun is not None:  # while this process waits for the graph
+            self.runner = waiting_process()
         # Without a source that another process can read, it only imports modules.
         self.reader = reader if reader is None or network.kept is None else _finished(reader)
+        if begun is not None and self.reader is not None and network.kept is not None:
+            try:
+                self.reader.open(network, network.frameworks[0], begun.threads, self.samples())
+            except (ChameleonError, OSError):  # the delivery starts another one
+                self.reader = None
         self.precision = None
         asked = network.options.layout != AUTO
         self.choice = LayoutChoice(

@@ -317,9 +317,10 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
 def constant_of(array: Array) -> Any:
     """Make a Relax constant of an array, without changing the array's dtype.
 
-    TVM's own function ``relax.const`` turns 64-bit numbers into 32-bit ones.
+    TVM's own function ``relax.const`` turns 64-bit numbers of an array into 32-bit ones, and copies
+    an array twice.
     """
-    return relax.const(np.array(array, order="C"), array.dtype.name)
+    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def array_of(constant: Any) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import attrs
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
@@ -343,6 +344,11 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
+def waiting_process() -> NetworkProcess:
+    """Start a process without a network, which ``open_delivered`` tells what to run."""
+    return NetworkProcess("the compiled network", None, threads=0, wait=False)
+
+
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
     """Start a process in which a framework runs a network.
 
@@ -380,6 +386,21 @@ def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
         return None
     request = {"role": "framework", "do": "read", **request_of(network, reads=True)}
     return NetworkProcess(name, request, threads=0, preloads=preloads, wait=False)
+
+
+@attrs.frozen
+class Begun:
+    """A network that another process imports while this one does other work.
+
+    Attributes:
+        network: The network.
+        reader: A process from ``reading_process`` that imports the network, or None.
+        threads: Number of threads that the network will compute with.
+    """
+
+    network: ImportedNetwork
+    reader: NetworkProcess | None
+    threads: int
 
 
 def reduced_process(

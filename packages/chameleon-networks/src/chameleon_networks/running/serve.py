@@ -12,8 +12,9 @@ import re
 import runpy
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 from chameleon_core.arrays import Arrays
@@ -113,7 +114,9 @@ class Server:
         self._ran = request["role"] == "delivered"
         if "warm_up" in request:
             batches = batches_in(Path(request["inputs"]), request["warm_up"])
-            write_batches(Path(request["outputs"]), [network(inputs) for inputs in batches])
+            with _leaving_a_core():
+                outputs = [network(inputs) for inputs in batches]
+            write_batches(Path(request["outputs"]), outputs)
             self._ran = True
         return {"precision": network.precision} if isinstance(network, ReducedNetwork) else {}
 
@@ -157,6 +160,24 @@ class Server:
             "variables": dict(os.environ),
             "cores": allowed_cores(),
         }
+
+
+@contextlib.contextmanager
+def _leaving_a_core() -> Iterator[None]:
+    """Let torch, if it is imported, use one thread less, since another process compiles meanwhile.
+
+    Threads that wait in a loop for one that gets no core took eight times the CPU time.
+    """
+    torch: Any = sys.modules.get("torch")
+    threads = 1 if torch is None else torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(threads - 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]:
