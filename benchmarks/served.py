@@ -43,7 +43,6 @@ from chameleon_networks.delivery.bucketed import BucketedFrontend
 from chameleon_networks.delivery.side_by_side import result_of
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.package.package import read_manifest
-from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving.clients import busy
 from chameleon_networks.serving.model_files import ModelFile, model_files
 from chameleon_networks.serving.streams import network_request, onnxruntime_ways, openvino_ways
@@ -418,7 +417,7 @@ def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     files, left_out = model_files(network, () if reduced else names, reduced, None, scratch)
     for name, why in {**network.left_out, **left_out}.items():
         print(f"{name} left out: {why}\n", flush=True)
-    write_arrays(scratch / "inputs.npz", network.samples(np.random.default_rng(0)))
+    np.savez(scratch / "inputs.npz", *network.samples(np.random.default_rng(0)))
     return Subject(
         run=run,
         folder=folder,

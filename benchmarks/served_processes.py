@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving import clients
 from chameleon_networks.serving.streams import figures_of
 
@@ -191,7 +190,7 @@ def random_inputs(manifest: Mapping[str, Any], folder: Path) -> str:
         np.abs(rng.standard_normal(one["shape"])).astype(one["dtype"]) for one in manifest["inputs"]
     ]
     file = folder / "inputs.npz"
-    write_arrays(file, arrays)
+    np.savez(file, *arrays)
     return str(file)
 
 

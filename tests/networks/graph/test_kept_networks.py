@@ -31,7 +31,12 @@ from chameleon_networks.importers.torch import programs
 from chameleon_networks.running import kept_networks
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.running.processes import Begun, reading_process
-from chameleon_networks.running.requests import request_of, requested_network
+from chameleon_networks.running.requests import (
+    read_arrays,
+    request_of,
+    requested_network,
+    write_arrays,
+)
 from chameleon_system import kept as kept_files
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -171,7 +176,7 @@ def test_answers_are_those_of_the_same_inputs():
 def test_a_damaged_file_is_as_none():
     read = keeping(BuiltinNetwork(SMALL))
     read.keep()
-    [arrays] = kept_networks.kept_networks().glob("*/graph.npz")
+    [arrays] = kept_networks.kept_networks().glob("*/graph.arrays")
     content = arrays.read_bytes()
     arrays.write_bytes(content[: len(content) // 2])
     assert read.kept.graph() is None
@@ -210,10 +215,9 @@ def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(unmeasur
     assert (again.failure, again.reference) == (None, "torch")
     assert again.max_relative_error == first.max_relative_error
     assert again.reference_day is not None
-    [file] = kept_networks.kept_networks().glob("*/answers-*.npz")
-    with np.load(file) as stored:
-        arrays = [1.5 * stored[name] for name in stored.files]
-    np.savez(file, *arrays)
+    [file] = kept_networks.kept_networks().glob("*/answers-*.arrays")
+    arrays = [1.5 * array for array in read_arrays(file)]
+    write_arrays(file, arrays)
     assert "its outputs are off by" in delivered().failure
 
 

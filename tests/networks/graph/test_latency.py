@@ -107,8 +107,8 @@ def test_one_that_fails_has_no_time():
 
 
 def test_what_a_network_compiles_in_its_first_run_does_not_count(tmp_path):
-    write_arrays(tmp_path / "inputs.npz", [np.zeros(1)])
-    request = {"do": "time", "inputs": str(tmp_path / "inputs.npz"), "seconds": 1e-9}
+    write_arrays(tmp_path / "inputs.arrays", [np.zeros(1)])
+    request = {"do": "time", "inputs": str(tmp_path / "inputs.arrays"), "seconds": 1e-9}
     ran = []
 
     def network(inputs):

@@ -154,7 +154,7 @@ class ReducedRivals:
         self.about: dict[str, ComputedIn] = {}
         self.left_out = left_out_reduced(network.forms, list(self._chosen.values()))
         scratch = temporary_folder()
-        self._calibration = Path(stack.enter_context(scratch), "inputs.npz")
+        self._calibration = Path(stack.enter_context(scratch), "inputs.arrays")
         write_batches(self._calibration, request.calibration)
 
     def opened(self) -> list[NetworkProcess]:

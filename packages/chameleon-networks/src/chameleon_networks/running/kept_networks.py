@@ -25,7 +25,7 @@ from chameleon_system.kept import keep, kept_path, recalled, surroundings
 from numpy.typing import NDArray
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.requests import batches_in, read_arrays
+from chameleon_networks.running.requests import batches_in, read_arrays, save_arrays
 from chameleon_networks.source_location import ImportedGraph
 
 _KIND = "networks"
@@ -82,8 +82,8 @@ class KeptNetwork:
 
         def write(file: Path) -> None:
             if arrays:
-                with replacing(file.with_suffix(".npz")) as stream:
-                    np.savez(stream, *arrays)
+                with replacing(file.with_suffix(".arrays")) as stream:
+                    save_arrays(stream, arrays)
             write_whole(file, json.dumps({"day": day, "value": value}))
 
         keep(self._folder / f"{name}.json", write)
@@ -97,7 +97,7 @@ class KeptNetwork:
         """
         name = _answers_name(samples, threads)
         known, read = self.fact(name), partial(batches_in, count=len(samples))
-        outputs = recalled(self._folder / f"{name}.npz", read)
+        outputs = recalled(self._folder / f"{name}.arrays", read)
         if known is None or not outputs:
             return None
         return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
@@ -110,7 +110,7 @@ class KeptNetwork:
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
         known = self.fact(GRAPH)
-        arrays = recalled(self._folder / f"{GRAPH}.npz", read_arrays)
+        arrays = recalled(self._folder / f"{GRAPH}.arrays", read_arrays)
         if known is None or arrays is None:
             return None
         module = _relaxed().with_constants(known[0]["module"], arrays)

@@ -140,7 +140,7 @@ class AskedProcess:
         self.close()
 
     def _file(self, name: str) -> Path:
-        return Path(self._folder.name, f"{name}.npz")
+        return Path(self._folder.name, f"{name}.arrays")
 
     def _written(self, inputs: Arrays) -> str:
         file = self._file("inputs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
@@ -13,6 +13,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins.factory import load_factory
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_tvm.words import first_line
+from numpy.typing import NDArray
 
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.sources import network_of
@@ -89,19 +90,29 @@ def serve(answer: Callable[[Message], Message], answers: Answers | None = None) 
         answers.send(reply)
 
 
+def save_arrays(stream: BinaryIO, arrays: Sequence[NDArray[Any]]) -> None:
+    """Write arrays into an open file: their number, then one after another as ``np.save`` does.
+
+    ``np.savez`` takes four times as long, because a zip file has checksums.
+    """
+    for array in (np.array(len(arrays)), *arrays):
+        np.save(stream, array)
+
+
 def write_arrays(file: Path, arrays: Arrays) -> None:
     """Write arrays into a file, in order."""
-    np.savez(file, *arrays)
+    with file.open("wb") as stream:
+        save_arrays(stream, arrays)
 
 
 def read_arrays(file: Path) -> Arrays:
     """The arrays of a file, in order."""
-    with np.load(file) as stored:
-        return [stored[f"arr_{number}"] for number in range(len(stored.files))]
+    with file.open("rb") as stream:
+        return [np.load(stream) for _ in range(int(np.load(stream)))]
 
 
 def write_batches(file: Path, batches: Sequence[Arrays]) -> None:
-    """Write the inputs of several inferences to a ``.npz`` file.
+    """Write the inputs of several inferences to a file, one inference after another.
 
     Args:
         file: The file to write.

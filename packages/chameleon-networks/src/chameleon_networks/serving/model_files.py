@@ -91,7 +91,7 @@ def model_files(
     batches: list[Arrays] = []
     if any(reduced.calibrated and reduced.name in wanted for reduced in chosen):
         batches = list(batches_of(network, calibrate))
-    requests.write_batches(folder / "calibration.npz", batches)
+    requests.write_batches(folder / "calibration.arrays", batches)
     kinds = {(framework, precision == INT8) for framework, precision in wanted.values()}
     request = {
         "folder": str(folder),
@@ -146,7 +146,7 @@ def _written(
 def written_files(request: Message) -> Message:
     """Write the files that a request lists."""
     folder = Path(request["folder"])
-    batches = requests.batches_in(folder / "calibration.npz", request["batches"])
+    batches = requests.batches_in(folder / "calibration.arrays", request["batches"])
     forms = requests.requested_network(request).forms
     files = []
     for framework, reduced in request["kinds"]:

@@ -25,7 +25,6 @@ from chameleon_networks.frameworks.openvino_precisions import NAMES
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import awaited
-from chameleon_networks.running.requests import write_arrays
 from chameleon_networks.serving.model_files import ModelFile, model_files
 
 log = structlog.get_logger()
@@ -105,7 +104,7 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
         files, left_out = model_files(
             asked.network, asked.names, asked.precisions, asked.calibrate, folder
         )
-        write_arrays(folder / "inputs.npz", asked.network.samples(np.random.default_rng(0)))
+        np.savez(folder / "inputs.npz", *asked.network.samples(np.random.default_rng(0)))
         figures = {}
         for streams in asked.streams:
             ways = _ways(asked, files, streams, folder / "inputs.npz")

@@ -21,7 +21,7 @@ from chameleon_networks.compile.sequence.weights import WEIGHTS, write_weights
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.strides import Shape
 from chameleon_networks.runtime.linking import OBJECTS, SOURCES, compile_c
-from chameleon_networks.runtime.pack import ALIGNMENT, aligned, checksum
+from chameleon_networks.runtime.pack import ALIGNMENT, aligned
 
 KEPT_OBJECTS = "objects"
 """Folder in the user's cache folder with the object files of networks."""
@@ -370,13 +370,14 @@ class SequenceExecutable:
         own = bool(self.layout)
         # Whoever packs weights knows nothing of constants that happen to be equal.
         plan = planned(self.sequence, merged=not own)
-        sums = [0 if own else checksum(blob, aligned(blob.nbytes)) for blob in plan.blobs]
+        sums = write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
+        if own:  # other weights may replace these
+            sums = [0] * len(sums)
         text = _Tables(self.sequence, plan, self.loops).text(self.layout, sums)
         with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")
             compile_c(SOURCES / "tables.c", folder / "tables.o", folder)
-            write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
             objects = Path(file_name).with_name(OBJECTS)
             objects.write_bytes(self.kernels())
             with tarfile.open(objects, "a") as archive:

@@ -27,18 +27,23 @@ _CHUNK = 16 << 20
 """Bytes of one write. Systems with huge pages for files use them only if writes are large."""
 
 
-def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> None:
+def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> list[int]:
     """Write constants into a file, each at a multiple of ``runtime.pack.ALIGNMENT``.
 
     Args:
         constants: The constants, in order.
         file: The file, which is overwritten.
         layout: The number of the layout of an operator's weights; 0 for networks.
+
+    Returns:
+        The checksum of each constant with its padding (``runtime.pack.checksum``).
     """
     offsets, table = weights_table(constants, layout)
     places = itertools.pairwise((0, *offsets))
     parts = map(_filled, (table, *constants), places)
     _write(itertools.chain.from_iterable(parts), file)
+    sums: list[int] = table[-1 - len(constants) : -1].tolist()
+    return sums
 
 
 def link_weights(source: Path, target: Path) -> None:
