@@ -18,6 +18,7 @@ from chameleon_networks import backends
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import torch_graphs as backend
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks.running import kept_networks
 from structlog.testing import capture_logs
 from torch import nn
 
@@ -94,6 +95,10 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         _same(compiled(x), net(x))
         assert not _stays(logs)
         assert [log["event"] for log in logs][-1] == "a network computes a graph"
+        # This process has imported the graph and computed torch's answers for the run.
+        [result] = cache.glob("*/predicted/run/best.json")
+        assert json.loads(result.read_text())["network"]["reference_day"] is not None
+        assert not list(kept_networks.kept_networks().iterdir())
         other = torch.randn(3, 8)
         monkeypatch.setattr(CompiledGraph, "_answer_and_adopt", None)
         _same(compiled(other), net(other))

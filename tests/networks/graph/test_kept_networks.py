@@ -160,17 +160,16 @@ def test_answers_are_those_of_the_same_inputs():
     kept, rng = kept_under("a network"), np.random.default_rng(0)
     samples = [[rng.standard_normal((2, 3))] for _ in range(2)]
     outputs = [[2 * inputs[0], inputs[0][:1]] for inputs in samples]
-    assert kept.answers(samples, 1) is None
-    kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples, 1)
-    known = kept_under("a network").answers(samples, 1)
+    assert kept.answers(samples) is None
+    kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples)
+    known = kept_under("a network").answers(samples)
     assert known.reference == "torch"
     assert known.day is not None
     for ours, theirs in zip(known.outputs, outputs, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
-    assert kept.answers(samples, 2) is None
-    assert kept.answers([[samples[0][0] + 1], samples[1]], 1) is None
-    assert kept_under("another network").answers(samples, 1) is None
+    assert kept.answers([[samples[0][0] + 1], samples[1]]) is None
+    assert kept_under("another network").answers(samples) is None
 
 
 def test_a_damaged_file_is_as_none():

@@ -29,7 +29,12 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+from chameleon_networks.frameworks.running import TORCH, torch_inference
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.importers.torch import inference
+from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
+from chameleon_networks.running.verify import samples_of
 
 log = structlog.get_logger()
 
@@ -90,6 +95,7 @@ class Delivery:
         self._program = self._folder / "graph.pt2"
         self._network = self._folder / "run" / "network"
         self._refusal = self._folder / "refused.txt"
+        self._kept: KeptNetwork | None = None
 
     def predicted(self) -> Self:
         """The delivery of the same graph for which nothing is measured."""
@@ -101,11 +107,13 @@ class Delivery:
         """Whether the cache has the network."""
         return (self._network / "manifest.json").exists()
 
-    def prepare(self, *, exported: Delivery | None = None) -> None:
+    def prepare(self, *, exported: Delivery | None = None, whole: bool = False) -> None:
         """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it.
 
         Args:
             exported: A delivery of the same graph whose file of the graph is used if it exists.
+            whole: Whether this process also imports the graph and computes torch's answers, if
+                nothing is measured. The run then needs no other process that imports torch.
 
         Raises:
             StaysError: torch cannot export the graph, the graph does more than return tensors, or
@@ -122,11 +130,20 @@ class Delivery:
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
             write_whole(self._program, content.getvalue())
+            if whole and self._seconds is None:
+                self._kept = _kept(self._program, program)
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
         pipeline = {
-            "model": {"torch": {"source": self._program.name, "compare": False, "check": False}},
+            # With ``check``, the run finds in the cache what this process has kept.
+            "model": {
+                "torch": {
+                    "source": self._program.name,
+                    "compare": False,
+                    "check": self._kept is not None,
+                }
+            },
             "target": "native",
             "scheduler": "gradient",
             "baselines": [],
@@ -161,7 +178,7 @@ class Delivery:
         return self._network
 
     def _deliver(self, *, nice: bool) -> None:
-        self.prepare()
+        self.prepare(whole=not nice)
         log.info("a graph is compiled", folder=str(self._folder))
         arguments = ["run", "pipeline.yaml"]
         with ChildProcess("chameleon_cli", arguments, folder=self._folder, idle=nice) as child:
@@ -171,6 +188,8 @@ class Delivery:
                 pass
             status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
         self._program.unlink(missing_ok=True)
+        if self._kept is not None:
+            self._kept.forget()
         if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"
@@ -178,6 +197,30 @@ class Delivery:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
             write_whole(self._refusal, reason)
         raise StaysError(reason)
+
+
+def _kept(file: Path, program: ExportedProgram) -> KeptNetwork | None:
+    """Keep the graph of an exported program, and torch's answers, where a run looks for them.
+
+    The result is None if the program cannot be imported; the run then says why.
+
+    Args:
+        file: The file of the program.
+        program: The program.
+    """
+    network = TorchNetwork(TorchOptions(source=str(file), compare=False))
+    vars(network)["program"] = program
+    network.kept = kept = kept_network(network)
+    assert kept is not None  # noqa: S101 - a file has an origin
+    with contextlib.suppress(Exception):  # the run raises the same error
+        network.keep()
+        samples = samples_of(network)
+        run = torch_inference(program.module(), program)
+        answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
+        if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
+            kept.keep_answers(answers, samples)
+        return kept
+    return None
 
 
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:

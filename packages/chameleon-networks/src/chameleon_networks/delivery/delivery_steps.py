@@ -46,6 +46,7 @@ from chameleon_networks.running.verify import (
     OutputCheck,
     compared,
     guilty,
+    samples_of,
 )
 from chameleon_networks.step_seconds import StepSeconds
 
@@ -120,13 +121,11 @@ class DeliverySteps:
         temporary = temporary_folder()
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
-        self._samples = settled.samples()
+        self._samples = samples_of(settled.network)
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
         self._kept = kept if isinstance(kept, KeptNetwork) else None
-        self._known = (
-            None if self._kept is None else self._kept.answers(self._samples, self.threads)
-        )
+        self._known = None if self._kept is None else self._kept.answers(self._samples)
         self.baselines = Baselines(
             settled.network,
             delivery,
@@ -178,7 +177,7 @@ class DeliverySteps:
         network.keep()
         # What TVM computes without tuning depends on more than the network.
         if self._known is None and self.answers.reference in network.frameworks:
-            self._kept.keep_answers(self.answers, self._samples, self.threads)
+            self._kept.keep_answers(self.answers, self._samples)
 
     @cached_property
     def expected(self) -> Expected:

@@ -40,6 +40,7 @@ from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.running.kept_networks import kept_network
 from chameleon_networks.running.processes import Begun, NetworkProcess, waiting_process
+from chameleon_networks.running.verify import samples_of
 from chameleon_networks.runtime.linking import shared_objects
 
 log = structlog.get_logger()
@@ -95,7 +96,7 @@ class NetworkFrontend(SettledNetwork):
         self.reader = reader if reader is None or network.kept is None else _finished(reader)
         if begun is not None and self.reader is not None and network.kept is not None:
             try:
-                self.reader.open(network, network.frameworks[0], begun.threads, self.samples())
+                self.reader.open(network, network.frameworks[0], begun.threads, samples_of(network))
             except (ChameleonError, OSError):  # the delivery starts another one
                 self.reader = None
         self.precision = None

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import numpy as np
-from chameleon_core.arrays import Arrays
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 
@@ -17,7 +15,7 @@ from chameleon_networks.delivery.reduced_rivals import ReducedRequest
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import NetworkProcess
-from chameleon_networks.running.verify import SAMPLES, Run
+from chameleon_networks.running.verify import Run
 
 
 class SettledNetwork(Frontend):
@@ -36,11 +34,6 @@ class SettledNetwork(Frontend):
     precision: PrecisionDecisions | None
     reader: NetworkProcess | None = None
     runner: NetworkProcess | None = None
-
-    def samples(self) -> list[Arrays]:
-        """Random inputs of a few inferences, with which the delivery compares networks."""
-        rng = np.random.default_rng(0)
-        return [self.network.samples(rng) for _ in range(SAMPLES)]
 
     @abstractmethod
     def named_tasks(self, target: str) -> list[Task]:

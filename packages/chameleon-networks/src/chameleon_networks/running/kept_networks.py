@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -88,24 +89,23 @@ class KeptNetwork:
 
         keep(self._folder / f"{name}.json", write)
 
-    def answers(self, samples: Sequence[Arrays], threads: int) -> KeptAnswers | None:
-        """The framework's outputs that an earlier run kept for these inputs, or None.
-
-        Args:
-            samples: The inputs of each inference.
-            threads: Number of threads that the framework computes with.
-        """
-        name = _answers_name(samples, threads)
+    def answers(self, samples: Sequence[Arrays]) -> KeptAnswers | None:
+        """The framework's outputs that were kept for the inputs of some inferences, or None."""
+        name = _answers_name(samples)
         known, read = self.fact(name), partial(batches_in, count=len(samples))
         outputs = recalled(self._folder / f"{name}.arrays", read)
         if known is None or not outputs:
             return None
         return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
 
-    def keep_answers(self, answers: KeptAnswers, samples: Sequence[Arrays], threads: int) -> None:
+    def keep_answers(self, answers: KeptAnswers, samples: Sequence[Arrays]) -> None:
         """Keep a framework's answers; see ``answers``."""
         arrays = [array for outputs in answers.outputs for array in outputs]
-        self.keep_fact(_answers_name(samples, threads), answers.reference, arrays)
+        self.keep_fact(_answers_name(samples), answers.reference, arrays)
+
+    def forget(self) -> None:
+        """Remove all files of this network."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
@@ -164,9 +164,9 @@ def _surroundings() -> list[Any]:
     return surroundings(_DISTRIBUTIONS, (own, Path(chameleon_tvm.__file__).parent))
 
 
-def _answers_name(samples: Sequence[Arrays], threads: int) -> str:
+def _answers_name(samples: Sequence[Arrays]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for array in (array for inputs in samples for array in inputs):
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data)
-    return f"answers-{len(samples)}x{threads}-{digest.hexdigest()}"
+    return f"answers-{len(samples)}-{digest.hexdigest()}"

@@ -11,6 +11,8 @@ from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ChameleonError
 from numpy.typing import NDArray
 
+from chameleon_networks.importers.imported_network import ImportedNetwork
+
 TOLERANCE = 1e-3
 """Largest accepted |difference| over the largest |expected|, in float32. It is a hundred times the
 error that rounding causes in the built-in networks, and a hundredth of a wrong kernel's error."""
@@ -38,6 +40,12 @@ SAMPLES = 3
 """Number of random inputs for which outputs are compared."""
 
 Run = Callable[[Arrays], Arrays]
+
+
+def samples_of(network: ImportedNetwork) -> list[Arrays]:
+    """Random inputs of ``SAMPLES`` inferences, the same ones in every process."""
+    rng = np.random.default_rng(0)
+    return [network.samples(rng) for _ in range(SAMPLES)]
 
 
 @attrs.frozen(kw_only=True)
