@@ -179,7 +179,7 @@ def work_on(
 
     Args:
         options: The options of the network in the pipeline file.
-        begun: What was begun for the network of the options, if it has one shape.
+        begun: The network of the options, if another process already imports it.
     """
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))

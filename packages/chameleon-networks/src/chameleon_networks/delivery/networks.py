@@ -83,7 +83,7 @@ class NetworkFrontend(SettledNetwork):
 
     Args:
         network: The imported network.
-        begun: What was begun in other processes for the network, or None.
+        begun: The same network with the process that imports it, or None.
     """
 
     def __init__(self, network: ImportedNetwork, begun: Begun | None = None) -> None:
