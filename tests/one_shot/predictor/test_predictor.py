@@ -11,7 +11,7 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_one_shot.predictor.encoding import EncodedTask
-from chameleon_one_shot.predictor.examples import with_choices
+from chameleon_one_shot.predictor.examples import Scale, with_choices
 from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
@@ -50,7 +50,6 @@ def test_a_score_does_not_depend_on_the_others(model, examples):
 def test_the_same_seed_gives_the_same_network(examples, options):
     short = attrs.evolve(options, steps=4, evaluate_every=2)
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in examples[:3])
-    from chameleon_one_shot.predictor.training import Scale  # noqa: PLC0415
 
     result = [
         train(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
 
 
 @contextmanager
@@ -25,6 +27,29 @@ def without(module: str) -> Iterator[None]:
     finally:
         if absent and sys.modules.get(module) is None:
             sys.modules.pop(module, None)
+
+
+def imported_without(library: str, *modules: str) -> ModuleType:
+    """Import a library while imports of some other modules fail, so that it skips what needs them.
+
+    If the library is imported already, it stays as it is. Otherwise a later import by anybody else
+    imports it anew, with all modules.
+
+    Args:
+        library: the name of the library.
+        modules: names of modules.
+    """
+    known = sys.modules.get(library)
+    if known is not None:
+        return known
+    with ExitStack() as absent:
+        absent.enter_context(without_collecting())
+        for module in modules:
+            absent.enter_context(without(module))
+        imported = importlib.import_module(library)
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        del sys.modules[name]
+    return imported
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import fcntl
 import hashlib
+import importlib.util
 import io
 import json
 import operator
@@ -150,6 +151,8 @@ class Delivery:
             "budget": budget,
             "output": "run",
         }
+        if self._seconds is None and importlib.util.find_spec("chameleon_one_shot") is not None:
+            pipeline["preset"] = "one-shot"  # its predictions are faster than first guesses
         if self._records is not None:
             is_path = self._records not in {NONE, DEFAULT} and "://" not in self._records
             # The run works in another folder than the caller.

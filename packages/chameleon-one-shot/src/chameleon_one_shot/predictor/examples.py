@@ -65,6 +65,26 @@ class Example:
         return self.configs[:0] if space is None else space.first_guesses
 
 
+@attrs.frozen(kw_only=True)
+class Scale:
+    """The mean and standard deviation by which a network's targets are standardised.
+
+    Attributes:
+        mean: The mean of the training data's logarithms of relative throughput.
+        deviation: The standard deviation of these logarithms.
+    """
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> Scale:
+        """The scale of some examples; all tasks count the same."""
+        mean = np.mean([example.quality.mean() for example in examples])
+        variance = np.mean([((example.quality - mean) ** 2).mean() for example in examples])
+        return cls(mean=float(mean), deviation=max(float(np.sqrt(variance)), 1e-6))
+
+
 def identity(task: DatasetTask) -> str:
     """A string that identifies a task together with its device and number of threads.
 

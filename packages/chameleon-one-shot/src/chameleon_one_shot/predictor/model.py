@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-import safetensors.torch
+import safetensors.numpy
 from chameleon_system.files import replacing
 
+from chameleon_one_shot.predictor.examples import Scale
 from chameleon_one_shot.predictor.familiarity import Familiarity
 from chameleon_one_shot.predictor.header import FORMAT, KEY, ModelFileError, read_header
-from chameleon_one_shot.predictor.predictor import Predictor
-from chameleon_one_shot.predictor.training import Scale
 from chameleon_one_shot.predictor.trees import TREES, TreePredictor
 from chameleon_one_shot.tokens import Vocabulary
 
-AnyPredictor = Predictor | TreePredictor
+if TYPE_CHECKING:
+    from chameleon_one_shot.predictor.predictor import Predictor
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +61,7 @@ class Model:
         provenance: The origin of the model.
     """
 
-    predictor: AnyPredictor
+    predictor: Predictor | TreePredictor
     familiarity: Familiarity
     provenance: Provenance
 
@@ -84,7 +84,7 @@ class Model:
             "familiarity": self.familiarity.to_json(),
             "provenance": attrs.asdict(self.provenance),
         }
-        data = safetensors.torch.save(predictor.tensors(), metadata={KEY: json.dumps(header)})
+        data = safetensors.numpy.save(predictor.arrays(), metadata={KEY: json.dumps(header)})
         hint = "Restore access or free space, and give the same command again."
         with ModelFileError.on_os_error(f"cannot write the model {file}", hint=hint):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -104,11 +104,11 @@ def load(file: Path) -> Model:
     """
     header = read_header(file)
     try:
-        kind = TreePredictor if header.get("kind") == TREES else Predictor
+        kind = TreePredictor if header.get("kind") == TREES else _networks()
         return Model(
             predictor=kind.of_file(
                 header,
-                safetensors.torch.load(file.read_bytes()),
+                safetensors.numpy.load(file.read_bytes()),
                 vocabulary=Vocabulary.of_json(header["vocabulary"]),
                 scale=Scale(**header["scale"]),
                 temperature=float(header["temperature"]),
@@ -128,6 +128,12 @@ def load(file: Path) -> Model:
             f"{file} is damaged: {str(error).splitlines()[0]}",
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         ) from error
+
+
+def _networks() -> type[Predictor]:
+    from chameleon_one_shot.predictor.predictor import Predictor  # noqa: PLC0415 - imports torch
+
+    return Predictor
 
 
 def _provenance(value: Mapping[str, Any]) -> Provenance:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chameleon_one_shot.predictor.encoding import EncodedTask
+from chameleon_one_shot.predictor.examples import Scale
 from chameleon_one_shot.predictor.network import TokenNetwork, TokenTable
 from chameleon_one_shot.predictor.options import Architecture
-from chameleon_one_shot.predictor.training import Scale, new_network
+from chameleon_one_shot.predictor.training import new_network
 from chameleon_one_shot.tokens import TaskTokens, Vocabulary
 
 Numbers = NDArray[np.float64]
@@ -56,10 +57,10 @@ class Predictor:
         """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
         return {"members": len(self.networks), "architecture": attrs.asdict(self.architecture)}
 
-    def tensors(self) -> dict[str, Tensor]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """The weights of all networks by name."""
         return {
-            f"{member}.{name}": tensor.contiguous()
+            f"{member}.{name}": tensor.contiguous().numpy()
             for member, network in enumerate(self.networks)
             for name, tensor in network.state_dict().items()
         }
@@ -68,7 +69,7 @@ class Predictor:
     def of_file(
         cls,
         header: Mapping[str, Any],
-        tensors: Mapping[str, Tensor],
+        arrays: Mapping[str, NDArray[Any]],
         *,
         vocabulary: Vocabulary,
         **rest: Any,
@@ -78,7 +79,7 @@ class Predictor:
         Args:
             header: The header of the file. It contains the facts that the method ``header``
                 returned when the file was written.
-            tensors: The tensors of the file.
+            arrays: The arrays of the file.
             vocabulary: The vocabulary of the networks.
             rest: The other attributes of the predictor.
         """
@@ -86,7 +87,7 @@ class Predictor:
         networks = []
         for member in range(header["members"]):
             network = new_network(vocabulary, architecture)
-            own = {name.partition("."): value for name, value in tensors.items()}
+            own = {name.partition("."): torch.tensor(array) for name, array in arrays.items()}
             network.load_state_dict(
                 {name: value for (of, _, name), value in own.items() if of == str(member)}
             )

@@ -13,14 +13,14 @@ from chameleon_core.versions import installed
 from numpy.typing import NDArray
 
 from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
-from chameleon_one_shot.predictor.examples import Example, examples_of
+from chameleon_one_shot.predictor.examples import Example, Scale, examples_of
 from chameleon_one_shot.predictor.familiarity import Familiarity
 from chameleon_one_shot.predictor.groups import divided, task_groups
 from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import AnyPredictor, Model, Provenance
+from chameleon_one_shot.predictor.model import Model, Provenance
 from chameleon_one_shot.predictor.options import TrainingOptions
 from chameleon_one_shot.predictor.predictor import Predictor
-from chameleon_one_shot.predictor.training import Scale, train
+from chameleon_one_shot.predictor.training import train
 from chameleon_one_shot.predictor.trees import TreePredictor
 from chameleon_one_shot.tokens import Vocabulary
 
@@ -123,7 +123,7 @@ def trained_model(
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
     if options.kind == "trees":
-        predictor: AnyPredictor = TreePredictor.trained(
+        predictor: Predictor | TreePredictor = TreePredictor.trained(
             training, parts.stopping, vocabulary, members=options.members, seed=options.seed
         )
         return _finished(predictor, parts, command, {})
@@ -151,7 +151,7 @@ def trained_model(
 
 
 def _finished(
-    predictor: AnyPredictor, parts: Divided, command: str, results: dict[str, Any]
+    predictor: Predictor | TreePredictor, parts: Divided, command: str, results: dict[str, Any]
 ) -> Model:
     """The model of a predictor, with temperature and limits from the early-stopping tasks."""
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
@@ -172,7 +172,7 @@ def _finished(
     )
 
 
-def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
+def _temperature(predictor: Predictor | TreePredictor, examples: Sequence[Example]) -> float:
     """The factor that makes standard deviations right on average; all tasks count the same."""
     ratios = []
     for example in examples:
@@ -188,11 +188,11 @@ def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]
     return centred
 
 
-def _deviation(predictor: AnyPredictor, example: Example) -> float:
+def _deviation(predictor: Predictor | TreePredictor, example: Example) -> float:
     return float(predictor.of(example.tokens).moments(example.configs)[1].mean())
 
 
-def _judged(predictor: AnyPredictor, examples: Sequence[Example]) -> dict[str, Any]:
+def _judged(predictor: Predictor | TreePredictor, examples: Sequence[Example]) -> dict[str, Any]:
     """The quality of the ranking on held-out tasks, and the coverage of predicted intervals."""
     qualities, inside = [], []
     for example in examples:

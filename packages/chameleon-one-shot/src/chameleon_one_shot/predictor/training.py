@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from chameleon_one_shot.predictor.batches import Batch, TrainingTask, batch_of, inverse_density
 from chameleon_one_shot.predictor.encoding import EncodedTask
-from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.predictor.examples import Example, Scale
 from chameleon_one_shot.predictor.metrics import tau
 from chameleon_one_shot.predictor.network import TokenNetwork
 from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
@@ -32,26 +32,6 @@ _KEPT = 0.98
 
 _ROWS = 2048
 """The number of candidates to predict at once."""
-
-
-@attrs.frozen(kw_only=True)
-class Scale:
-    """The mean and standard deviation by which a network's targets are standardised.
-
-    Attributes:
-        mean: The mean of the training data's logarithms of relative throughput.
-        deviation: The standard deviation of these logarithms.
-    """
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, examples: Sequence[Example]) -> Scale:
-        """The scale of some examples; all tasks count the same."""
-        mean = np.mean([example.quality.mean() for example in examples])
-        variance = np.mean([((example.quality - mean) ** 2).mean() for example in examples])
-        return cls(mean=float(mean), deviation=max(float(np.sqrt(variance)), 1e-6))
 
 
 @attrs.frozen(kw_only=True, eq=False)

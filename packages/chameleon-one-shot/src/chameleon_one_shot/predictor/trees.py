@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
-import lightgbm
 import numpy as np
-import torch
 from chameleon_core.space import Configs
-from lightgbm.basic import LightGBMError
+from chameleon_system.imports import imported_without
 from numpy.typing import NDArray
-from torch import Tensor
 
-from chameleon_one_shot.predictor.examples import Example
-from chameleon_one_shot.predictor.training import Scale
+from chameleon_one_shot.predictor.examples import Example, Scale
 from chameleon_one_shot.tokens import TaskTokens, Vocabulary
 from chameleon_one_shot.tokens.configuration import Numbers
+
+if TYPE_CHECKING:
+    import lightgbm
+else:
+    # LightGBM's interfaces to these take longer to import than all predictions of a network.
+    lightgbm = imported_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
 
 Scores = NDArray[np.float64]
 
@@ -177,26 +179,28 @@ class TreePredictor:
         """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
         return {"kind": TREES, "members": len(self.boosters), "features": list(self.features.names)}
 
-    def tensors(self) -> dict[str, Tensor]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """The boosters as bytes: LightGBM's own text format, compressed."""
         named = {str(at): booster for at, booster in enumerate(self.boosters)}
         return {name: _packed(booster) for name, booster in (named | {"e": self.errors}).items()}
 
     @classmethod
-    def of_file(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor], **rest: Any) -> Self:
+    def of_file(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], **rest: Any
+    ) -> Self:
         """Make a predictor from the content of its file.
 
         Args:
             header: The header of the file, with the values that the method ``header`` returned.
-            tensors: The tensors of the file.
+            arrays: The arrays of the file.
             rest: The other attributes of the predictor.
 
         Raises:
-            ValueError: A tensor holds no booster.
+            ValueError: An array holds no booster.
         """
         return cls(
-            boosters=[_unpacked(tensors[str(at)]) for at in range(header["members"])],
-            errors=_unpacked(tensors["e"]),
+            boosters=[_unpacked(arrays[str(at)]) for at in range(header["members"])],
+            errors=_unpacked(arrays["e"]),
             features=FlatFeatures(names=tuple(header["features"])),
             **rest,
         )
@@ -256,6 +260,8 @@ def task_weights(examples: Sequence[Example]) -> Scores:
 def _boosted(
     options: Mapping[str, Any], rounds: int, table: Numbers, wanted: Scores, weights: Scores
 ) -> lightgbm.Booster:
+    import torch  # noqa: PLC0415 - predictions need none of it
+
     data = lightgbm.Dataset(table, label=wanted, weight=weights)
     # As many threads as torch has, which a caller may limit.
     threads = {"num_threads": torch.get_num_threads()}
@@ -275,14 +281,13 @@ def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
     return Scale(mean=Scale.of(examples).mean, deviation=max(slope, 1e-6))
 
 
-def _packed(booster: lightgbm.Booster) -> Tensor:
-    data = zlib.compress(booster.model_to_string().encode(), 9)
-    return torch.from_numpy(np.frombuffer(data, np.ubyte).copy())
+def _packed(booster: lightgbm.Booster) -> NDArray[np.ubyte]:
+    return np.frombuffer(zlib.compress(booster.model_to_string().encode(), 9), np.ubyte)
 
 
-def _unpacked(tensor: Tensor) -> lightgbm.Booster:
+def _unpacked(array: NDArray[np.ubyte]) -> lightgbm.Booster:
     try:
-        text = zlib.decompressobj().decompress(tensor.numpy().tobytes(), _LARGEST_TEXT)
+        text = zlib.decompressobj().decompress(array.tobytes(), _LARGEST_TEXT)
         return lightgbm.Booster(model_str=text.decode())
-    except (zlib.error, LightGBMError) as error:
+    except (zlib.error, lightgbm.basic.LightGBMError) as error:
         raise ValueError(f"it holds no trees: {error}") from error
