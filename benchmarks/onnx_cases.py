@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -47,11 +48,18 @@ class OnnxCases(Suite):
                 f"{kind}/{one.name}": one for kind in _KINDS for one in load_model_tests(kind=kind)
             }
 
+    def _case(self, name: str) -> Any:
+        """A case by its name; of all cases of nodes, only those of like names are made for it."""
+        kind, _, case = name.partition("/")
+        if "_cases" not in vars(self) and kind == "node" and case in (few := _node_cases(case)):
+            return few[case]
+        return self._cases[name]
+
     def cases(self) -> Mapping[str, str]:
         return {name: _group(name, one) for name, one in self._cases.items()}
 
     def run(self, case: str) -> str | None:
-        given = self._cases[case]
+        given = self._case(case)
         model = _model(given)
         run = self.prepared(model)
         remark = None
@@ -71,6 +79,20 @@ class OnnxCases(Suite):
             WrongAnswerError: they differ.
         """
         _compare(got, expected, case.rtol, case.atol)
+
+
+def _node_cases(name: str) -> dict[str, Any]:
+    """The cases of nodes in the modules that may define a case, and in those imported before."""
+    from onnx.backend.test.case import node  # noqa: PLC0415 - takes long
+
+    plain = name.removeprefix("test_").replace("_", "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for module in pkgutil.iter_modules(node.__path__, f"{node.__name__}."):
+            operator = module.name.rpartition(".")[2].replace("_", "")
+            if not module.ispkg and plain.startswith(operator[:6]):  # names of cases abbreviate
+                importlib.import_module(module.name)
+    return {one.name: one for one in node._NodeTestCases}  # noqa: SLF001 - as its loader does
 
 
 def _model(case: Any) -> Any:

@@ -9,7 +9,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
 from chameleon_networks.importers.options import OnnxOptions
 from chameleon_networks.importers.sources import OnnxNetwork
-from chameleon_networks.running import processes
+from chameleon_networks.running import latency, processes
 from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
@@ -37,6 +37,14 @@ def forked_networks(request):
     server = request.getfixturevalue("_fork_server")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "ChildProcess", partial(ForkedChild, server))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _turns_of_networks_are_short():
+    """No test asserts anything on times, and on busy cores each turn is taken three times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(latency, "TURN_SECONDS", 0.002)
         yield
 
 

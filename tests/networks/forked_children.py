@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import importlib.util
 import json
@@ -20,6 +21,7 @@ import sys
 import time
 from typing import Any
 
+from chameleon_system.imports import without_collecting
 from chameleon_system.processes.child import ChildProcess, LogTail
 from chameleon_system.processes.death_signal import die_with, ignore_terminal
 from chameleon_system.processes.stamps import TOKEN, child_token
@@ -126,9 +128,11 @@ def _adopting():
 def _serve():
     """Fork at every request until there is nobody to ask."""
     connection = socket.socket(fileno=0)
-    for name in _IMPORTED:
-        if importlib.util.find_spec(name.partition(".")[0]) is not None:
-            importlib.import_module(name)
+    with without_collecting():
+        for name in _IMPORTED:
+            if importlib.util.find_spec(name.partition(".")[0]) is not None:
+                importlib.import_module(name)
+    gc.freeze()  # no child searches for garbage among what was imported, nor copies its pages
     while True:
         message, descriptors, *_ = socket.recv_fds(connection, _LONGEST, 3)
         if not message:

@@ -37,7 +37,7 @@ def smi(tmp_path, monkeypatch):
     return install
 
 
-def test_a_fault_costs_one_worker():
+def test_a_fault_costs_one_worker(hangs_end_soon):
     target = str(default_registry().create("targets", "tvm").resolve("native"))
     task = Task(name="behaviours", operator="behaviour", arguments={}, target=target, flop=1.0)
     space = StageRef(factory="chameleon_tvm.building.remote.testing:BehaviourSpace")
@@ -45,8 +45,8 @@ def test_a_fault_costs_one_worker():
         devices=(0,),
         kind="cpu",
         workers=1,
-        run_timeout=20.0,
-        run_floor=20.0,
+        run_timeout=100.0,
+        run_floor=100.0,
         min_repeats=1,
         max_repeats=1,
     )

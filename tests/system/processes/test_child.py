@@ -238,9 +238,9 @@ def test_the_log_keeps_its_end():
 def test_an_idle_child_gives_way_to_other_sessions_and_so_do_its_children(tmp_path, monkeypatch):
     (tmp_path / "looks.py").write_text(
         "import os, sys\n"
-        "from chameleon_system.processes.child import ChildProcess\n"
         "print(os.sched_getscheduler(0), *open('/proc/self/autogroup').read().split()[1:])\n"
         "if len(sys.argv) == 1:\n"
+        "    from chameleon_system.processes.child import ChildProcess\n"
         "    with ChildProcess('looks', ['child']) as child:\n"
         "        child.reap(600)\n"
         "    print(child.log.strip())\n"
