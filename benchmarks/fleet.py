@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.simulated import SimulatedFleetRunner
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+
+from simulated_fleet import SimulatedFleetRunner
 
 TASK = Task(name="fleet", operator="fault", arguments={}, target="none", flop=1.0)
-SPACE = StageRef(factory="chameleon_runners.testing.faults:FaultSpace")
+SPACE = StageRef(factory="faults:FaultSpace")
 
 
 def schedule(devices: int, *, per_device: int, build_seconds: float, run_seconds: float) -> Any:

@@ -17,9 +17,11 @@ import json
 import platform
 import random
 import statistics
+import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any, Self
 
 from chameleon_cli import logs
@@ -32,7 +34,9 @@ from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
 from chameleon_runners.timing import TimingPolicy, time_kernel
 
-SPACE = "chameleon_tvm.building.remote.testing:BehaviourSpace"
+# Worker processes get the path of this process.
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+SPACE = "behaviours:BehaviourSpace"
 SLEEPS = 2
 """Index of the sleeping kernel in that space's first knob."""
 

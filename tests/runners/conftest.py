@@ -21,7 +21,7 @@ from chameleon_runners.local.runner import LocalRunner
 from chameleon_system.processes.stamps import TOKEN, ProcessStamp
 from told_hangs import poll_impatiently
 
-FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
+FAULT_SPACE = "faults:FaultSpace"
 TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
 
 QUICK = {

@@ -3,6 +3,7 @@
 import stat
 
 import pytest
+from behaviours import Behaviour, config
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
@@ -12,7 +13,6 @@ from chameleon_core.task import Task
 from chameleon_runners.cuda.monitor import driver_lists, state_of
 from chameleon_runners.cuda.options import CudaOptions
 from chameleon_runners.cuda.runner import CudaRunner, device_refs_of
-from chameleon_tvm.building.remote.testing import Behaviour, config
 
 EXPECTED = {
     Behaviour.NONE: None,
@@ -40,7 +40,7 @@ def smi(tmp_path, monkeypatch):
 def test_a_fault_costs_one_worker(hangs_end_soon):
     target = str(default_registry().create("targets", "tvm").resolve("native"))
     task = Task(name="behaviours", operator="behaviour", arguments={}, target=target, flop=1.0)
-    space = StageRef(factory="chameleon_tvm.building.remote.testing:BehaviourSpace")
+    space = StageRef(factory="behaviours:BehaviourSpace")
     options = CudaOptions(
         devices=(0,),
         kind="cpu",

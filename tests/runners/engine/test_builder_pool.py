@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_runners.engine.workers import BuilderPool, StoppedError
-from chameleon_runners.fleet.simulated import SimulatedPool
+from simulated_fleet import SimulatedPool
 
 
 def never(config, _device):

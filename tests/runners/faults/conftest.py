@@ -13,8 +13,8 @@ from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
-from chameleon_runners.testing.devices import fault_device_ref
-from chameleon_runners.testing.faults import Fault
+from fault_devices import fault_device_ref
+from faults import Fault
 
 from ..conftest import QUICK, carriers, folders  # noqa: TID252 - tests are no package
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender
-from chameleon_runners.testing.faults import FAULTS, Fault, config
 from chameleon_testing.conformance import check_runner
+from faults import FAULTS, Fault, config
 
 from ..conftest import (  # noqa: TID252 - tests are no package
     TASK,
@@ -119,8 +119,8 @@ from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
-from chameleon_runners.testing.devices import fault_device_ref
-from chameleon_runners.testing.faults import Fault, config
+from fault_devices import fault_device_ref
+from faults import Fault, config
 # A shell without job control starts what runs in its background with SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 patient = {"run_timeout": 100.0, "run_floor": 100.0}
@@ -130,7 +130,7 @@ else:
     refs = [fault_device_ref(name, Path(sys.argv[2])) for name in "ab"]
     made = FleetRunner(FleetOptions(**patient, workers=1), lambda: refs, kind="fake")
 task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
-space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
+space = StageRef(factory="faults:FaultSpace", options={})
 configs = [config(Fault.FORKS), *(config(Fault.NONE, number) for number in range(100))]
 configs += [config(Fault.HANGS, number) for number in range(2)]
 with made as runner:

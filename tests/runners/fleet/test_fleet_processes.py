@@ -12,8 +12,8 @@ from chameleon_core.stages import Contender, StageRef
 from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_device_ref
-from chameleon_runners.testing.faults import Fault, config
+from fault_devices import FaultDevice, FaultDeviceOptions, fault_device_ref
+from faults import Fault, config
 
 from ..conftest import TASK, by_config, carriers, fault_space, folders, job, killing  # noqa: TID252 - tests are no package
 from ..faults.conftest import FLEET  # noqa: TID252
@@ -107,7 +107,7 @@ def test_devices_that_cannot_be_listed():
 
 _SPACE = """
     from chameleon_core.stages import Builder
-    from chameleon_runners.testing.faults import FaultBuilder, FaultSpace
+    from faults import FaultBuilder, FaultSpace
 
 
     class HomeBuilder(FaultBuilder):

@@ -9,11 +9,11 @@ import pytest
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.fleet.simulated import SimulatedFleetRunner
-from chameleon_runners.testing.devices import fault_device_ref
-from chameleon_runners.testing.faults import Fault, config
+from fault_devices import fault_device_ref
+from faults import Fault, config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_fleet import SimulatedFleetRunner
 from structlog.testing import capture_logs
 
 from ..conftest import carriers, folders  # noqa: TID252 - tests are no package

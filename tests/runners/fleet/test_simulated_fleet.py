@@ -10,10 +10,10 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.simulated import SimulatedFleetRunner
 from chameleon_runners.replay.reading import table_of_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_fleet import SimulatedFleetRunner
 from structlog.testing import capture_logs
 
 from ..replay.conftest import tasks_of, tiny_cache  # noqa: TID252 - tests are no package

@@ -14,7 +14,7 @@ from chameleon_core.stages import ComparisonPlan, Contender, StageRef
 from chameleon_runners.engine.comparison import LEAST_ROUNDS
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
-from chameleon_runners.testing.faults import Fault, config
+from faults import Fault, config
 
 from ..conftest import QUICK, TASK, carriers, fault_space  # noqa: TID252 - tests are no package
 

@@ -14,8 +14,8 @@ from chameleon_core.errors import PluginError, TargetError
 from chameleon_runners.engine.worker_process import WorkerProcess
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
-from chameleon_runners.testing.faults import HANGING, Fault, config
 from chameleon_system.processes.stamps import ProcessStamp
+from faults import HANGING, Fault, config
 from told_hangs import poll_impatiently
 
 from ..conftest import QUICK, by_config, carriers, eventually, folders, job, killing  # noqa: TID252 - tests are no package
@@ -177,7 +177,7 @@ def test_workers_are_recycled():
 
 def test_a_factory_that_does_not_exist(runner):
     wrong = job([config(Fault.NONE)])
-    for factory in ("no_such_module:Space", "chameleon_runners.testing.faults:NoSuchClass"):
+    for factory in ("no_such_module:Space", "faults:NoSuchClass"):
         space = type(wrong.space)(factory=factory)
         with pytest.raises(PluginError, match=factory.partition(":")[2]):
             list(runner.measure(type(wrong)(task=wrong.task, space=space, configs=wrong.configs)))

@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_core.measurement import FailureKind
-from chameleon_runners.testing.faults import Fault, config
+from faults import Fault, config
 
 from ..conftest import by_config, job  # noqa: TID252 - tests are no package
 

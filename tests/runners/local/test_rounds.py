@@ -9,8 +9,8 @@ from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.local.context import LocalDisturbance, kept_order
 from chameleon_runners.local.job_run import Rounds
 from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.testing.faults import Fault, config
 from chameleon_system.disturbance import CoreMeter
+from faults import Fault, config
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from chameleon_core.stages import Arrival, MeasureJob
 from chameleon_runners.local.runner import LocalStream
-from chameleon_runners.testing.faults import Fault, config
+from faults import Fault, config
 
 from ..conftest import TASK, drained, fault_space  # noqa: TID252 - tests are no package
 from ..faults.conftest import HARNESSES  # noqa: TID252

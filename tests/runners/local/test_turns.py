@@ -7,7 +7,7 @@ import attrs
 import pytest
 from chameleon_core.stages import Contender, Disturbance, MeasureJob
 from chameleon_runners.engine.process_pool import ProcessPool
-from chameleon_runners.testing.faults import Fault, config
+from faults import Fault, config
 
 from ..conftest import TASK, drained, fault_space, job  # noqa: TID252 - tests are no package
 

@@ -11,9 +11,9 @@ from chameleon_runners.ray import parcels
 from chameleon_runners.ray.options import RayOptions
 from chameleon_runners.ray.runner import RayRunner
 from chameleon_runners.ray.worker_pool import RayPool
-from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions
-from chameleon_runners.testing.faults import FAULTS, Fault, config
 from chameleon_system.processes.stamps import TOKEN
+from fault_devices import FaultDevice, FaultDeviceOptions
+from faults import FAULTS, Fault, config
 
 from ..conftest import QUICK, TASK, by_config, eventually, fault_space, folders, job  # noqa: TID252 - tests are no package
 from ..faults.conftest import EXPECTED  # noqa: TID252
@@ -59,7 +59,7 @@ def make(tmp_path, monkeypatch, hangs_end_soon):
         more = options.pop("device_options", {})
         return RayRunner(
             _options(
-                device="chameleon_runners.testing.devices:FaultDevice",
+                device="fault_devices:FaultDevice",
                 device_options={"state": str(tmp_path), **more},
                 **options,
             )

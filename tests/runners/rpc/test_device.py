@@ -7,16 +7,16 @@ import time
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import DeviceLostError, TargetError
-from chameleon_core.plugins.registry import default_registry
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions
-from chameleon_tvm.building.remote.testing import (
+from behaviours import (
     Behaviour,
     BehaviourBuilder,
     BehaviourOptions,
     config,
 )
+from chameleon_core.errors import DeviceLostError, TargetError
+from chameleon_core.plugins.registry import default_registry
+from chameleon_runners.rpc.device import RpcDevice
+from chameleon_runners.rpc.options import RpcDeviceOptions
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import KEY, free_port, free_servers, settle

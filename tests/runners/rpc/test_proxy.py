@@ -8,6 +8,7 @@ import time
 import attrs
 import psutil
 import pytest
+from behaviours import Behaviour, config
 from chameleon_core.errors import ChameleonError, DeviceLostError
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_runners.rpc.addresses import Address
@@ -15,7 +16,6 @@ from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.tracker import ServerState, call
-from chameleon_tvm.building.remote.testing import Behaviour, config
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port
@@ -74,9 +74,7 @@ def test_candidates_are_measured_through_a_proxy(board, task):
     options = RpcOptions(
         address=str(board), key=BOARD, workers=1, min_repeats=1, max_repeats=1, retries=1
     )
-    space = StageRef(
-        factory="chameleon_tvm.building.remote.testing:BehaviourSpace", options={"seconds": 0.01}
-    )
+    space = StageRef(factory="behaviours:BehaviourSpace", options={"seconds": 0.01})
     configs = [config(Behaviour.NONE), config(Behaviour.WRONG), config(Behaviour.SLEEPS)]
     with RpcRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)

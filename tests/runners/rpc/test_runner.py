@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from behaviours import Behaviour, config
 from chameleon_cli.main import run
 from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
@@ -13,7 +14,6 @@ from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.options import RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner, TrackerDevices, device_refs_of
 from chameleon_runners.rpc.tracker import Queue
-from chameleon_tvm.building.remote.testing import Behaviour, config
 
 from .conftest import KEY, free_port, settle
 
@@ -69,9 +69,7 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
         min_repeats=1,
         max_repeats=1,
     )
-    space = StageRef(
-        factory="chameleon_tvm.building.remote.testing:BehaviourSpace", options={"seconds": 0.01}
-    )
+    space = StageRef(factory="behaviours:BehaviourSpace", options={"seconds": 0.01})
     configs = [config(behaviour) for behaviour in Behaviour]
     with RpcRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)

@@ -12,17 +12,17 @@ import time
 
 import psutil
 import pytest
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_runners.rpc.tracker import call, queues
-from chameleon_tvm.building.remote.testing import (
+from behaviours import (
     Behaviour,
     BehaviourBuilder,
     BehaviourOptions,
     config,
 )
+from chameleon_cli.main import run
+from chameleon_core.errors import ExitCode, TargetError
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.supervision import Serving, ServingPlan
+from chameleon_runners.rpc.tracker import call, queues
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import KEY, free_port, settle

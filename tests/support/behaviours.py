@@ -4,11 +4,10 @@ The kernels are compiled functions that call the C library. So in a test, a real
 because of a real kernel, and nothing is simulated on the client.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -16,7 +15,6 @@ from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
 from chameleon_core.task import Task
-
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.building.remote.smoke_test import KeptArtifact
 from chameleon_tvm.quick_tvm import te, tirx
@@ -150,7 +148,7 @@ def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
         return te.create_prim_func([source, result])
     name, argument = calls[behaviour]
 
-    def value(i: tirx.Var) -> tirx.PrimExpr:
+    def value(i: tirx.Var) -> Any:
         # The C library's functions return 0 here, which is added so that the call stays.
         done = tirx.call_extern("int32", name, argument)
         return source[i] + added + tirx.if_then_else(i == 0, done, 0).astype("float32")

@@ -1,7 +1,5 @@
 """Devices for tests that crash, compute wrongly, disconnect, or lack memory or disk space."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -16,9 +14,8 @@ import attrs
 import numpy as np
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Arrays, Device, Kernel, StageRef
-
 from chameleon_runners.fleet.device_state import DeviceRef
-from chameleon_runners.testing.faults import ARTIFACT, hang, load
+from faults import ARTIFACT, hang, load
 
 
 class DeviceFault(StrEnum):
@@ -167,19 +164,15 @@ class _DeviceKernel(Kernel):
         return self._pace * self._kernel.time(number, cold_bytes=cold_bytes)
 
 
-def _fill_up() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _run_out() -> None:
-    raise RuntimeError("cudaMalloc: out of memory")
+def _raise(error: Exception) -> None:
+    raise error
 
 
 _LOADING: dict[DeviceFault, Callable[[FaultDevice], None]] = {
     DeviceFault.CRASHES: lambda _: os.abort(),
     DeviceFault.DISCONNECTS: FaultDevice.disconnect,
-    DeviceFault.FILLS_UP: lambda _: _fill_up(),
-    DeviceFault.RUNS_OUT_OF_MEMORY: lambda _: _run_out(),
+    DeviceFault.FILLS_UP: lambda _: _raise(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+    DeviceFault.RUNS_OUT_OF_MEMORY: lambda _: _raise(RuntimeError("cudaMalloc: out of memory")),
 }
 
 

@@ -1,7 +1,5 @@
 """A design space of kernels that crash, hang, print, fork, use much memory or are wrong."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -12,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -87,10 +86,6 @@ class FaultOptions:
     run_mib: int = 0
 
 
-def _segfault() -> None:
-    ctypes.string_at(0)
-
-
 def hang() -> None:
     """Say so, and hang."""
     os.write(1, f"{HANGING}\n".encode())
@@ -147,32 +142,12 @@ def _fork_and_hang() -> None:
     hang()
 
 
-def _return_twice() -> None:
-    os.fork()
+def _raise(error: Exception) -> None:
+    raise error
 
 
-def _exit() -> None:
-    sys.exit(3)
-
-
-def _exit_hard() -> None:
-    os._exit(7)
-
-
-def _raise() -> None:
-    raise RuntimeError("the kernel raised")
-
-
-def _disconnect() -> None:
-    raise DeviceLostError("the kernel took the connection to the device with it")
-
-
-def _exhaust_device() -> None:
-    raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY while allocating 64 GiB")
-
-
-_DEEDS: dict[Fault, Callable[[], None]] = {
-    Fault.SEGFAULTS: _segfault,
+_DEEDS: dict[Fault, Callable[[], Any]] = {
+    Fault.SEGFAULTS: lambda: ctypes.string_at(0),
     Fault.ABORTS: os.abort,
     Fault.HANGS: hang,
     Fault.HANGS_BLOCKING_SIGNALS: _hang_blocking_signals,
@@ -182,12 +157,12 @@ _DEEDS: dict[Fault, Callable[[], None]] = {
     Fault.SCRIBBLES: _scribble,
     Fault.FORKS: _fork,
     Fault.FORKS_AND_HANGS: _fork_and_hang,
-    Fault.RETURNS_TWICE: _return_twice,
-    Fault.EXITS: _exit,
-    Fault.EXITS_HARD: _exit_hard,
-    Fault.RAISES: _raise,
-    Fault.DISCONNECTS: _disconnect,
-    Fault.EXHAUSTS_DEVICE: _exhaust_device,
+    Fault.RETURNS_TWICE: os.fork,
+    Fault.EXITS: lambda: sys.exit(3),
+    Fault.EXITS_HARD: lambda: os._exit(7),
+    Fault.RAISES: lambda: _raise(RuntimeError("the kernel raised")),
+    Fault.DISCONNECTS: lambda: _raise(DeviceLostError("the kernel took the connection with it")),
+    Fault.EXHAUSTS_DEVICE: lambda: _raise(RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: no memory")),
 }
 
 
@@ -232,13 +207,8 @@ class FaultBuilder(Builder):
         self._options = options
 
     def build(self, config: Sequence[int]) -> Kernel:
-        options = self._options
-        return FaultKernel(
-            self._compile(config),
-            options.seconds,
-            kernel_mib=options.kernel_mib,
-            run_mib=options.run_mib,
-        )
+        own, fault = self._options, self._compile(config)
+        return FaultKernel(fault, own.seconds, kernel_mib=own.kernel_mib, run_mib=own.run_mib)
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         fault = self._compile(config)
@@ -255,7 +225,7 @@ class FaultBuilder(Builder):
         if fault is Fault.BUILD_HANGS:
             hang()
         if fault is Fault.BUILD_SEGFAULTS:
-            _segfault()
+            ctypes.string_at(0)
         return fault
 
     def reference(self) -> tuple[Arrays, float]:

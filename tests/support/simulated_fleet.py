@@ -5,8 +5,6 @@ device. They show how long the scheduling of hundreds of devices takes, and how 
 devices that fail.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -14,7 +12,6 @@ from typing import ClassVar
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
-
 from chameleon_runners.engine.workers import (
     EndReason,
     Listener,
