@@ -23,7 +23,7 @@ from chameleon_tvm.building.lowering import UNCHECKED
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.partial_sums import begun
+from chameleon_tvm.spaces.loops.partial_sums import with_extremes
 from chameleon_tvm.spaces.loops.trees import structural_hash, structural_map
 from chameleon_tvm.types import INT8
 from chameleon_tvm.words import symbol_of
@@ -350,19 +350,20 @@ def untuned(module: Any, target: str) -> Any:
 def _with_usual_extremes(module: Any) -> Any:
     """Let maxima and minima treat infinity and NaN as frameworks do.
 
-    Reductions begin at infinity. TVM begins them at the largest finite number of the dtype, so that
-    the maximum of infinite numbers would be finite. A constant becomes the first operand, as the
-    result is the second operand if either of them is NaN.
+    A constant becomes the first operand, as the result is the second operand if either of them is
+    NaN. Kernels of tasks keep their maxima: only attention has any, and subtracts it as a softmax.
 
     Args:
         module: An ``IRModule`` with TensorIR functions and others.
     """
-    functions = {
-        variable: _with_constants_first(begun(function, infinite=True))
-        if isinstance(function, tirx.PrimFunc)
-        else function
-        for variable, function in module.functions_items()
-    }
+
+    def changed(function: Any) -> Any:
+        if not isinstance(function, tirx.PrimFunc):
+            return function
+        own = OURS in (function.attrs or {})
+        return _with_constants_first(function if own else with_extremes(function, usual=True))
+
+    functions = {variable: changed(function) for variable, function in module.functions_items()}
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
@@ -399,7 +400,12 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
             def place(*at: Any) -> Any:
                 number = numbers(*at[:axis], along, *at[axis + 1 :])
                 here = tirx.Cast("int32", along.var)
-                return te.min(tirx.Select(number == best(*at), here, last), axis=along)
+                place = tirx.Select(number == best(*at), here, last)
+                if "float" in str(number.ty):
+                    # If NaN is the extreme, its place is the first one of NaN.
+                    infinity = tirx.FloatImm(str(number.ty), math.inf)
+                    place = tirx.Select(number <= infinity, place, here)
+                return te.min(place, axis=along)
 
             first = te.compute(best.shape, place, name="first")
 

@@ -359,15 +359,20 @@ def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
     """Convert 16-bit floating-point numbers to integers of the same order, or back.
 
     The conversion flips all bits but the sign of negative numbers, and is its own inverse. NaN is
-    larger than all numbers if its sign bit is not set, as in Chameleon's bfloat16.
+    larger than all numbers.
 
     Args:
         source: The bits of the numbers, or the integers.
         dtype: The dtype of the result: ``int16`` for integers, or that of the bits.
     """
+    # bfloat16 is stored as uint16.
+    infinity = 0x7C00 if "float16" in {dtype, str(source.dtype)} else 0x7F80
 
     def key(*indices: Any) -> Any:
         bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*indices)))
+        if dtype == "int16":
+            size = bits & tirx.IntImm("int16", 0x7FFF)
+            bits = tirx.Select(size > tirx.IntImm("int16", infinity), size, bits)
         sign = bits >> tirx.IntImm("int16", 15)
         return tirx.reinterpret(dtype, bits ^ (sign & tirx.IntImm("int16", 0x7FFF)))
 
