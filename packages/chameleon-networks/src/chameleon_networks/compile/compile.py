@@ -23,7 +23,7 @@ from chameleon_tvm.building.lowering import UNCHECKED
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.partial_sums import with_extremes
+from chameleon_tvm.spaces.loops.partial_sums import begun
 from chameleon_tvm.spaces.loops.trees import structural_hash, structural_map
 from chameleon_tvm.types import INT8
 from chameleon_tvm.words import symbol_of
@@ -350,20 +350,19 @@ def untuned(module: Any, target: str) -> Any:
 def _with_usual_extremes(module: Any) -> Any:
     """Let maxima and minima treat infinity and NaN as frameworks do.
 
-    A constant becomes the first operand, as the result is the second operand if either of them is
-    NaN. Kernels of tasks keep their maxima: only attention has any, and subtracts it as a softmax.
+    Reductions begin at infinity. TVM begins them at the largest finite number of the dtype, so that
+    the maximum of infinite numbers would be finite. A constant becomes the first operand, as the
+    result is the second operand if either of them is NaN.
 
     Args:
         module: An ``IRModule`` with TensorIR functions and others.
     """
-
-    def changed(function: Any) -> Any:
-        if not isinstance(function, tirx.PrimFunc):
-            return function
-        own = OURS in (function.attrs or {})
-        return _with_constants_first(function if own else with_extremes(function, usual=True))
-
-    functions = {variable: changed(function) for variable, function in module.functions_items()}
+    functions = {
+        variable: _with_constants_first(begun(function, infinite=True))
+        if isinstance(function, tirx.PrimFunc)
+        else function
+        for variable, function in module.functions_items()
+    }
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
@@ -395,14 +394,12 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
             numbers = tvm.topi.cast(x, INT8) if str(x.dtype) == "bool" else x
             best = extreme(numbers, axis, keepdims=True)
             along = te.reduce_axis((0, x.shape[axis]), "along")
-            last = tirx.const(int(x.shape[axis]) - 1, "int32")
 
             def place(*at: Any) -> Any:
                 number = numbers(*at[:axis], along, *at[axis + 1 :])
                 here = tirx.Cast("int32", along.var)
-                place = tirx.Select(number == best(*at), here, last)
-                if "float" in str(number.ty):
-                    # If NaN is the extreme, its place is the first one of NaN.
+                place = tirx.Select(number == best(*at), here, tirx.max_value("int32"))
+                if "float" in str(number.ty):  # NaN is the extreme, and unequal to itself
                     infinity = tirx.FloatImm(str(number.ty), math.inf)
                     place = tirx.Select(number <= infinity, place, here)
                 return te.min(place, axis=along)

@@ -15,12 +15,7 @@ import ml_dtypes
 
 from chameleon_tvm.emit import sequence
 from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
-from chameleon_tvm.spaces.loops.trees import (
-    is_element,
-    structural_equal,
-    structural_map,
-    substituted,
-)
+from chameleon_tvm.spaces.loops.trees import is_element, structural_map, substituted
 from chameleon_tvm.spaces.loops.vectors import counted_loop, lane_loop, reads_buffer
 
 PARTIAL = 4
@@ -45,8 +40,6 @@ _INITIAL = "_init"
 """The end of a block's name if TVM made the block of a reduction's initial value."""
 _PADDING = "pad_temp"
 """The name of a block that pads the input of a pooling, with the number at which maxima begin."""
-_SHIFT = "T_softmax_maxelem"
-"""The name of the maxima that a softmax subtracts. The sum of its exponentials keeps NaN."""
 
 
 def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
@@ -75,50 +68,20 @@ def partial_vectors(extent: int, lanes: int) -> int:
     return 1 << (min(PARTIAL, extent // lanes).bit_length() - 1)
 
 
-def _keeping_nan(kind: Any, total: Any, term: Any) -> Any:
-    """A maximum or minimum that is NaN if an operand is; TVM's is then the second operand.
-
-    The compiler takes ``total == total`` for true.
-    """
-    if "float" not in str(total.ty):
-        return kind(total, term)
-    is_number = total <= tirx.FloatImm(str(total.ty), math.inf)
-    return tirx.Select(is_number, kind(total, term), total)
-
-
-def _combination_of(store: Any) -> tuple[Any, Any, Any] | None:
-    """The operation, the stored element and the term of a reduction; None for another store.
-
-    If the operation is a maximum or minimum, it may keep NaN.
-    """
-    value = store.value
-    result = value.true_value if isinstance(value, tirx.Select) else value
-    kind = next((kind for kind in _IDENTITIES if isinstance(result, kind)), None)
-    if kind is None:
-        return None
-    own = [is_element(side, store) for side in (result.a, result.b)]
-    if sum(own) != 1:
-        return None
-    element, term = (result.a, result.b) if own[0] else (result.b, result.a)
-    if result is not value and not structural_equal(value, _keeping_nan(kind, element, term)):
-        return None
-    return kind, element, term
-
-
 @attrs.frozen(kw_only=True)
 class _Reduction:
     """A store that combines an element with a term: by sum, product, maximum or minimum.
 
     Attributes:
         store: The store.
-        combine: A function of an element and a term that returns their combination.
+        kind: The TensorIR class of the operation, such as ``tirx.Add``.
         term: The expression that is combined with the element.
         identity: The value that changes nothing if it is combined with an element.
         partial: The array of partial results.
     """
 
     store: Any
-    combine: Callable[[Any, Any], Any]
+    kind: Any
     term: Any
     identity: Any
     partial: Any
@@ -131,19 +94,21 @@ class _Reduction:
             store: The statement.
             width: Number of partial results to compute side by side.
         """
-        dtype, combination = str(store.buffer.dtype), _combination_of(store)
-        if combination is None or not dtype.startswith(("float", "int")):
+        value, dtype = store.value, str(store.buffer.dtype)
+        kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
+        if kind is None or not dtype.startswith(("float", "int")):
             return None
-        kind, _, term = combination
-        if reads_buffer(term, store.buffer):
+        sides = [value.a, value.b]
+        own = [is_element(side, store) for side in sides]
+        term = sides[own.index(False)] if sum(own) == 1 else None
+        if term is None or reads_buffer(term, store.buffer):
             return None
-        keeps_nan = isinstance(store.value, tirx.Select)
         return cls(
             store=store,
-            combine=partial(_keeping_nan, kind) if keeps_nan else kind,
+            kind=kind,
             term=term,
             identity=_identity(kind, dtype),
-            partial=tirx.decl_buffer([width], dtype, "partial"),
+            partial=tirx.decl_buffer([width], dtype, f"{store.buffer.name}_partial"),
         )
 
     def clear(self, lane: Any) -> Any:
@@ -152,7 +117,7 @@ class _Reduction:
 
     def add(self, lane: Any, term: Any) -> Any:
         """Statement that combines a partial result with a term."""
-        total = self.combine(tirx.BufferLoad(self.partial, [lane]), term)
+        total = self.kind(tirx.BufferLoad(self.partial, [lane]), term)
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
@@ -162,7 +127,7 @@ class _Reduction:
             zero: The constant 0 in the dtype of indices.
         """
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
-        total = self.combine(element, tirx.BufferLoad(self.partial, [zero]))
+        total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))
 
 
@@ -232,6 +197,33 @@ def _halving(width: int) -> Callable[[Any, Any], Any]:
     return lambda one, lane: one.add(lane, tirx.BufferLoad(one.partial, [lane + width]))
 
 
+_SHIFT = "T_softmax_maxelem"
+"""The name of the maxima that a softmax subtracts. The sum of its exponentials keeps NaN."""
+
+
+def keeping_nan(statement: Any) -> Any:
+    """Let maxima and minima along axes be NaN if a number is, as those of torch and NumPy are.
+
+    TVM's is the second operand if an operand is NaN.
+
+    Args:
+        statement: Loops and stores of TensorIR.
+    """
+
+    def kept(store: Any) -> Any:
+        extreme, buffer = store.value, store.buffer
+        reduces = isinstance(extreme, tirx.Max | tirx.Min) and is_element(extreme.a, store)
+        dtype, name = str(buffer.dtype), str(buffer.name)
+        if not reduces or "float" not in dtype or name.startswith(_SHIFT):
+            return store
+        # The compiler takes a comparison of a number with itself for true.
+        is_number = extreme.a <= tirx.FloatImm(dtype, math.inf)
+        value = tirx.Select(is_number, extreme, extreme.a)
+        return tirx.BufferStore(buffer, value, list(store.indices))
+
+    return structural_map(statement, (tirx.BufferStore, kept))
+
+
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
 calls a library or has no loops."""
@@ -282,59 +274,36 @@ def cut(schedule: Schedule, loop: Any, most: int, lanes: int) -> list[Any]:
     return list(schedule.split(loop, [None, min(width, extent)]))
 
 
-def _with_nan(store: Any, *, kept: bool) -> Any:
-    """A store whose maximum or minimum keeps NaN, or does not; other stores stay as they are."""
-    combination = _combination_of(store)
-    if combination is None or kept is isinstance(store.value, tirx.Select):
-        return store
-    kind, *operands = combination
-    name, dtype = str(store.buffer.name), str(store.buffer.dtype)
-    if kind not in {tirx.Max, tirx.Min} or "float" not in dtype or name.startswith(_SHIFT):
-        return store
-    value = _keeping_nan(kind, *operands) if kept else kind(*operands)
-    return tirx.BufferStore(store.buffer, value, list(store.indices))
+def begun(function: Any, *, infinite: bool) -> Any:
+    """Change the number at which maxima and minima begin.
 
-
-def with_extremes(function: Any, *, usual: bool) -> Any:
-    """Change how maxima and minima along axes treat infinity and NaN.
-
-    Frameworks begin at infinity, and the result is NaN if a number is. TVM begins at the largest
-    finite number of the dtype, so that the maximum of infinite numbers would be finite. It also
-    loses NaN.
+    Frameworks begin at infinity. TVM begins at the largest finite number of the dtype, so that the
+    maximum of infinite numbers would be finite.
 
     Args:
         function: A ``PrimFunc`` of TVM's blocks.
-        usual: Whether to treat them as frameworks do. If False, the result is one that TVM divides.
+        infinite: Whether maxima and minima shall begin at infinity.
     """
 
-    def begun(number: Any) -> Any:
+    def changed(number: Any) -> Any:
         value, dtype = float(number.value), str(number.ty)
         if abs(value) < _LEAST_LARGEST:
             return number
         most = float(ml_dtypes.finfo(dtype).max)
-        old, new = (most, math.inf) if usual else (math.inf, most)
+        old, new = (most, math.inf) if infinite else (math.inf, most)
         return tirx.FloatImm(dtype, math.copysign(new, value)) if abs(value) == old else number
 
     def mapped(block: Any) -> Any:
-        body, init = block.body, block.init
-        if init is not None:
-            init = structural_map(init, (tirx.FloatImm, begun))
-        elif block.name_hint.endswith((_INITIAL, _PADDING)):
-            body = structural_map(body, (tirx.FloatImm, begun))
+        parts = [block.body, block.init]
+        begins = block.name_hint.endswith((_INITIAL, _PADDING))
+        for number in (1,) if block.init is not None else (0,) if begins else ():
+            parts[number] = structural_map(parts[number], (tirx.FloatImm, changed))
+        body, init = parts
         if body.same_as(block.body) and (init is None or init.same_as(block.init)):
             return block
-        return tvm.s_tir.SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            block.name_hint,
-            body,
-            init,
-            block.alloc_buffers,
-            block.match_buffers,
-            block.annotations,
-        )
+        head = block.iter_vars, block.reads, block.writes, block.name_hint
+        tail = block.alloc_buffers, block.match_buffers, block.annotations
+        return tvm.s_tir.SBlock(*head, body, init, *tail)
 
-    stored = partial(_with_nan, kept=usual)
-    body = structural_map(function.body, [(tirx.BufferStore, stored), (tvm.s_tir.SBlock, mapped)])
+    body = structural_map(function.body, (tvm.s_tir.SBlock, mapped))
     return function if body.same_as(function.body) else function.with_body(body)

@@ -20,10 +20,10 @@ from chameleon_tvm.spaces.loops.partial_sums import (
     FEW_PARTS,
     MOST_PARTS,
     WORTH_THREADS,
+    begun,
     cut,
     kinds,
     part_of,
-    with_extremes,
 )
 from chameleon_tvm.spaces.loops.trees import found, structural_equal, structural_map, uses
 from chameleon_tvm.spaces.loops.vectors import MOST_STEP, step_of
@@ -97,13 +97,12 @@ def scheduled(function: Any, plan: LoopPlan, lanes: int) -> Any:
     blocks = list(schedule.get_child_blocks(root))
     nested = _by_rows(schedule, plan, lanes) if plan.rows and len(blocks) > 1 else None
     if nested is None:
-        plain = with_extremes(schedule.mod["main"], usual=False)
-        nested = Schedule(tvm.IRModule({"main": plain}))
+        nested = Schedule(tvm.IRModule({"main": begun(schedule.mod["main"], infinite=False)}))
         for block in nested.get_child_blocks(nested.get_sblock("root")):
             _nest(nested, block, plan, lanes)
     result = nested.mod["main"]
-    if not with_extremes(function, usual=False).same_as(function):
-        result = with_extremes(result, usual=True)
+    if not begun(function, infinite=False).same_as(function):
+        result = begun(result, infinite=True)
     return result.with_attrs({**dict(function.attrs or {}), LANES: lanes})
 
 

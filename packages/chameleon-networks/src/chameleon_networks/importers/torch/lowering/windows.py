@@ -57,10 +57,8 @@ def _largest(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
     x = x.permute(*counts, *widths).flatten(len(counts))
     flat = flat.permute(*(axis - before for axis in (*counts[before:], *widths)))
     flat = flat.flatten(len(windows)).expand(x.shape)
-    index = x.argmax(-1, keepdim=True)
-    if x.is_floating_point():
-        last = torch.where(x.isnan(), torch.arange(x.shape[-1]), 0).amax(-1, keepdim=True)
-        index = torch.maximum(index, last)
+    last = torch.where(x.isnan(), torch.arange(x.shape[-1]), 0).amax(-1, keepdim=True)
+    index = torch.maximum(x.argmax(-1, keepdim=True), last)
     return x.amax(-1), flat.gather(-1, index).squeeze(-1)
 
 
