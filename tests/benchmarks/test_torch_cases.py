@@ -14,7 +14,7 @@ from module_cases import ModuleCases
 from onnx_cases import OnnxCases
 from torch_cases import OpInfoCases
 
-SAMPLES = [(torch.rand(2, 3),), (torch.full((2,), torch.nan),), (torch.rand(4),), (torch.rand(1),)]
+SAMPLES = [(torch.rand(2, 3),), (torch.rand(0),), (torch.rand(4),), (torch.rand(1),)]
 
 
 class Cases(OpInfoCases):

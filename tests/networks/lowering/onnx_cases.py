@@ -289,6 +289,10 @@ def _regions(mode, way):
     )
 
 
+_HOLES = _r(2, 3, 8, 9)
+_HOLES[_HOLES > 1.5] = np.nan
+_HOLES[_HOLES < -1.0] = -np.inf
+
 FOUND = {
     "vectors of hyperbolic functions": one("Sinh", [np.linspace(-4, 4, 33, dtype="f")]),
     "mirrored alone": one("Pad", [_r(3, 1)], [0, 1, 0, 1], mode="reflect"),
@@ -387,6 +391,11 @@ FOUND = {
     "padding around least numbers": one(
         "MaxPool", [np.full((1, 1, 3, 3), -np.inf, np.float32)], kernel_shape=[2, 2], pads=[1] * 4
     ),
+    "largest of NaN": one("ReduceMax", [_HOLES], [1, 3]),
+    "least of NaN": one("ReduceMin", [_HOLES], [2], keepdims=0),
+    "place of the largest NaN": one("ArgMax", [_HOLES], axis=3),
+    "place of the least NaN": one("ArgMin", [_HOLES], axis=1, keepdims=0),
+    "whole pool of NaN": one("GlobalMaxPool", [_HOLES]),
     "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }
 """Found by random graphs and attributes; onnxruntime does not compute all of them."""

@@ -1,10 +1,12 @@
 """Element-wise operators, reductions and products of torch."""
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import ids, net, of, r
+from .torch_networks import ids, net, of, r, with_holes
 
 _ACTIVATIONS = (
     *("hardswish", "hardsigmoid", "mish", "softplus", "selu", "silu", "gelu", "relu6", "hardtanh"),
@@ -15,6 +17,14 @@ _FUNCTIONS = (
     *("sinh", "cosh", "tanh", "atan", "floor", "ceil", "round", "trunc", "frac", "sign", "square"),
     *("sigmoid", "exp2", "erfc"),
 )
+
+
+def _with_nan(place):
+    """Numbers with one NaN."""
+    x = r(2, 50)
+    x.view(-1)[place] = torch.nan
+    return x
+
 
 ELEMENTWISE = {
     "pow float": lambda: of(lambda x: x.abs().pow(1.7), r(3, 4)),
@@ -119,6 +129,22 @@ REDUCTIONS = {
     "means": lambda: of(lambda x: x.mean() + x.mean(1) + x.sum(1) + x.sum(), r(2, 3, 4)),
     "extremes": lambda: of(
         lambda x: (x.amax(1), x.amin((0, 2)), x.max(), x.min(), *x.max(1), *x.min(2)), r(2, 3, 4)
+    ),
+    "extremes of NaN": lambda: of(
+        lambda x: [
+            (y.amax(axis), y.amin(axis), *y.max(axis), *y.min(axis), y.argmax(), y.argmin())
+            for y in (x, x.relu(), x.double(), x.half(), x.isnan().float() - x)
+            for axis in (0, 1, 2)
+        ],
+        with_holes(9, 10, 33),
+    ),
+    "extremes of one NaN": lambda: of(
+        lambda *places: [
+            (x.max(), x.amin((0, 1)), torch.aminmax(x), x.argmax(), x.norm(math.inf), *x.cummax(1))
+            for x in places
+        ],
+        *(_with_nan(place) for place in (0, 50, 99)),
+        torch.full((2, 50), torch.nan),
     ),
     "product": lambda: of(lambda x: x.prod(1) + x.prod(), r(2, 3)),
     "norms": lambda: of(

@@ -117,6 +117,14 @@ def r(*shape):
     return torch.randn(shape)
 
 
+def with_holes(*shape):
+    """Random numbers of a shape, some of which are NaN or infinite."""
+    x, draw = r(*shape), torch.rand(shape)
+    for number, most in ((torch.inf, 0.1), (-torch.inf, 0.08), (torch.nan, 0.03)):
+        x[draw < most] = number
+    return x
+
+
 def ids(below, *shape):
     """Random whole numbers of a shape."""
     return torch.randint(0, below, shape)

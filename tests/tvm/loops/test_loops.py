@@ -1,6 +1,7 @@
 """Functions of loops compute the same with every schedule, whatever their extents."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,19 @@ from tvm import topi
 
 AVX2 = resolved("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
 RNG = np.random.default_rng(0)
+
+
+def _begun(tensors):
+    """A function whose maxima begin at infinity, as those of a network do."""
+    return begun(te.create_prim_func(tensors), infinite=True)
+
+
+def _with_holes(x):
+    """Numbers, some of which become NaN or infinite."""
+    draw = RNG.random(x.shape)
+    for number, share in ((np.nan, 0.05), (-np.inf, 0.2), (np.inf, 0.25)):
+        x = np.where((draw < share) & (draw >= share - 0.05), x.dtype.type(number), x)
+    return x
 
 
 def _softmax(rows, columns):
@@ -224,6 +238,24 @@ def test_reductions_along_any_axis(name, shape, dtype, schedule, data):
 
 @settings(max_examples=30, deadline=None)
 @given(
+    name=st.sampled_from(["largest", "least"]),
+    shape=SHAPES.filter(lambda shape: math.prod(shape) < 200_000),
+    dtype=st.sampled_from(["float32", "float64", "float16"]),
+    schedule=SCHEDULES,
+    data=st.data(),
+)
+def test_extremes_along_any_axis_keep_nan(name, shape, dtype, schedule, data):
+    axis = data.draw(st.integers(0, len(shape) - 1), label="axis")
+    build, exact = REDUCTIONS[name]
+    source = te.placeholder(tuple(shape), dtype, name="source")
+    x = _with_holes(RNG.standard_normal(shape).astype(dtype))
+    expected = exact(x, axis)
+    function = scheduled(_begun([source, build(source, axis=axis)]), *schedule)
+    np.testing.assert_array_equal(ran(loops_of(function), [x], expected.shape, dtype), expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
     kind=st.sampled_from(["max", "avg"]),
     edges=st.lists(st.integers(5, 41), min_size=1, max_size=3),
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(0, 1)),
@@ -238,8 +270,9 @@ def test_windows_over_borders(kind, edges, sizes, schedule):
     layout = "NC" + "DHW"[3 - rank :]
     rows = [[window] * rank, [stride] * rank, [1] * rank, [padding] * 2 * rank]
     result = pool(source, *rows, kind, False, layout, False)
-    function = scheduled(te.create_prim_func([source, result]), *schedule)
+    function = scheduled(_begun([source, result]), *schedule)
     x = RNG.standard_normal((1, *shape)).astype(np.float32)
+    x = _with_holes(x) if kind == "max" else x
     outside = -np.inf if kind == "max" else np.nan
     around = [(0, 0), (0, 0), *[(padding, padding)] * rank]
     padded = np.pad(x, around, constant_values=outside)
@@ -269,12 +302,32 @@ def test_rows_are_one_parallel_loop():
 def test_long_reductions_are_divided_among_threads(shape):
     source = te.placeholder(shape, name="source")
     axes = tuple(range(len(shape) == 4, len(shape) - (shape[-1] == 3)))
-    function = begun(te.create_prim_func([source, topi.max(source, axes)]), infinite=True)
-    divided = loops_of(scheduled(function, LoopPlan(), 8))
+    divided = loops_of(scheduled(_begun([source, topi.max(source, axes)]), LoopPlan(), 8))
     assert "T.parallel" in divided.script()
-    for x in (RNG.standard_normal(shape), np.full(shape, -np.inf)):
+    examples = [RNG.standard_normal(shape), np.full(shape, -np.inf)]
+    for place in (0, math.prod(shape) // 2, -1):
+        examples.append(RNG.standard_normal(shape))
+        examples[-1].flat[place] = np.nan
+    for x in examples:
         expected = x.astype(np.float32).max(axes)
-        assert np.array_equal(ran(divided, [x.astype(np.float32)], expected.shape), expected)
+        got = ran(divided, [x.astype(np.float32)], expected.shape)
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_extremes_that_keep_nan_are_computed_in_vectors():
+    x = te.placeholder((64, 512), name="x")
+    image = te.placeholder((1, 32, 40, 40), name="image")
+    pool = topi.nn.pool2d(image, *([n, n] for n in (3, 2, 1)), [0] * 4, "max")
+    for tensors in ([x, topi.max(x, 0)], [x, topi.min(x, 1)], [image, pool]):
+        code = assembly_of(loops_of(scheduled(_begun(tensors), LoopPlan(), 8)), AVX2)
+        assert len(re.findall("vblendvps.*ymm", code)) > 4 * len(re.findall("vcmp[a-z]*ss", code))
+
+
+def test_the_maximum_of_a_softmax_does_without_nan():
+    x = te.placeholder((64, 512), name="x")
+    for axis in (0, 1):
+        function = scheduled(_begun([x, topi.nn.softmax(x, axis)]), LoopPlan(), 8)
+        assert "ord" not in "".join(re.findall("vcmp[a-z]*", assembly_of(loops_of(function), AVX2)))
 
 
 def test_columns_of_a_product_are_added_up_together():

@@ -7,6 +7,7 @@ from typing import Any
 from chameleon_tvm.building.lowering import plain_loops_pipeline
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
+from chameleon_tvm.spaces.loops.partial_sums import keeping_nan
 
 from chameleon_networks.graph.relaxed import tvm
 
@@ -34,7 +35,7 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
             if any(name in (function.attrs or {}) for name in (PLAIN, LANES))
         }
         others = {
-            variable: function
+            variable: function.with_body(keeping_nan(function.body))
             for variable, function in module.functions_items()
             if variable not in marked
         }

@@ -217,7 +217,10 @@ class _Mover(relax.PyExprMutator):
         if step is None or axis is None:
             return None
         if step.floating and operator_name(call) in _POOLS:
-            moved = _pooled(self.builder_, step.source, call)
+            infinity = int(
+                STORAGE[step.dtype].stored(np.full(1, np.inf, np.float32)).view(np.int16)[0]
+            )
+            moved = _pooled(self.builder_, step.source, call, infinity)
         else:
             moved = relaxed.called(call, [step.source, *others])
         if isinstance(step.source, tvm.ir.GenericConst):
@@ -326,13 +329,14 @@ def _axis_after(call: Any, step: Step) -> int | None:
     return None
 
 
-def _pooled(builder: Any, bits: Any, call: Any) -> Any:
+def _pooled(builder: Any, bits: Any, call: Any, infinity: int) -> Any:
     """Max-pool encoded floating-point numbers as integers of the same order, in one function.
 
     Args:
         builder: A ``BlockBuilder`` that is inside a block.
         bits: A variable of 16-bit floating-point numbers, as their bits.
         call: The pooling of the decoded numbers.
+        infinity: The bits of infinity.
     """
     known = call.attrs
     pool = _POOLS[operator_name(call)]
@@ -341,7 +345,7 @@ def _pooled(builder: Any, bits: Any, call: Any) -> Any:
 
     def pooled(source: te.Tensor) -> te.Tensor:
         best = getattr(tvm.topi.nn, pool)(
-            _keys(source, "int16"),
+            _keys(source, "int16", infinity),
             kernel=kernel,
             stride=stride,
             dilation=dilation,
@@ -355,19 +359,23 @@ def _pooled(builder: Any, bits: Any, call: Any) -> Any:
     return builder.call_te(pooled, bits, primfunc_name_hint="max_" + pool)
 
 
-def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
+def _keys(source: te.Tensor, dtype: str, infinity: int = 0) -> te.Tensor:
     """Convert 16-bit floating-point numbers to integers of the same order, or back.
 
     The conversion flips all bits but the sign of negative numbers, and is its own inverse. NaN is
-    larger than all numbers if its sign bit is not set, as in Chameleon's bfloat16.
+    larger than all numbers.
 
     Args:
         source: The bits of the numbers, or the integers.
         dtype: The dtype of the result: ``int16`` for integers, or that of the bits.
+        infinity: The bits of infinity, from which NaN gets an order; 0 for integers.
     """
 
     def key(*indices: Any) -> Any:
         bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*indices)))
+        if infinity:
+            size = bits & tirx.IntImm("int16", 0x7FFF)
+            bits = tirx.Select(size > tirx.IntImm("int16", infinity), size, bits)
         sign = bits >> tirx.IntImm("int16", 15)
         return tirx.reinterpret(dtype, bits ^ (sign & tirx.IntImm("int16", 0x7FFF)))
 

@@ -97,7 +97,7 @@ def _is_infinite(node: Node) -> Any:
 
 
 def _extreme(node: Node) -> Any:
-    """``ReduceMax`` and ``ReduceMin`` along axes, computed in uint8 if the tensor is bool."""
+    """``ReduceMax`` and ``ReduceMin`` along axes, also of bool and of no numbers."""
     x, largest = node[0], node.kind == "ReduceMax"
     shape, kind = shape_of(x), np.dtype(dtype_of(x))
     if not node.axes and node.attributes.get("noop_with_empty_axes"):
@@ -105,10 +105,7 @@ def _extreme(node: Node) -> Any:
     axes = [nodes.positive(axis, len(shape)) for axis in node.axes or range(len(shape))]
     keep = bool(node.attributes.get("keepdims", 1))
     if 0 not in shape:
-        extreme = op.max if largest else op.min
-        if kind != np.bool_:
-            return extreme(x, axes, keep)
-        return op.astype(extreme(op.astype(x, UINT8), axes, keep), "bool")
+        return (op.max if largest else op.min)(x, axes, keep)
     # Nothing is larger than all numbers or less than all.
     if kind == np.bool_:
         nothing: Any = not largest

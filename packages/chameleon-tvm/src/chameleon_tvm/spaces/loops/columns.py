@@ -217,7 +217,9 @@ class _Columns:
         places = [min(place, high - lanes) for place in range(low, high, lanes)]
         stores = self._stores
         sums = [
-            tirx.decl_buffer([lanes * len(places)], str(store.buffer.dtype), "sums")
+            tirx.decl_buffer(
+                [lanes * len(places)], str(store.buffer.dtype), f"{store.buffer.name}_sums"
+            )
             for store in stores
         ]
 

@@ -12,7 +12,7 @@ from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops import vectors
 from chameleon_tvm.spaces.loops.columns import with_columns
-from chameleon_tvm.spaces.loops.partial_sums import partial_vectors, reduced
+from chameleon_tvm.spaces.loops.partial_sums import keeping_nan, partial_vectors, reduced
 from chameleon_tvm.spaces.loops.transposes import with_transposes
 from chameleon_tvm.spaces.loops.trees import found, structural_map, substituted, uses
 from chameleon_tvm.spaces.sketch.lowered import lowered
@@ -266,7 +266,7 @@ def loops_of(function: Any) -> Any:
     lanes = int(function.attrs[LANES])
 
     def change(body: Any) -> Any:
-        return with_vectors(with_bytes(without_library_calls(body)), lanes)
+        return keeping_nan(with_vectors(with_bytes(without_library_calls(body)), lanes))
 
     result = lowered(marked, change, PASSES)
     return result if named else result.without_attr("global_symbol")

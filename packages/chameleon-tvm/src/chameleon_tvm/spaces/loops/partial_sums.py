@@ -108,7 +108,7 @@ class _Reduction:
             kind=kind,
             term=term,
             identity=_identity(kind, dtype),
-            partial=tirx.decl_buffer([width], dtype, "partial"),
+            partial=tirx.decl_buffer([width], dtype, f"{store.buffer.name}_partial"),
         )
 
     def clear(self, lane: Any) -> Any:
@@ -197,6 +197,33 @@ def _halving(width: int) -> Callable[[Any, Any], Any]:
     return lambda one, lane: one.add(lane, tirx.BufferLoad(one.partial, [lane + width]))
 
 
+_SHIFT = "T_softmax_maxelem"
+"""The name of the maxima that a softmax subtracts. The sum of its exponentials keeps NaN."""
+
+
+def keeping_nan(statement: Any) -> Any:
+    """Let maxima and minima along axes be NaN if a number is, as those of torch and NumPy are.
+
+    TVM's is the second operand if an operand is NaN.
+
+    Args:
+        statement: Loops and stores of TensorIR.
+    """
+
+    def kept(store: Any) -> Any:
+        extreme, buffer = store.value, store.buffer
+        reduces = isinstance(extreme, tirx.Max | tirx.Min) and is_element(extreme.a, store)
+        dtype, name = str(buffer.dtype), str(buffer.name)
+        if not reduces or "float" not in dtype or name.startswith(_SHIFT):
+            return store
+        # The compiler takes a comparison of a number with itself for true.
+        is_number = extreme.a <= tirx.FloatImm(dtype, math.inf)
+        value = tirx.Select(is_number, extreme, extreme.a)
+        return tirx.BufferStore(buffer, value, list(store.indices))
+
+    return structural_map(statement, (tirx.BufferStore, kept))
+
+
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 """Errors that TVM raises if a schedule step cannot be applied to a function, for example because it
 calls a library or has no loops."""
@@ -274,17 +301,9 @@ def begun(function: Any, *, infinite: bool) -> Any:
         body, init = parts
         if body.same_as(block.body) and (init is None or init.same_as(block.init)):
             return block
-        return tvm.s_tir.SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            block.name_hint,
-            body,
-            init,
-            block.alloc_buffers,
-            block.match_buffers,
-            block.annotations,
-        )
+        head = block.iter_vars, block.reads, block.writes, block.name_hint
+        tail = block.alloc_buffers, block.match_buffers, block.annotations
+        return tvm.s_tir.SBlock(*head, body, init, *tail)
 
     body = structural_map(function.body, (tvm.s_tir.SBlock, mapped))
     return function if body.same_as(function.body) else function.with_body(body)

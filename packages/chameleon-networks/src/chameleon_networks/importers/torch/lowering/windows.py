@@ -42,7 +42,10 @@ def _bounds(extent: int, count: int, number: int) -> tuple[int, int]:
 
 
 def _largest(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
-    """The largest number of each window, and its index in the flattened image."""
+    """The largest number of each window, and its index in the flattened image.
+
+    The index of NaN is that of the last one.
+    """
     before, images = x.ndim - len(windows), x.shape[x.ndim - len(windows) :]
     flat = torch.arange(1).squeeze(0)
     for axis, index in enumerate(windows):
@@ -54,7 +57,8 @@ def _largest(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
     x = x.permute(*counts, *widths).flatten(len(counts))
     flat = flat.permute(*(axis - before for axis in (*counts[before:], *widths)))
     flat = flat.flatten(len(windows)).expand(x.shape)
-    index = x.argmax(-1, keepdim=True)
+    last = torch.where(x.isnan(), torch.arange(x.shape[-1]), 0).amax(-1, keepdim=True)
+    index = torch.maximum(x.argmax(-1, keepdim=True), last)
     return x.amax(-1), flat.gather(-1, index).squeeze(-1)
 
 
