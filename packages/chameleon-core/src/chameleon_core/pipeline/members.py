@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -32,6 +32,20 @@ def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
         if "stages" in field.metadata
     }
     return attrs.evolve(options, **chosen)
+
+
+def leaves_of(stage: StageSpec) -> Iterator[StageSpec]:
+    """The stages that work for a stage: its members of the same kind, or theirs, or else itself."""
+    members = [
+        member
+        for field in attrs.fields(type(stage.options))
+        if field.metadata.get("stages") == stage.kind
+        for member in getattr(stage.options, field.name)
+    ]
+    for member in members:
+        yield from leaves_of(member)
+    if not members:
+        yield stage
 
 
 def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
