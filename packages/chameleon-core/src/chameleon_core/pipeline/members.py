@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -34,18 +34,12 @@ def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
     return attrs.evolve(options, **chosen)
 
 
-def leaves_of(stage: StageSpec) -> Iterator[StageSpec]:
+def leaves_of(stage: StageSpec) -> list[StageSpec]:
     """The stages that work for a stage: its members of the same kind, or theirs, or else itself."""
-    members = [
-        member
-        for field in attrs.fields(type(stage.options))
-        if field.metadata.get("stages") == stage.kind
-        for member in getattr(stage.options, field.name)
-    ]
-    for member in members:
-        yield from leaves_of(member)
-    if not members:
-        yield stage
+    fields = attrs.fields(type(stage.options))
+    names = [field.name for field in fields if field.metadata.get("stages") == stage.kind]
+    members = [member for name in names for member in getattr(stage.options, name)]
+    return [leaf for member in members for leaf in leaves_of(member)] or [stage]
 
 
 def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:

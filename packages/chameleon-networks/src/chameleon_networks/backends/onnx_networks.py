@@ -185,9 +185,9 @@ class ChameleonBackend(Backend):
             onnx.helper.make_tensor_value_info(name, kind(array.dtype), array.shape)
             for name, array in zip(filter(None, node.input), arrays, strict=True)
         ]
-        written = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+        written = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", read, written))
-        return cls.run_model(model, arrays, device)
+        return cls.run_model(onnx.shape_inference.infer_shapes(model), arrays, device)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
