@@ -24,6 +24,7 @@ from chameleon_core.versions import versions
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processor import processor_name
+from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 from torch._dynamo.convert_frame import compile_lock
@@ -285,8 +286,7 @@ def _exported(
             # Changes in place of arguments and weights become outputs of their own.
             decomposed = program.run_decompositions({})
     except Exception as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise StaysError(f"torch cannot export it: {reason}") from error
+        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
     outputs = decomposed.graph_signature.output_specs
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
         raise StaysError("a call changes a tensor in place")
