@@ -130,10 +130,10 @@ explorer:
 """
 
 
-def load(tmp_path, members):
+def load(tmp_path, members, *overrides):
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE + "".join(f"  - {member}\n" for member in members))
-    return load_pipeline(file)
+    return load_pipeline(file, overrides)
 
 
 def test_members_are_stages_with_options(tmp_path):
@@ -144,6 +144,13 @@ def test_members_are_stages_with_options(tmp_path):
     written = pipeline.document["explorer"]["explorers"]
     assert [member["name"] for member in written] == ["local", "genetic"]
     assert written[1]["elites"] == 7
+
+
+def test_one_member_must_need_no_cost_model_if_there_is_none(tmp_path):
+    nested = "{name: portfolio, explorers: [annealing]}"
+    load(tmp_path, [nested, "local"], "cost_model=none")
+    with pytest.raises(PipelineError, match="'portfolio' needs the scores of a cost model"):
+        load(tmp_path, [nested, "ppo"], "cost_model=none")
 
 
 def test_a_resolved_pipeline_reads_as_the_same_one(tmp_path):
@@ -166,7 +173,5 @@ def test_all_mistakes_in_members_are_reported_with_their_place(tmp_path):
 
 
 def test_members_must_be_a_list(tmp_path):
-    file = tmp_path / "p.yaml"
-    file.write_text(PIPELINE.replace("explorers:", "explorers: local"))
     with pytest.raises(PipelineError, match="a list"):
-        load_pipeline(file)
+        load(tmp_path, ["local"], "explorer.explorers=local")

@@ -109,6 +109,16 @@ def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_pat
     assert (first.at[1:] > first.at[:-1]).all()
 
 
+def test_the_hint_of_a_failure_names_flags(load, monkeypatch):
+    def fail(*_):
+        raise ChameleonError("it is another target's", hint="start anew (`fresh=True`)")
+
+    monkeypatch.setattr(running, "_tune", fail)
+    (cell, *_) = load(REPLAY).cells()
+    result = run_cell(cell, registry=synthetic_registry(), interruption=Interruption())
+    assert result.failure == "it is another target's (start anew (--fresh))"
+
+
 def test_a_result_of_another_budget_does_not_count(load, run):
     run(load(REPLAY))
     assert len(run(load(REPLAY, "budget.measurements=16"))) == 6

@@ -21,6 +21,7 @@ from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from chameleon_networks.running import kept_networks
 from structlog.testing import capture_logs
 from torch import nn
+from torch._dynamo.convert_frame import compile_lock
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -116,38 +117,23 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
     assert [reason for reason in _stays(logs) if "weights have changed" in reason]
 
 
-class InPlace(nn.Module):
-    def forward(self, x):
-        x.mul_(2.0)
-        return x + 1.0
-
-
-class View(nn.Module):
-    def forward(self, x):
-        return x.view(-1), x + 1.0
-
-
-class InPlaceInside(nn.Module):
-    def forward(self, x):
-        return (x + 1.0).relu_()
-
-
-class Attention(nn.Module):
+def _attention(x):
     """Dropout of a network that is not trained, and attention that drops nothing."""
-
-    def forward(self, x):
-        x = nn.functional.dropout(x[None], 0.5, training=False)
-        return nn.functional.scaled_dot_product_attention(x, x, x)
+    x = nn.functional.dropout(x[None], 0.5, training=False)
+    return nn.functional.scaled_dot_product_attention(x, x, x)
 
 
+WEIGHT = nn.Parameter(torch.ones(8))
 CASES = {
-    "argument": (InPlace(), "changes a tensor in place"),
+    "argument": (lambda x: x.mul_(2.0) + 1.0, "changes a tensor in place"),
     "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
-    "view": (View(), "view of an argument"),
+    "view": (lambda x: (x.view(-1), x + 1.0), "view of an argument"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
+    "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
+    "empty": (lambda x: (x[:, :0] * 2.0, x + 1.0), "is empty"),
     # Nothing but the network itself, which is never there in this test.
-    "inside": (InPlaceInside(), "cannot be used"),
-    "attention": (Attention(), "cannot be used"),
+    "inside": (lambda x: (x + 1.0).relu_(), "cannot be used"),
+    "attention": (_attention, "cannot be used"),
 }
 
 
@@ -240,7 +226,9 @@ def test_outputs_share_memory_and_have_strides_as_torchs_do(delivered):
         expected[1].zero_()
 
 
-@pytest.mark.parametrize(("given", "cast"), [("bfloat16", False), ("float32", True)])
+@pytest.mark.parametrize(
+    ("given", "cast"), [("bfloat16", False), ("float16", False), ("float32", True)]
+)
 def test_what_networks_have_no_dtype_for_stays_torchs(given, cast, no_delivery):
     net, x = (
         nn.Linear(8, 8).to(getattr(torch, given)),
@@ -251,7 +239,7 @@ def test_what_networks_have_no_dtype_for_stays_torchs(given, cast, no_delivery):
             answer = torch.compile(net, backend=chameleon)(x)
         torch.testing.assert_close(answer, net(x))
     [reason] = _stays(logs)
-    assert ("autocast" if cast else "BFloat16") in reason
+    assert ("autocast" if cast else f"in {given}") in reason
 
 
 @pytest.mark.parametrize(
@@ -277,16 +265,24 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkey
     assert reason in message
 
 
-@pytest.mark.parametrize("reason", ["Not a directory", "PytorchStreamWriter failed"])
-def test_a_cache_that_cannot_be_written_leaves_torchs_code(reason, tmp_path, monkeypatch):
-    def full(*_):
-        raise RuntimeError(reason)  # as torch does if the disk is full
+@pytest.mark.parametrize(
+    ("step", "error", "reason"),
+    [
+        (None, None, "Not a directory"),
+        ("save", RuntimeError("PytorchStreamWriter failed"), "PytorchStreamWriter failed"),
+        ("save", ValueError("two\nlines"), "two lines"),
+        ("export", AssertionError(), "cannot export it: AssertionError"),
+    ],
+)
+def test_whatever_fails_leaves_torchs_code(step, error, reason, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise error
 
-    if reason == "Not a directory":
+    if step is None:
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     else:
-        monkeypatch.setattr(torch.export, "save", full)
+        monkeypatch.setattr(torch.export, step, fail)
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
@@ -296,49 +292,19 @@ def test_a_cache_that_cannot_be_written_leaves_torchs_code(reason, tmp_path, mon
     assert reason in given
 
 
-def test_torch_answers_while_a_network_is_tuned_beside_it(tmp_path, monkeypatch):
-    done = {"predicted": threading.Event(), "tuned": threading.Event()}
-    networks = {name: Network() for name in done}
+@pytest.mark.parametrize(
+    ("seconds", "fastest"),
+    [((3.0, 1.0), "tuned"), ((1.0, 3.0), "predicted"), ((1.0, 1.0), "tuned")],
+)
+def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, monkeypatch):
+    """torch answers until a network is ready; a slow network takes nothing over."""
+    networks = {name: Network() for name in ("predicted", "tuned")}
+    done = {name: threading.Event() for name in networks}
 
     def folder(delivery, *, nice):
         assert nice
         name = "predicted" if delivery._seconds is None else "tuned"
         done[name].wait(240)
-        return tmp_path / name
-
-    monkeypatch.setattr(deliveries.Delivery, "folder", folder)
-    monkeypatch.setattr(backend, "load", lambda folder, threads: networks[folder.name])
-    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
-    compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
-    x = torch.ones(3)
-    with torch.no_grad():
-        for _ in range(3):
-            torch.testing.assert_close(compiled(x), x * 2.0)
-        for name, network in networks.items():
-            assert not network.seen
-            done[name].set()
-            for _ in range(2400):
-                torch.testing.assert_close(compiled(x), x * 2.0)
-                if len(network.seen) > 2:
-                    break
-                time.sleep(0.1)
-            else:
-                pytest.fail(f"the {name} network does not take over")
-        before = len(networks["predicted"].seen)
-        torch.testing.assert_close(compiled(x), x * 2.0)
-    assert len(networks["predicted"].seen) == before
-
-
-@pytest.mark.parametrize("seconds", [(3.0, 1.0), (1.0, 3.0)])
-def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypatch):
-    """A slow predicted network leaves torch's code; a slow tuned one leaves the predicted one."""
-    done, networks = threading.Event(), {name: Network() for name in ("predicted", "tuned")}
-
-    def folder(delivery, *, nice):
-        del nice
-        if delivery._seconds is not None:
-            done.wait(240)
-        name = "predicted" if delivery._seconds is None else "tuned"
         return tmp_path / name / "network"
 
     def timed(_, network, __):
@@ -350,19 +316,19 @@ def test_the_fastest_network_computes_beside_tuning(seconds, tmp_path, monkeypat
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
     x = torch.ones(3)
     with torch.no_grad():
-        for network in networks.values():
+        for name, network in networks.items():
+            torch.testing.assert_close(compiled(x), x * 2.0)
+            assert not network.seen
+            done[name].set()
             for _ in range(2400):
                 torch.testing.assert_close(compiled(x), x * 2.0)
                 if network.seen:
                     break
                 time.sleep(0.1)
-            done.set()
         calls = {name: len(network.seen) for name, network in networks.items()}
         torch.testing.assert_close(compiled(x), x * 2.0)
-    fastest = "tuned" if seconds[0] > seconds[1] else "predicted"
-    assert {name for name, network in networks.items() if len(network.seen) > calls[name]} == {
-        fastest
-    }
+    used = [name for name, network in networks.items() if len(network.seen) > calls[name]]
+    assert used == [fastest]
 
 
 def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
@@ -383,11 +349,11 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
     predicted.prepare()
     tuned.prepare(exported=predicted)
     (folder,) = {delivery._folder.parent for delivery in (predicted, tuned)}
-    (folder / "tuned-5s" / "pipeline.yaml").unlink()
+    (tuned._folder / "pipeline.yaml").unlink()
     for delivery in (predicted, tuned):
         delivery.folder()
     assert [pipeline["budget"].get("wall_time") for pipeline in pipelines] == [None, 5.0]
-    assert [path.name for path in folders] == ["predicted", "tuned-5s"]
+    assert folders == [predicted._folder, tuned._folder]
     assert not [*folder.glob("**/graph.pt2")]
 
 
@@ -414,6 +380,7 @@ def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("records", [None, "none", "https://host/records", "mine.sqlite"])
 def test_a_run_uses_the_records_of_the_options(records, cache, monkeypatch):
     monkeypatch.setattr(deliveries.Delivery, "folder", deliveries.Delivery.prepare)
+    monkeypatch.delenv("CHAMELEON_RECORDS", raising=False)
     options = {} if records is None else {"records": records}
     with torch.no_grad():
         compiled = torch.compile(Net().eval(), backend=chameleon, options=options)
@@ -446,7 +413,8 @@ def children(monkeypatch):
 
 
 def test_a_refusal_is_kept_and_said_again(children):
-    folders = children(lambda _: True, 2, "error: no such operator")
+    said = "4 tasks\nerror: no such operator\nhint: write another\n"
+    folders = children(lambda _: True, 2, said)
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         for _ in range(2):
@@ -454,7 +422,8 @@ def test_a_refusal_is_kept_and_said_again(children):
             compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
             torch.testing.assert_close(compiled(x), x * 2.0)
     assert len(folders) == 1
-    assert ["no such operator" in reason for reason in _stays(logs)] == [True, True]
+    told = "chameleon run ended with status 2: no such operator hint: write another"
+    assert _stays(logs) == [told, told]
 
 
 def test_two_that_want_one_network_deliver_it_once(children):
@@ -480,8 +449,9 @@ def test_two_that_want_one_network_deliver_it_once(children):
 @pytest.mark.parametrize("options", [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}])
 def test_options_that_are_none_are_refused(options):
     graph = torch.fx.symbolic_trace(nn.ReLU())
-    with pytest.raises(ConfigError, match=r"the backend chameleon"):
+    with pytest.raises(ConfigError, match=r"the backend chameleon") as refused:
         chameleon(graph, [torch.ones(3)], options=options)
+    assert "Attribute(" not in str(refused.value)
 
 
 def test_digests_tell_weights_and_shapes_apart():
@@ -490,7 +460,38 @@ def test_digests_tell_weights_and_shapes_apart():
     digest = deliveries.digest_of(graph, [x, w], [1])
     assert digest == deliveries.digest_of(graph, [x + 1.0, w.clone()], [1])
     others = [([x, w + 1.0], [1]), ([torch.ones(4), w], [1]), ([x, w], []), ([x.double(), w], [1])]
-    assert len({digest, *(deliveries.digest_of(graph, *other) for other in others)}) == 5
+    digests = {digest, *(deliveries.digest_of(graph, *other) for other in others)}
+    torch.set_default_dtype(torch.float64)
+    try:
+        digests.add(deliveries.digest_of(graph, [x, w], [1]))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert len(digests) == 6
+
+
+def test_each_record_database_has_its_own_networks_and_refusals(monkeypatch):
+    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
+    folders = set()
+    for own, shared in [(None, ""), (None, "a"), ("none", "a"), ("a", "b"), ("b", "")]:
+        monkeypatch.setenv("CHAMELEON_RECORDS", shared)
+        folders.add(deliveries.Delivery(graph, [x], [], seconds=None, records=own)._folder)
+    assert len(folders) == 4
+
+
+def test_no_thread_traces_while_a_graph_is_exported(monkeypatch):
+    free = []
+
+    def export(*_, **__):
+        thread = threading.Thread(target=lambda: free.append(compile_lock.acquire(blocking=False)))
+        thread.start()
+        thread.join()
+        raise NotImplementedError
+
+    monkeypatch.setattr(torch.export, "export", export)
+    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
+    with pytest.raises(deliveries.StaysError):
+        deliveries.Delivery(graph, [x], [], seconds=None).prepare()
+    assert free == [False]
 
 
 def test_torch_finds_the_backend_by_its_name():

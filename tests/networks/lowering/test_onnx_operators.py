@@ -5,7 +5,7 @@ import onnx.reference
 import onnxruntime
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.backends.onnx_networks import prepare
+from chameleon_networks.backends.onnx_networks import prepare, run_node
 from chameleon_networks.importers.onnx.importing import imported
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
@@ -126,6 +126,12 @@ def test_parts_of_a_comparison_are_truth_values():
     x = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
     got = prepare(model).run([x, x[0]])
     np.testing.assert_array_equal(np.concatenate(got), x < x[0])
+
+
+def test_a_single_node_is_computed():
+    node = onnx.helper.make_node("Split", ["x"], ["first", "", "last"], num_outputs=3)
+    first, last = run_node(node, [np.arange(6, dtype=np.float32)])
+    np.testing.assert_array_equal([first, last], [[0, 1], [4, 5]])
 
 
 def test_weights_that_follow_from_constants_are_constants():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
+from chameleon_core.words import with_flags
 
 from chameleon_cli import colours, json_lines
 from chameleon_cli.group import LazyGroup
@@ -37,9 +37,6 @@ _LOGGING = ("run", "status", "best")
 
 _DEBUG = "CHAMELEON_DEBUG"
 _LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
-
-_ARGUMENT = re.compile(r"`(\w+)=(?:True)?`")
-"""An argument of a Python function in a hint, such as `fresh=True`."""
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -193,17 +190,12 @@ def _end_by(error: BaseException) -> int:
         # Every line of a pipeline's errors begins with a file and a line, as in a compiler's
         # messages.
         prefix = "" if isinstance(error, PipelineError) else "error: "
-        hint = _ARGUMENT.sub(_flag, error.hint or "") or None
+        hint = None if error.hint is None else with_flags(error.hint)
         return _told(f"{prefix}{error}", error.exit_code, hint=hint, trace=trace)
     again = f"run it again with {_DEBUG}=1 for the traceback, and report it"
     text = f"internal error: {type(error).__name__}: {error}"
     hint = again if trace is None else None
     return _told(text, ExitCode.INTERNAL, hint=hint, trace=trace)
-
-
-def _flag(argument: re.Match[str]) -> str:
-    """The flag of the command line for a Python function's argument in a hint."""
-    return "--" + argument[1].replace("_", "-")
 
 
 def _told(text: str, code: int, *, hint: str | None = None, trace: str | None = None) -> int:

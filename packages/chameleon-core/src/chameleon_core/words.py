@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,6 +47,15 @@ def with_hint(error: ChameleonError) -> str:
     if hint[1:2].islower():
         hint = hint[0].lower() + hint[1:]
     return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))
+
+
+_ARGUMENT = re.compile(r"`(\w+)=(?:True)?`")
+"""An argument of a Python function in a hint, such as `fresh=True`."""
+
+
+def with_flags(hint: str) -> str:
+    """A hint with flags of the command line in place of arguments of Python functions."""
+    return _ARGUMENT.sub(lambda argument: f"--{argument[1].replace('_', '-')}", hint)
 
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))

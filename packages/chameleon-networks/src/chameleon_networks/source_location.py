@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
+
+_LONGEST = 120
+"""Number of characters of a line of code that a message quotes."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -58,7 +62,9 @@ def location_of(node: Any) -> SourceLocation:
     inside = f" in module {owner}" if owner else ""
     lines = (node.meta.get("stack_trace") or "").strip().splitlines()
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
-    where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
+    # Lines of code that torch wrote may have thousands of characters.
+    code = textwrap.shorten(lines[-1], _LONGEST, placeholder=" ...") if file else ""
+    where = f" ({_spot(file)}: `{code}`)" if file else ""
     sentence = f"operator {operator_of(node)}{inside}{where}"
     return SourceLocation(owner=owner, sentence=sentence, output=node.name)
 

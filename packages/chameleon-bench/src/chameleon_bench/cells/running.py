@@ -30,6 +30,7 @@ from chameleon_core.run_folder import EVENTS
 from chameleon_core.run_view import RunView
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
+from chameleon_core.words import with_flags
 from chameleon_system.files import unused, write_whole
 from chameleon_system.processes.answering import Message
 
@@ -143,7 +144,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except ChameleonError as error:
         # A signal reaches a rival's processes, too: what they die of is no failure.
         interruption.check()
-        why = str(error) if error.hint is None else f"{error} ({error.hint})"
+        why = str(error) if error.hint is None else f"{error} ({with_flags(error.hint)})"
         result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)

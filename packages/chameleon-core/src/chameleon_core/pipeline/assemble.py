@@ -12,6 +12,7 @@ import attrs
 
 from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE, schema
 from chameleon_core.pipeline.jsonable import to_json
+from chameleon_core.pipeline.members import leaves_of
 from chameleon_core.pipeline.nodes import (
     Item,
     Mark,
@@ -327,7 +328,9 @@ class Assembler(StageReader):
     def _expect_scores(self, stages: Mapping[str, Any]) -> None:
         """Record a problem if the explorer needs scores that the cost model does not predict."""
         explorer, model = stages["explorer"], stages["cost_model"]
-        if explorer and model and explorer.record.scores and model.record.scores is False:
+        if not (explorer and model and model.record.scores is False):
+            return
+        if all(spec.record.scores for spec in leaves_of(explorer)):
             entries = self.registry.entries("explorers")
             others = (entry.name for entry in entries if not entry.record.scores)
             marks = [self._root.value[key].node.mark for key in ("explorer", "cost_model")]

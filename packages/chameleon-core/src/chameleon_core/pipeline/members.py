@@ -34,6 +34,14 @@ def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
     return attrs.evolve(options, **chosen)
 
 
+def leaves_of(stage: StageSpec) -> list[StageSpec]:
+    """The stages that work for a stage: its members of the same kind, or theirs, or else itself."""
+    fields = attrs.fields(type(stage.options))
+    names = [field.name for field in fields if field.metadata.get("stages") == stage.kind]
+    members = [member for name in names for member in getattr(stage.options, name)]
+    return [leaf for member in members for leaf in leaves_of(member)] or [stage]
+
+
 def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:
     """Make a stage that is an option of another stage, such as a member of a portfolio.
 

@@ -20,13 +20,15 @@ import numpy as np
 import structlog
 import torch
 from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline import DEFAULT, NONE
+from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
 from chameleon_core.versions import versions
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processor import processor_name
+from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
+from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
@@ -42,7 +44,8 @@ log = structlog.get_logger()
 _DISTRIBUTIONS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "apache-tvm", "torch")
 _RESULT = "best.json"
 """The file ``BEST`` of ``chameleon_core.run_folder``, whose import takes .1 s of a first call."""
-_LAST_LINES = 400
+_LONGEST = 400
+"""Number of characters of a run's error that a reason gives."""
 _LOOK_SECONDS = 0.2
 _END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
 """Limits for the end of a run, which adds its measurements to the record database. At low priority,
@@ -86,13 +89,16 @@ class Delivery:
         records: str | None = None,
     ) -> None:
         self._graph, self._arguments, self._weights = graph, arguments, weights
-        self._records = records
+        self._records = _place_of(records)
         self._home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
         self._limit(seconds)
 
     def _limit(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._folder = self._home / ("predicted" if seconds is None else f"tuned-{seconds:g}s")
+        name = "predicted" if seconds is None else f"tuned-{seconds:g}s"
+        if self._records is not None:  # other records may give another network, or be refused
+            name += f"-{hashlib.blake2b(self._records.encode(), digest_size=4).hexdigest()}"
+        self._folder = self._home / name
         self._program = self._folder / "graph.pt2"
         self._network = self._folder / "run" / "network"
         self._refusal = self._folder / "refused.txt"
@@ -154,10 +160,7 @@ class Delivery:
         if self._seconds is None and importlib.util.find_spec("chameleon_one_shot") is not None:
             pipeline["preset"] = "one-shot"  # its predictions are faster than first guesses
         if self._records is not None:
-            is_path = self._records not in {NONE, DEFAULT} and "://" not in self._records
-            # The run works in another folder than the caller.
-            path = Path(self._records).expanduser().absolute()
-            pipeline["records"] = str(path) if is_path else self._records
+            pipeline["records"] = self._records
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
@@ -195,7 +198,7 @@ class Delivery:
             self._kept.forget()
         if self.is_there():
             return
-        reason = f"chameleon run ended with {status_words(status)}: {child.log[-_LAST_LINES:]}"
+        reason = f"chameleon run ended with {status_words(status)}: {_error_in(child.log)}"
         if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
             write_whole(self._refusal, reason)
@@ -226,6 +229,21 @@ def _kept(file: Path, program: ExportedProgram) -> KeptNetwork | None:
     return None
 
 
+def _place_of(records: str | None) -> str | None:
+    """The record database of a run, for a run that works in another folder than the caller."""
+    records = os.environ.get(ENVIRONMENT) if records is None else records
+    if not records or records in {NONE, DEFAULT} or "://" in records:
+        return records or None
+    return str(Path(records).expanduser().absolute())
+
+
+def _error_in(log: str) -> str:
+    """The error of a run in one line, from the end of its output."""
+    _, error, rest = f"\n{log}".rpartition("\nerror: ")
+    line = " ".join(rest.split())
+    return line[:_LONGEST] if error else line[-_LONGEST:]
+
+
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
     """A digest that identifies a graph, as the name of its folder in this machine's cache.
 
@@ -243,7 +261,8 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
-    facts = [_FORM, versions(_DISTRIBUTIONS), processor_name(), cores, threads]
+    dtype = torch.get_default_dtype()  # of the constants that the graph makes
+    facts = [_FORM, versions(_DISTRIBUTIONS), processor_name(), cores, threads, dtype]
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
@@ -307,11 +326,13 @@ def _exported(
         raise StaysError("it has no inputs")
     frozen = _Frozen(graph, arguments, weights)
     try:
-        program = torch.export.export(frozen, inputs, strict=False)
-        # Changes in place of arguments and weights become outputs of their own.
-        decomposed = program.run_decompositions({})
+        # Other threads must not trace meanwhile, because export replaces methods of all modules.
+        with compile_lock:
+            program = torch.export.export(frozen, inputs, strict=False)
+            # Changes in place of arguments and weights become outputs of their own.
+            decomposed = program.run_decompositions({})
     except Exception as error:
-        raise StaysError(f"torch cannot export it: {str(error).splitlines()[0]}") from error
+        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
     outputs = decomposed.graph_signature.output_specs
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
         raise StaysError("a call changes a tensor in place")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import functools
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,15 +50,15 @@ def untuned(graph: Any, threads: int = 1) -> Any:
     module = prepared(graph, DEFAULT)
     chains, none = chains_of(module), no_kernels(target)
     executable = compiled(module, chains, none, target).executable
-    with temporary_folder() as folder:
-        manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
-        write_package(Path(folder), executable, manifest)
-        try:
-            network: Any = load(folder)
-        except RuntimeError as error:
-            raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
-    # The folder is gone, so copies and other processes compile the network again.
-    network.again = functools.partial(untuned, graph, threads)
+    folder = temporary_folder()
+    manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
+    write_package(Path(folder.name), executable, manifest)
+    try:
+        network: Any = load(folder.name)
+    except RuntimeError as error:
+        raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
+    # Copies and other processes load the folder, which exists as long as the network.
+    weakref.finalize(network, folder.cleanup)
     return network
 
 
@@ -185,9 +185,9 @@ class ChameleonBackend(Backend):
             onnx.helper.make_tensor_value_info(name, kind(array.dtype), array.shape)
             for name, array in zip(filter(None, node.input), arrays, strict=True)
         ]
-        written = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output]
+        written = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", read, written))
-        return cls.run_model(model, arrays, device)
+        return cls.run_model(onnx.shape_inference.infer_shapes(model), arrays, device)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

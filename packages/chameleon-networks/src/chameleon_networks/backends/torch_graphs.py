@@ -39,8 +39,6 @@ _ROUNDS = 7
 """Number of timed calls of the network and of torch's code, in turns."""
 _TIMING_SECONDS = 1.0
 """Seconds after which no further call is timed."""
-_REASONS = (StaysError, OSError, RuntimeError, TypeError)
-"""Errors after which torch's own code continues. torch raises RuntimeError, also on a full disk."""
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
 _CLEARLY = 0.8
@@ -101,7 +99,9 @@ def chameleon(
     try:
         chosen = BackendOptions(**values)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the backend chameleon does not take its options: {error}") from error
+        # attrs adds its own objects to the sentence.
+        problem = error.args[0]
+        raise ConfigError(f"the backend chameleon does not take its options: {problem}") from error
     reason = _reason_to_stay(example_inputs)
     if reason is not None:
         _log_stay(reason)
@@ -133,8 +133,34 @@ def _state(value: Tensor) -> tuple[int, int]:
     return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
 
 
+def _check_answer(
+    answer: Sequence[Any], arguments: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> None:
+    """Raise a ``StaysError`` if no network can return such an answer to a call."""
+    if torch.is_autocast_enabled("cpu"):
+        raise StaysError("torch.autocast is on, whose dtypes a network does not have")
+    if not all(isinstance(value, Tensor) for value in answer):
+        raise StaysError("an output is no tensor")
+    if any(value.requires_grad for value in answer):
+        raise StaysError("gradients of an output are wanted")
+    if not all(value.numel() for value in (*answer, *inputs)):
+        raise StaysError("an input or output is empty")
+    own = {value.untyped_storage().data_ptr() for value in arguments}
+    if not own.isdisjoint(value.untyped_storage().data_ptr() for value in answer):
+        raise StaysError("an output is a view of an argument")
+    for value in (*answer, *inputs):
+        if value.is_floating_point() and value.element_size() < torch.float32.itemsize:
+            raise StaysError(f"an input or output is in {str(value.dtype)[6:]}")
+        value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
+
+
 def _log_stay(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
+
+
+def _reason(error: Exception) -> str:
+    """The message of an error in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _seconds_file(folder: Path) -> Path:
@@ -242,11 +268,11 @@ class CompiledGraph:
             if folder is not None and folder is not self._tried and not self._stays:
                 self._tried = folder
                 self._adopt(folder, arguments, answer)
-        except _REASONS as error:
+        except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
             if self._network is not None or self._awaits:
-                log.info("a network is not used", reason=str(error))
+                log.info("a network is not used", reason=_reason(error))
             else:
-                self._stay(str(error))
+                self._stay(_reason(error))
         return answer
 
     def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
@@ -256,19 +282,11 @@ class CompiledGraph:
             StaysError: No network can return such an answer.
         """
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
-        if not all(isinstance(value, Tensor) for value in answer):
-            raise StaysError("an output is no tensor")
-        own = {value.untyped_storage().data_ptr() for value in arguments}
-        memory = [value.untyped_storage().data_ptr() for value in answer]
-        if not own.isdisjoint(memory):
-            raise StaysError("an output is a view of an argument")
-        for value in (*answer, *(arguments[i] for i in self._inputs)):
-            value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
-        if len(set(memory)) < len(memory) or not all(value.is_contiguous() for value in answer):
+        _check_answer(answer, arguments, [arguments[index] for index in self._inputs])
+        memory = {value.untyped_storage().data_ptr() for value in answer}
+        if len(memory) < len(answer) or not all(value.is_contiguous() for value in answer):
             # Copies have the same strides, and share memory as the outputs do.
             self._layouts = copy.deepcopy(tuple(value.detach() for value in answer))
-        if torch.is_autocast_enabled("cpu"):
-            raise StaysError("torch.autocast is on, whose dtypes a network does not have")
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
         self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
@@ -298,14 +316,14 @@ class CompiledGraph:
 
     def _tune_beside(self, predicted: Delivery, tuned: Delivery) -> None:
         try:
-            with contextlib.suppress(*_REASONS):  # the tuned network's failure is logged
+            with contextlib.suppress(Exception):  # the tuned network's failure is logged
                 self._folder = predicted.folder(nice=True)
             self._folder = tuned.folder(nice=True)
-        except _REASONS as error:
+        except Exception as error:  # noqa: BLE001 - nobody waits for this thread
             if self._network is None and self._folder is self._tried:
-                self._stay(str(error))
+                self._stay(_reason(error))
             else:
-                log.info("no tuned network", reason=str(error))
+                log.info("no tuned network", reason=_reason(error))
         finally:
             self._awaits = False
 

@@ -104,14 +104,15 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
             "its kernels call functions of TVM's, such as sorting, which C alone does not have",
             hint="Load it from Python, with its load.py.",
         )
-    if manifest.get("format") != FORMAT or not (delivered / OBJECTS).exists():
+    objects = delivered / OBJECTS
+    if manifest.get("format") != FORMAT:
         raise ConfigError(
             f"another version of Chameleon delivered {delivered}: {OBJECTS} does not fit",
             hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
         )
-    if manifest.get("objects") != digest_of_file(delivered / OBJECTS):
+    if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
         raise RunFolderError(
-            f"{delivered / OBJECTS} was changed since it was delivered",
+            f"{objects} was changed or deleted since it was delivered",
             hint="`chameleon compile` on the run folder delivers it anew.",
         )
 

@@ -437,7 +437,7 @@ class _TypedDelivery:
             return f"{FLOAT32}, since nothing else is faster ({others})"
         if len(self._front.points) == 1:
             kinds = " or ".join(self._settled.types)
-            return f"{FLOAT32}, since the operators are no faster in {kinds} as measured"
+            return f"{FLOAT32}, since no operator was measured to be faster in {kinds}"
         return f"{FLOAT32}, since nothing faster holds the bound: {bound or 'finite outputs'}"
 
     def _bounds(self) -> str:

@@ -265,7 +265,8 @@ def loaded(file: str) -> ExampleProgram:
     except Exception as error:  # whatever torch makes of a file of somebody's
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
-            hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
+            hint="Save one with torch.export.save(torch.export.export(module, inputs), file). "
+            "Programs with custom operators are not supported.",
         ) from error
     program = inference.checked(program)
 
