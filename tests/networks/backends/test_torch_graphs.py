@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import json
 import runpy
 import signal
@@ -97,7 +98,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         assert not _stays(logs)
         assert [log["event"] for log in logs][-1] == "a network computes a graph"
         # This process has imported the graph and computed torch's answers for the run.
-        [result] = cache.glob("*/predicted/run/best.json")
+        [result] = cache.glob("*/predicted*/run/best.json")
         assert json.loads(result.read_text())["network"]["reference_day"] is not None
         assert not list(kept_networks.kept_networks().iterdir())
         other = torch.randn(3, 8)
@@ -401,10 +402,12 @@ def children(monkeypatch):
         folders = []
 
         @contextlib.contextmanager
-        def child(*_, folder, idle):
+        def child(*_, folder, idle, stdin):
             assert not idle
             folders.append(folder)
-            yield SimpleNamespace(log=log, wait=lambda _: work(folder), stop=lambda _: status)
+            yield SimpleNamespace(
+                log=log, wait=lambda _: work(folder), stop=lambda _: status, stdin=io.BytesIO()
+            )
 
         monkeypatch.setattr(deliveries, "ChildProcess", child)
         return folders

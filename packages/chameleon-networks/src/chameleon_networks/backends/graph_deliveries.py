@@ -12,6 +12,7 @@ import json
 import operator
 import os
 import shutil
+import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -184,10 +185,21 @@ class Delivery:
         return self._network
 
     def _deliver(self, *, nice: bool) -> None:
-        self.prepare(whole=not nice)
+        if self._refusal.exists():
+            self.prepare()  # raises the error
         log.info("a graph is compiled", folder=str(self._folder))
-        arguments = ["run", "pipeline.yaml"]
-        with ChildProcess("chameleon_cli", arguments, folder=self._folder, idle=nice) as child:
+        with ChildProcess(
+            "chameleon_networks.backends.waiting_run",
+            ["run", "pipeline.yaml"],
+            folder=self._folder,
+            stdin=subprocess.PIPE,
+            idle=nice,
+        ) as child:
+            self.prepare(whole=not nice)
+            assert child.stdin is not None  # noqa: S101 - it is a pipe
+            with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
+                child.stdin.write(b"run\n")
+                child.stdin.flush()
             # Nobody reads the listings and the report that follow the result.
             result = self._folder / "run" / _RESULT
             while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
