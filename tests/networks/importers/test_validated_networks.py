@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ExitCode
+from chameleon_networks.importers.torch.inference import evaluated
+from structlog.testing import capture_logs
+from torch import nn
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -75,33 +78,30 @@ class Net(nn.Module):
 
 def make():
     return Net(), torch.ones(1, 3, 8, 8)
-
-def evaluated():
-    network, inputs = make()
-    return network.eval(), inputs
-
-def indifferent():
-    return nn.Conv2d(3, 4, 3), torch.ones(1, 3, 8, 8)
 """
 
 
-@pytest.mark.parametrize(
-    ("function", "command"),
-    [("make", "validate"), ("evaluated", "validate"), ("indifferent", "validate"), ("make", "run")],
-)
-def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
-    function, command, pipeline, capfd
-):
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_network_in_training_mode_is_delivered_for_inference_and_told(command, pipeline, capfd):
     pipeline.with_name("net.py").write_text(NET)
-    model = f"torch: {{source: 'net.py:{function}', compare: false}}"
+    model = "torch: {source: 'net.py:make', compare: false}"
     pipeline.write_text(pipeline.read_text().replace("onnx: net.onnx", model))
     unmeasured = ["--set", "budget.measurements=0"]
     assert command_line([command, str(pipeline), *unmeasured]) == ExitCode.OK
     text = capfd.readouterr().err
-    assert text.count("network_in_training_mode") == (function == "make")
-    if function == "make":
-        assert "['body.1', 'body.2']" in text
-        assert "call `.eval()`" in text
+    assert text.count("network_in_training_mode") == 1
+    assert "['body.1', 'body.2']" in text
+    assert "call `.eval()`" in text
+
+
+def test_nothing_is_told_of_modules_that_compute_the_same_in_training():
+    body = nn.Sequential(nn.BatchNorm2d(4), nn.Dropout())
+    with capture_logs() as logs:
+        assert not evaluated(nn.Conv2d(3, 4, 3)).training
+        evaluated(body.eval())
+        assert not logs
+        evaluated(body.train())
+    assert [log["modules"] for log in logs] == [["0", "1"]]
 
 
 def _write_refused(file):
