@@ -18,7 +18,7 @@ from chameleon_tvm.building.remote.buffers import DeviceBuffers
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
 from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
 from chameleon_tvm.building.remote.kernels import KernelLoader, flush_of
-from chameleon_tvm.building.remote.smoke_test import is_right, smoke_test_for
+from chameleon_tvm.building.remote.smoke_test import check_output, smoke_test_for
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
 
@@ -156,11 +156,7 @@ class RpcSession:
                 hint="See that the target describes the device, and that both sides have the "
                 "same version of apache-tvm (and a compiler there, if none is here).",
             ) from error
-        if not is_right(output):
-            raise DeviceLostError(
-                f"{self.name} computes wrong numbers in its self-test",
-                hint="Look at its memory, clocks and driver.",
-            )
+        check_output(output, self.name)
 
     def load(self, artifact: Path) -> Kernel:
         """Upload an exported kernel, and load it on the device.

@@ -17,7 +17,7 @@ from chameleon_tvm.building.remote.buffers import DeviceBuffers
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
 from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
 from chameleon_tvm.building.remote.kernels import CudaEvents, KernelLoader, flush_of
-from chameleon_tvm.building.remote.smoke_test import is_right, smoke_test_for
+from chameleon_tvm.building.remote.smoke_test import check_output, smoke_test_for
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
 
@@ -99,11 +99,7 @@ class LocalDevice:
                         "compiles here, and that the target is the device's.",
                     ) from error
         (output,) = self._trial.outputs()
-        if not is_right(output):
-            raise DeviceLostError(
-                f"{self.name} computes wrong numbers in its self-test",
-                hint="Look at its memory, clocks and driver.",
-            )
+        check_output(output, self.name)
 
     def load(self, artifact: Path) -> Kernel:
         """Load an artifact as a kernel on the device."""

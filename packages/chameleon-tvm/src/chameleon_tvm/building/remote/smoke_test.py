@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
+from chameleon_core.errors import DeviceLostError
 from chameleon_system.processes.stamps import temporary_folder
 
 from chameleon_tvm.building.kernel import Program
@@ -58,9 +59,21 @@ def smoke_test_for(target: str) -> KeptArtifact:
     return KeptArtifact.of(program, target)
 
 
-def is_right(output: np.ndarray) -> bool:
-    """Whether the output of the test function is correct."""
-    return bool(np.array_equal(output, 2.0 * _numbers() + 1.0))
+def check_output(output: np.ndarray, device: str) -> None:
+    """Check the output of the test function on a device.
+
+    Args:
+        output: The output.
+        device: The name of the device.
+
+    Raises:
+        DeviceLostError: The output is wrong.
+    """
+    if not np.array_equal(output, 2.0 * _numbers() + 1.0):
+        raise DeviceLostError(
+            f"{device} computes wrong numbers in its self-test",
+            hint="Look at its memory, clocks and driver.",
+        )
 
 
 def _numbers() -> np.ndarray:
