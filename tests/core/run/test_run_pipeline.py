@@ -11,6 +11,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
+from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Frontend, TargetResolver
 from chameleon_core.store import RecordStore
 from synthetic import (
@@ -18,6 +19,7 @@ from synthetic import (
     RunnerOptions,
     SyntheticExplorer,
     SyntheticRunner,
+    SyntheticSpace,
     synthetic_task,
 )
 
@@ -56,6 +58,15 @@ def test_the_result(pipeline, log_lines, records):
         "rivals": {},
         "max_relative_error": None,
     }
+
+
+def test_random_configurations_are_compared_without_measurements_and_guesses(pipeline, monkeypatch):
+    guessing = SyntheticSpace.design_space
+    without = lambda space, task: DesignSpace(guessing(space, task).knobs)  # noqa: E731
+    monkeypatch.setattr(SyntheticSpace, "design_space", without)
+    result = run_pipeline(pipeline(budget={"measurements": 0}))
+    assert {operator.measurements for operator in result.operators} == {0}
+    assert all(operator.tuned_seconds for operator in result.operators)
 
 
 def test_without_baselines_nothing_is_measured_again(pipeline, log_lines):

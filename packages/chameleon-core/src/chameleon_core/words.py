@@ -49,13 +49,9 @@ def with_hint(error: ChameleonError) -> str:
     return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))
 
 
-_ARGUMENT = re.compile(r"`(\w+)=(?:True)?`")
-"""An argument of a Python function in a hint, such as `fresh=True`."""
-
-
 def with_flags(hint: str) -> str:
-    """A hint with flags of the command line in place of arguments of Python functions."""
-    return _ARGUMENT.sub(lambda argument: f"--{argument[1].replace('_', '-')}", hint)
+    """A hint with flags of the command line for arguments in Python, such as `fresh=True`."""
+    return re.sub(r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", hint)
 
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))

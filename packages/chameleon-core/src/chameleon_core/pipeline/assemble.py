@@ -328,9 +328,8 @@ class Assembler(StageReader):
     def _expect_scores(self, stages: Mapping[str, Any]) -> None:
         """Record a problem if the explorer needs scores that the cost model does not predict."""
         explorer, model = stages["explorer"], stages["cost_model"]
-        if not (explorer and model and model.record.scores is False):
-            return
-        if all(spec.record.scores for spec in leaves_of(explorer)):
+        blind = explorer and all(leaf.record.scores for leaf in leaves_of(explorer))
+        if blind and model and model.record.scores is False:
             entries = self.registry.entries("explorers")
             others = (entry.name for entry in entries if not entry.record.scores)
             marks = [self._root.value[key].node.mark for key in ("explorer", "cost_model")]

@@ -243,9 +243,9 @@ def _kept(file: Path, program: ExportedProgram) -> KeptNetwork | None:
 
 def _place_of(records: str | None) -> str | None:
     """The record database of a run, for a run that works in another folder than the caller."""
-    records = os.environ.get(ENVIRONMENT) if records is None else records
-    if not records or records in {NONE, DEFAULT} or "://" in records:
-        return records or None
+    records = records or os.environ.get(ENVIRONMENT) or None
+    if records in {None, NONE, DEFAULT} or "://" in records:
+        return records
     return str(Path(records).expanduser().absolute())
 
 
@@ -273,8 +273,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
-    dtype = torch.get_default_dtype()  # of the constants that the graph makes
-    facts = [_FORM, versions(_DISTRIBUTIONS), processor_name(), cores, threads, dtype]
+    facts = [_FORM, versions(_DISTRIBUTIONS), processor_name(), cores, threads]
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):

@@ -196,9 +196,5 @@ class ChameleonBackend(Backend):
         return bool(kind == onnx.backend.base.DeviceType.CPU)
 
 
-prepare, run_model, run_node = (
-    ChameleonBackend.prepare,
-    ChameleonBackend.run_model,
-    ChameleonBackend.run_node,
-)
-supports_device = ChameleonBackend.supports_device
+prepare, run_model = ChameleonBackend.prepare, ChameleonBackend.run_model
+run_node, supports_device = ChameleonBackend.run_node, ChameleonBackend.supports_device

@@ -99,9 +99,9 @@ def chameleon(
     try:
         chosen = BackendOptions(**values)
     except (TypeError, ValueError) as error:
-        # attrs adds its own objects to the sentence.
-        problem = error.args[0]
-        raise ConfigError(f"the backend chameleon does not take its options: {problem}") from error
+        raise ConfigError(  # attrs adds its own objects to the sentence
+            f"the backend chameleon does not take its options: {error.args[0]}"
+        ) from error
     reason = _reason_to_stay(example_inputs)
     if reason is not None:
         _log_stay(reason)
@@ -361,11 +361,10 @@ class CompiledGraph:
     @staticmethod
     def _kept_seconds(folder: Path) -> tuple[float, float] | None:
         """Read the times that an earlier process stored because its network was clearly faster."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             ours, torchs = json.loads(_seconds_file(folder).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return ours, torchs
+            return ours, torchs
+        return None
 
     def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
         """Median seconds of a call of a network, and of what computes now, timed in turns."""

@@ -93,17 +93,13 @@ def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
             "a network in buckets of shapes has no bundle for C: it is several networks",
             hint="Tune it in one shape, or load it from Python, with its load.py.",
         )
-    if manifest.get("virtual_machine"):
-        raise ConfigError(
-            f"TVM's virtual machine runs this network, because {manifest['virtual_machine']}; a "
-            "bundle for C holds no such machine",
-            hint="Load it from Python, with its load.py.",
-        )
-    if "apache-tvm" in manifest["needs"]:
-        raise ConfigError(
-            "its kernels call functions of TVM's, such as sorting, which C alone does not have",
-            hint="Load it from Python, with its load.py.",
-        )
+    reason = None
+    if why := manifest.get("virtual_machine"):
+        reason = f"TVM's virtual machine runs this network, because {why}; a bundle for C has none"
+    elif "apache-tvm" in manifest["needs"]:
+        reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
+    if reason is not None:
+        raise ConfigError(reason, hint="Load it from Python, with its load.py.")
     objects = delivered / OBJECTS
     if manifest.get("format") != FORMAT:
         raise ConfigError(

@@ -233,10 +233,10 @@ def compared(
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or read a stored comparison.
 
-    If the budget has no measurements and the frontend delivers nothing, recommended configurations
-    are compared. If a record of another run is among these configurations, the comparison compiles
-    and checks it on this machine. If no configuration succeeds, failed records are dropped, and the
-    next fastest configurations are compared.
+    If the budget has no measurements and the frontend delivers nothing, recommended or else random
+    configurations are compared. If a record of another run is among these configurations, the
+    comparison compiles and checks it on this machine. If no configuration succeeds, failed records
+    are dropped, and the next fastest configurations are compared.
 
     Args:
         run: the run.
@@ -285,7 +285,7 @@ def _compared(
     unchecked = recorded and not delivers(run.frontend)
     if run.pipeline.budget.measurements == 0 and not (ours or delivers(run.frontend)):
         # Nothing else compiles and checks what is recommended without measurements.
-        configs = tuples(task_run.tuner.recommended()[:FINALISTS])
+        configs = tuples(task_run.tuner.recommended(FINALISTS)[:FINALISTS])
         ours = tuple(
             Contender(name=TUNED, stage=task_run.space_ref, config=config) for config in configs
         )

@@ -176,11 +176,14 @@ class TaskTuner:
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
         return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
 
-    def recommended(self) -> Configs:
+    def recommended(self, otherwise: int = 0) -> Configs:
         """Configurations to use without measurements, most promising first, shape (n, knobs).
 
         If the cost model was trained beforehand and nothing is measured, the explorer's candidates
         come first, then the space's first guesses. Otherwise only the first guesses are returned.
+
+        Args:
+            otherwise: the number of random configurations to return if there are no others.
         """
         guesses = self.space.first_guesses
         if self.predicted and not self.measurements:
@@ -188,7 +191,8 @@ class TaskTuner:
             candidates = self.stages.selected_batch_first(candidates, 1)
             chosen = self._joined(guesses[:0], candidates.configs, self._batch_size)
             guesses = np.concatenate([chosen, guesses]).astype(np.int32)
-        return self.space.distinct(guesses)
+        guesses = self.space.distinct(guesses)
+        return guesses if len(guesses) else self._top_up(guesses, otherwise)
 
     def _expect_nothing(self) -> None:
         if self._asked is not None:
