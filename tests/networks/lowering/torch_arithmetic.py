@@ -1,12 +1,10 @@
 """Element-wise operators, reductions and products of torch."""
 
-import math
-
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import ids, net, of, r, with_holes
+from .torch_networks import holed, ids, net, of, r
 
 _ACTIVATIONS = (
     *("hardswish", "hardsigmoid", "mish", "softplus", "selu", "silu", "gelu", "relu6", "hardtanh"),
@@ -17,14 +15,6 @@ _FUNCTIONS = (
     *("sinh", "cosh", "tanh", "atan", "floor", "ceil", "round", "trunc", "frac", "sign", "square"),
     *("sigmoid", "exp2", "erfc"),
 )
-
-
-def _with_nan(place):
-    """Numbers with one NaN."""
-    x = r(2, 50)
-    x.view(-1)[place] = torch.nan
-    return x
-
 
 ELEMENTWISE = {
     "pow float": lambda: of(lambda x: x.abs().pow(1.7), r(3, 4)),
@@ -128,23 +118,24 @@ REDUCTIONS = {
     "var mean": lambda: of(lambda x: torch.var_mean(x, -1, unbiased=False), r(2, 3, 4)),
     "means": lambda: of(lambda x: x.mean() + x.mean(1) + x.sum(1) + x.sum(), r(2, 3, 4)),
     "extremes": lambda: of(
-        lambda x: (x.amax(1), x.amin((0, 2)), x.max(), x.min(), *x.max(1), *x.min(2)), r(2, 3, 4)
-    ),
-    "extremes of NaN": lambda: of(
-        lambda x: [
-            (y.amax(axis), y.amin(axis), *y.max(axis), *y.min(axis), y.argmax(), y.argmin())
-            for y in (x, x.relu(), x.double(), x.half(), x.isnan().float() - x)
-            for axis in (0, 1, 2)
-        ],
-        with_holes(9, 10, 33),
-    ),
-    "extremes of one NaN": lambda: of(
-        lambda *places: [
-            (x.max(), x.amin((0, 1)), torch.aminmax(x), x.argmax(), x.norm(math.inf), *x.cummax(1))
-            for x in places
-        ],
-        *(_with_nan(place) for place in (0, 50, 99)),
-        torch.full((2, 50), torch.nan),
+        lambda *inputs: (
+            [
+                (
+                    y.amax(axis),
+                    y.amin((0, axis)),
+                    *y.max(axis),
+                    *y.min(1),
+                    y.argmin(axis, keepdim=True),
+                )
+                for x in inputs
+                for y in (x, x.relu(), x.double(), x.half(), x.isnan().float() - x)
+                for axis in (1, 2)
+            ]
+            + [(x.max(), x.min(), x.argmax(), x.argmin(), *torch.aminmax(x)) for x in inputs]
+        ),
+        holed(9, 10, 33),
+        torch.full((2, 3, 4), torch.nan),
+        r(2, 3, 4),
     ),
     "product": lambda: of(lambda x: x.prod(1) + x.prod(), r(2, 3)),
     "norms": lambda: of(
@@ -152,10 +143,7 @@ REDUCTIONS = {
         r(2, 3, 4),
     ),
     "frobenius": lambda: of(torch.linalg.matrix_norm, r(2, 3, 4)),
-    "norm inf": lambda: of(lambda x: torch.linalg.vector_norm(x, float("inf"), dim=1), r(2, 3)),
-    "argmax": lambda: of(
-        lambda x: (x.argmax(-1), x.argmin(1, keepdim=True), x.argmax()), r(2, 3, 4)
-    ),
+    "norm inf": lambda: of(lambda x: torch.linalg.vector_norm(x, float("inf"), dim=1), holed(9, 3)),
     "logsumexp": lambda: of(lambda x: x.logsumexp(1), r(2, 3, 4)),
     "any all": lambda: of(
         lambda x: ((x > 0).any(), (x > 0).all(), (x > 0).any(1), (x > -1).all(1)), r(2, 3)

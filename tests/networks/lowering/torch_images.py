@@ -3,7 +3,7 @@
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import net, of, r, with_holes
+from .torch_networks import holed, net, of, r
 
 IMAGES = {
     "nearest": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 4, 5)),
@@ -73,25 +73,19 @@ IMAGES = {
     "adaptive average 1d": lambda: of(lambda x: F.adaptive_avg_pool1d(x, 3), r(1, 3, 7)),
     "adaptive average 3d": lambda: of(lambda x: F.adaptive_avg_pool3d(x, 2), r(1, 3, 4, 5, 4)),
     "adaptive max": lambda: of(
-        lambda x: F.adaptive_max_pool2d(x, 1) + F.adaptive_max_pool2d(x, (3, 2)), r(1, 3, 6, 4)
+        lambda x: F.adaptive_max_pool2d(x, 1) + F.adaptive_max_pool2d(x, (3, 2)), holed(1, 3, 6, 4)
     ),
-    "adaptive max uneven": lambda: of(lambda x: F.adaptive_max_pool2d(x, (3, 4)), r(1, 3, 7, 6)),
-    "adaptive max 1d": lambda: of(lambda x: F.adaptive_max_pool1d(x, 1), r(1, 3, 6)),
-    "max pool": lambda: of(lambda x: F.max_pool2d(x, 3, 2, 1), r(1, 3, 8, 7)),
-    "max pool ceil": lambda: of(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), r(1, 3, 8, 8)),
-    "max pool dilated": lambda: of(lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2), r(1, 3, 8, 8)),
-    "max pool of NaN": lambda: of(
-        lambda x: [
-            *(F.max_pool2d(x, 2), F.max_pool2d(x.relu(), 3, 2, 1), F.max_pool1d(x[0], 3, 2, 1)),
-            *(F.max_pool2d(x, 3, 1, 1, dilation=2), F.max_pool3d(x, 2), F.max_pool2d(x.relu(), 2)),
-            *(F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (4, 3))),
-            *F.max_pool2d(x, 3, 2, 1, return_indices=True),
-            *F.adaptive_max_pool2d(x, (4, 3), return_indices=True),
-        ],
-        with_holes(2, 3, 12, 18),
+    "adaptive max uneven": lambda: of(
+        lambda x: F.adaptive_max_pool2d(x, (3, 4)), holed(1, 3, 7, 6)
     ),
-    "max pool 1d": lambda: of(lambda x: F.max_pool1d(x, 3, 2, 1), r(1, 3, 8)),
-    "max pool 3d": lambda: of(lambda x: F.max_pool3d(x, 2), r(1, 3, 4, 4, 6)),
+    "adaptive max 1d": lambda: of(lambda x: F.adaptive_max_pool1d(x, 1), holed(1, 3, 6)),
+    "max pool": lambda: of(lambda x: F.max_pool2d(x.relu(), 3, 2, 1), holed(1, 3, 8, 7)),
+    "max pool ceil": lambda: of(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), holed(1, 3, 8, 8)),
+    "max pool dilated": lambda: of(
+        lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2), holed(1, 3, 8, 8)
+    ),
+    "max pool 1d": lambda: of(lambda x: F.max_pool1d(x, 3, 2, 1), holed(1, 3, 8)),
+    "max pool 3d": lambda: of(lambda x: F.max_pool3d(x, 2), holed(1, 3, 4, 4, 6)),
     "average pool": lambda: of(lambda x: F.avg_pool2d(x, 3, 2, 1), r(1, 3, 8, 7)),
     "average pool inside": lambda: of(
         lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), r(1, 3, 8, 7)

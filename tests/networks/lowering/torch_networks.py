@@ -117,7 +117,7 @@ def r(*shape):
     return torch.randn(shape)
 
 
-def with_holes(*shape):
+def holed(*shape):
     """Random numbers of a shape, some of which are NaN or infinite."""
     x, draw = r(*shape), torch.rand(shape)
     for number, most in ((torch.inf, 0.1), (-torch.inf, 0.08), (torch.nan, 0.03)):

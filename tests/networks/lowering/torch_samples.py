@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_networks import of, r
+from .torch_networks import holed, of, r
 
 
 def _symmetric(x):
@@ -187,16 +187,16 @@ SAMPLES = {
         lambda x: torch.where(x > 0, x, torch.zeros((), dtype=torch.int64)), r(3, 4)
     ),
     "places of adaptive pooling": lambda: of(
-        lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), r(2, 3, 7, 5)
+        lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), holed(2, 3, 7, 5)
     ),
     "places of adaptive pooling in volumes": lambda: of(
-        lambda x: F.adaptive_max_pool3d(x, (3, 2, 1), return_indices=True), r(1, 3, 7, 5, 4)
+        lambda x: F.adaptive_max_pool3d(x, (3, 2, 1), return_indices=True), holed(1, 3, 7, 5, 4)
     ),
     "places of pooling": lambda: of(
-        lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True), r(1, 3, 8, 7)
+        lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True), holed(1, 3, 8, 7)
     ),
     "places of spread pooling": lambda: of(
-        lambda x: F.max_pool2d(x, 3, 2, 1, dilation=2, return_indices=True), r(3, 8, 7)
+        lambda x: F.max_pool2d(x, 3, 2, 1, dilation=2, return_indices=True), holed(3, 8, 7)
     ),
     "statistics of a layer": lambda: of(
         lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), r(3, 4)

@@ -27,7 +27,9 @@ def _begun(tensors):
 
 
 def _with_holes(x):
-    """Numbers, some of which become NaN or infinite."""
+    """Numbers, of which some fractions become NaN or infinite."""
+    if x.dtype.kind != "f":
+        return x
     draw = RNG.random(x.shape)
     for number, share in ((np.nan, 0.05), (-np.inf, 0.2), (np.inf, 0.25)):
         x = np.where((draw < share) & (draw >= share - 0.05), x.dtype.type(number), x)
@@ -227,31 +229,13 @@ def test_reductions_along_any_axis(name, shape, dtype, schedule, data):
     source = te.placeholder(tuple(shape), dtype, name="source")
     result = build(source, axis=axis)
     x = RNG.integers(-2, 3, shape) if whole else RNG.uniform(0.9, 1.1, shape)
-    x = x.astype(dtype)
+    x = _with_holes(x.astype(dtype)) if name in {"largest", "least"} else x.astype(dtype)
     with np.errstate(over="ignore"):
         expected = exact(x if whole else x.astype(np.float64), axis)
     kind = str(result.dtype)
-    function = scheduled(te.create_prim_func([source, result]), *schedule)
+    function = scheduled(_begun([source, result]), *schedule)
     got = ran(loops_of(function), [x], expected.shape, kind)
     np.testing.assert_allclose(got, expected.astype(kind), rtol=2e-5)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    name=st.sampled_from(["largest", "least"]),
-    shape=SHAPES.filter(lambda shape: math.prod(shape) < 200_000),
-    dtype=st.sampled_from(["float32", "float64", "float16"]),
-    schedule=SCHEDULES,
-    data=st.data(),
-)
-def test_extremes_along_any_axis_keep_nan(name, shape, dtype, schedule, data):
-    axis = data.draw(st.integers(0, len(shape) - 1), label="axis")
-    build, exact = REDUCTIONS[name]
-    source = te.placeholder(tuple(shape), dtype, name="source")
-    x = _with_holes(RNG.standard_normal(shape).astype(dtype))
-    expected = exact(x, axis)
-    function = scheduled(_begun([source, build(source, axis=axis)]), *schedule)
-    np.testing.assert_array_equal(ran(loops_of(function), [x], expected.shape, dtype), expected)
 
 
 @settings(max_examples=30, deadline=None)

@@ -217,10 +217,7 @@ class _Mover(relax.PyExprMutator):
         if step is None or axis is None:
             return None
         if step.floating and operator_name(call) in _POOLS:
-            infinity = int(
-                STORAGE[step.dtype].stored(np.full(1, np.inf, np.float32)).view(np.int16)[0]
-            )
-            moved = _pooled(self.builder_, step.source, call, infinity)
+            moved = _pooled(self.builder_, step, call)
         else:
             moved = relaxed.called(call, [step.source, *others])
         if isinstance(step.source, tvm.ir.GenericConst):
@@ -329,23 +326,23 @@ def _axis_after(call: Any, step: Step) -> int | None:
     return None
 
 
-def _pooled(builder: Any, bits: Any, call: Any, infinity: int) -> Any:
+def _pooled(builder: Any, step: Step, call: Any) -> Any:
     """Max-pool encoded floating-point numbers as integers of the same order, in one function.
 
     Args:
         builder: A ``BlockBuilder`` that is inside a block.
-        bits: A variable of 16-bit floating-point numbers, as their bits.
+        step: The step that decodes a variable of 16-bit floating-point numbers.
         call: The pooling of the decoded numbers.
-        infinity: The bits of infinity.
     """
     known = call.attrs
+    [infinity] = STORAGE[step.dtype].stored(np.full(1, np.inf, np.float32)).view(np.int16)
     pool = _POOLS[operator_name(call)]
     sizes = (known.pool_size, known.strides, known.dilation, known.padding)
     kernel, stride, dilation, padding = ([int(number) for number in size] for size in sizes)
 
     def pooled(source: te.Tensor) -> te.Tensor:
         best = getattr(tvm.topi.nn, pool)(
-            _keys(source, "int16", infinity),
+            _keys(source, "int16", int(infinity)),
             kernel=kernel,
             stride=stride,
             dilation=dilation,
@@ -356,7 +353,7 @@ def _pooled(builder: Any, bits: Any, call: Any, infinity: int) -> Any:
         )
         return _keys(best, str(source.dtype))
 
-    return builder.call_te(pooled, bits, primfunc_name_hint="max_" + pool)
+    return builder.call_te(pooled, step.source, primfunc_name_hint="max_" + pool)
 
 
 def _keys(source: te.Tensor, dtype: str, infinity: int = 0) -> te.Tensor:

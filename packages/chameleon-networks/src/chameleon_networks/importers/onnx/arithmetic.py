@@ -107,15 +107,10 @@ def _extreme(node: Node) -> Any:
     if 0 not in shape:
         return (op.max if largest else op.min)(x, axes, keep)
     # Nothing is larger than all numbers or less than all.
-    if kind == np.bool_:
-        nothing: Any = not largest
-    elif kind.kind == "f":
-        nothing = -math.inf if largest else math.inf
-    else:
-        nothing = np.iinfo(kind).min if largest else np.iinfo(kind).max
-    extreme_of = np.max if largest else np.min
-    empty = np.empty(shape, kind)
-    return constant_of(extreme_of(empty, tuple(axes), keepdims=keep, initial=nothing))
+    ends = {"b": (False, True), "f": (-math.inf, math.inf)}.get(kind.kind)
+    least, most = ends or (np.iinfo(kind).min, np.iinfo(kind).max)
+    extreme, initial = (np.max, least) if largest else (np.min, most)
+    return constant_of(extreme(np.empty(shape, kind), tuple(axes), keepdims=keep, initial=initial))
 
 
 def _log_of_powers(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:

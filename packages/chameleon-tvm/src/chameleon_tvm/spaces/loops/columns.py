@@ -215,11 +215,9 @@ class _Columns:
     def _vectors(self, low: int, high: int, lanes: int) -> Any:
         """Sums in vectors. The last vector may overlap the vector before it."""
         places = [min(place, high - lanes) for place in range(low, high, lanes)]
-        stores = self._stores
+        stores, width = self._stores, lanes * len(places)
         sums = [
-            tirx.decl_buffer(
-                [lanes * len(places)], str(store.buffer.dtype), f"{store.buffer.name}_sums"
-            )
+            tirx.decl_buffer([width], str(store.buffer.dtype), f"{store.buffer.name}_sums")
             for store in stores
         ]
 

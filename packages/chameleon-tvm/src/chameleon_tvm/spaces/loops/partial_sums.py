@@ -33,9 +33,6 @@ WORTH_THREADS = 16_384
 """Number of operations from which several threads pay. With fewer, waking the other threads (some
 microseconds) costs more than they save."""
 
-_LEAST_LARGEST = 6e4
-"""A lower bound of the largest number of each floating-point dtype."""
-
 _INITIAL = "_init"
 """The end of a block's name if TVM made the block of a reduction's initial value."""
 _PADDING = "pad_temp"
@@ -213,11 +210,10 @@ def keeping_nan(statement: Any) -> Any:
     def kept(store: Any) -> Any:
         extreme, buffer = store.value, store.buffer
         reduces = isinstance(extreme, tirx.Max | tirx.Min) and is_element(extreme.a, store)
-        dtype, name = str(buffer.dtype), str(buffer.name)
-        if not reduces or "float" not in dtype or name.startswith(_SHIFT):
+        if not reduces or "float" not in str(buffer.dtype) or str(buffer.name).startswith(_SHIFT):
             return store
         # The compiler takes a comparison of a number with itself for true.
-        is_number = extreme.a <= tirx.FloatImm(dtype, math.inf)
+        is_number = extreme.a <= tirx.FloatImm(str(buffer.dtype), math.inf)
         value = tirx.Select(is_number, extreme, extreme.a)
         return tirx.BufferStore(buffer, value, list(store.indices))
 
@@ -287,18 +283,16 @@ def begun(function: Any, *, infinite: bool) -> Any:
 
     def changed(number: Any) -> Any:
         value, dtype = float(number.value), str(number.ty)
-        if abs(value) < _LEAST_LARGEST:
-            return number
         most = float(ml_dtypes.finfo(dtype).max)
         old, new = (most, math.inf) if infinite else (math.inf, most)
         return tirx.FloatImm(dtype, math.copysign(new, value)) if abs(value) == old else number
 
     def mapped(block: Any) -> Any:
-        parts = [block.body, block.init]
-        begins = block.name_hint.endswith((_INITIAL, _PADDING))
-        for number in (1,) if block.init is not None else (0,) if begins else ():
-            parts[number] = structural_map(parts[number], (tirx.FloatImm, changed))
-        body, init = parts
+        body, init = block.body, block.init
+        if init is not None:
+            init = structural_map(init, (tirx.FloatImm, changed))
+        elif block.name_hint.endswith((_INITIAL, _PADDING)):
+            body = structural_map(body, (tirx.FloatImm, changed))
         if body.same_as(block.body) and (init is None or init.same_as(block.init)):
             return block
         head = block.iter_vars, block.reads, block.writes, block.name_hint
