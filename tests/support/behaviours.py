@@ -18,12 +18,11 @@ from chameleon_core.task import Task
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.building.remote.smoke_test import KeptArtifact
 from chameleon_tvm.quick_tvm import te, tirx
+from faults import HANGING
 
 _LENGTH = 32
 _SEGMENTATION_FAULT = 11
 _ERROR_OUTPUT = 2
-_HANGING = "this hangs on purpose"
-"""The text that a kernel prints before it hangs, as those of ``chameleon_runners.testing`` do."""
 
 
 class Behaviour(StrEnum):
@@ -137,7 +136,7 @@ def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
     """A function that adds one to every number; it misbehaves before the first number."""
     source = te.placeholder((_LENGTH,), "float32", name="given")
     added = 2.0 if behaviour is Behaviour.WRONG else 1.0
-    printed = tirx.call_extern("int32", "write", _ERROR_OUTPUT, _HANGING, len(_HANGING))
+    printed = tirx.call_extern("int32", "write", _ERROR_OUTPUT, HANGING, len(HANGING))
     calls = {
         Behaviour.SLEEPS: ("usleep", int(seconds * 1e6)),
         Behaviour.CRASHES: ("raise", _SEGMENTATION_FAULT),

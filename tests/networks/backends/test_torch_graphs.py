@@ -429,6 +429,18 @@ def test_a_refusal_is_kept_and_said_again(children):
     assert _stays(logs) == [told, told]
 
 
+def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    children(interrupted, 0)
+    compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
+    with torch.no_grad(), pytest.raises(KeyboardInterrupt):
+        compiled(torch.ones(3))
+    assert not list(kept_networks.kept_networks().iterdir())
+    assert not list(cache.glob("*/*/graph.pt2"))
+
+
 def test_two_that_want_one_network_deliver_it_once(children):
     def deliver(folder):
         """The result is there, and the run goes on with its report."""

@@ -30,9 +30,10 @@ def _with_holes(x):
     """Numbers, of which some fractions become NaN or infinite."""
     if x.dtype.kind != "f":
         return x
-    draw = RNG.random(x.shape)
-    for number, share in ((np.nan, 0.05), (-np.inf, 0.2), (np.inf, 0.25)):
-        x = np.where((draw < share) & (draw >= share - 0.05), x.dtype.type(number), x)
+    draw, share = RNG.random(x.shape), min(0.05, 0.5 / max(x.shape))  # few of a long axis
+    for place, number in enumerate((np.nan, -np.inf, np.inf)):
+        hole = (draw >= place * share) & (draw < (place + 1) * share)
+        x = np.where(hole, x.dtype.type(number), x)
     return x
 
 

@@ -77,7 +77,7 @@ def recalled(file: Path, read: Callable[[Path], Known]) -> Known | None:
         value = read(file)
         if file.is_relative_to(user_cache_folder()):
             os.utime(_entry(file))  # it was used now
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
         return None
     return value
 

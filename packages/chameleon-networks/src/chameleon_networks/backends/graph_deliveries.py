@@ -42,7 +42,8 @@ from chameleon_networks.running.verify import samples_of
 
 log = structlog.get_logger()
 
-_DISTRIBUTIONS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "apache-tvm", "torch")
+_OURS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "chameleon-tuner-one-shot")
+_DISTRIBUTIONS = ("apache-tvm", "torch", *_OURS)
 _RESULT = "best.json"
 """The file ``BEST`` of ``chameleon_core.run_folder``, whose import takes .1 s of a first call."""
 _LONGEST = 400
@@ -52,7 +53,7 @@ _END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
 """Limits for the end of a run, which adds its measurements to the record database. At low priority,
 it may wait long for a core."""
 
-_FORM = 2
+_FORM = 3
 """The form of the folders in the cache. Other forms have other digests."""
 
 
@@ -188,26 +189,28 @@ class Delivery:
         if self._refusal.exists():
             self.prepare()  # raises the error
         log.info("a graph is compiled", folder=str(self._folder))
-        with ChildProcess(
-            "chameleon_networks.backends.waiting_run",
-            ["run", "pipeline.yaml"],
-            folder=self._folder,
-            stdin=subprocess.PIPE,
-            idle=nice,
-        ) as child:
-            self.prepare(whole=not nice)
-            assert child.stdin is not None  # noqa: S101 - it is a pipe
-            with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
-                child.stdin.write(b"run\n")
-                child.stdin.flush()
-            # Nobody reads the listings and the report that follow the result.
-            result = self._folder / "run" / _RESULT
-            while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
-                pass
-            status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
-        self._program.unlink(missing_ok=True)
-        if self._kept is not None:
-            self._kept.forget()
+        try:
+            with ChildProcess(
+                "chameleon_networks.backends.waiting_run",
+                ["run", "pipeline.yaml"],
+                folder=self._folder,
+                stdin=subprocess.PIPE,
+                idle=nice,
+            ) as child:
+                self.prepare(whole=not nice)
+                assert child.stdin is not None  # noqa: S101 - it is a pipe
+                with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
+                    child.stdin.write(b"run\n")
+                    child.stdin.flush()
+                # Nobody reads the listings and the report that follow the result.
+                result = self._folder / "run" / _RESULT
+                while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
+                    pass
+                status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
+        finally:
+            self._program.unlink(missing_ok=True)
+            if self._kept is not None:
+                self._kept.forget()
         if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {_error_in(child.log)}"
@@ -231,13 +234,15 @@ def _kept(file: Path, program: ExportedProgram) -> KeptNetwork | None:
     network.kept = kept = kept_network(network)
     assert kept is not None  # noqa: S101 - a file has an origin
     with contextlib.suppress(Exception):  # the run raises the same error
-        network.keep()
+        with compile_lock:  # torch replaces methods of ``nn.Module`` while it decomposes a program
+            network.keep()
         samples = samples_of(network)
         run = torch_inference(program.module(), program)
         answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
         if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
             kept.keep_answers(answers, samples)
         return kept
+    kept.forget()
     return None
 
 

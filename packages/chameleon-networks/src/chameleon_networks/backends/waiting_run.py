@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import runpy
 import sys
-
-from chameleon_cli.main import main
 
 _IMPORTS = ("chameleon_cli.run", "chameleon_networks.delivery.bucketed")
 """Modules of ``chameleon run`` that import what takes long."""
@@ -18,10 +17,10 @@ _IMPORTS = ("chameleon_cli.run", "chameleon_networks.delivery.bucketed")
 def wait() -> None:
     """Import modules, and run the command line of this process's arguments when told to."""
     for name in _IMPORTS:
-        with contextlib.suppress(ImportError):  # the run says it better
+        with contextlib.suppress(Exception):  # the run raises it again, with its own exit code
             importlib.import_module(name)
     if sys.stdin.readline():
-        main()
+        runpy.run_module("chameleon_cli", run_name="__main__")
 
 
 if __name__ == "__main__":

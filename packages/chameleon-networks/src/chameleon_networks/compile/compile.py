@@ -394,11 +394,12 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
             numbers = tvm.topi.cast(x, INT8) if str(x.dtype) == "bool" else x
             best = extreme(numbers, axis, keepdims=True)
             along = te.reduce_axis((0, x.shape[axis]), "along")
+            last = tirx.const(int(x.shape[axis]) - 1, "int32")
 
             def place(*at: Any) -> Any:
                 number = numbers(*at[:axis], along, *at[axis + 1 :])
                 here = tirx.Cast("int32", along.var)
-                place = tirx.Select(number == best(*at), here, tirx.max_value("int32"))
+                place = tirx.Select(number == best(*at), here, last)
                 if "float" in str(number.ty):  # NaN is the extreme, and unequal to itself
                     infinity = tirx.FloatImm(str(number.ty), math.inf)
                     place = tirx.Select(number <= infinity, place, here)

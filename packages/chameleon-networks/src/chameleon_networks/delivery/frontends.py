@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages.frontend import Delivery, Frontend, Trials
 from chameleon_core.task import Task
@@ -61,8 +63,10 @@ class NetworksFrontend(Frontend):
 
     def begin(self, threads: int) -> None:
         if not dimensions_of(self._options.shapes) and self._precision is None:
-            network = network_of(self._options)
-            self._begun = Begun(network, reading_process(network), threads)
+            with contextlib.suppress(ChameleonError, OSError):  # reading raises it again
+                network = network_of(self._options)
+                self._begun = Begun(network, reading_process(network), threads)
+                weakref.finalize(self, self._begun.close)
 
     def check_source(self) -> None:
         check_source(self._options)

@@ -91,7 +91,7 @@ class NetworkFrontend(SettledNetwork):
         network.kept = kept_network(network, "" if reader is None else network.programs_folder)
         self.network = network
         if begun is not None:  # while this process waits for the graph
-            self.runner = waiting_process()
+            self.runner = begun.runner = waiting_process()
         # Without a source that another process can read, it only imports modules.
         self.reader = reader if reader is None or network.kept is None else _finished(reader)
         if begun is not None and self.reader is not None and network.kept is not None:

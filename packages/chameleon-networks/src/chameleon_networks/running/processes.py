@@ -388,7 +388,7 @@ def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     return NetworkProcess(name, request, threads=0, preloads=preloads, wait=False)
 
 
-@attrs.frozen
+@attrs.define
 class Begun:
     """A network that another process imports while this one does other work.
 
@@ -396,11 +396,19 @@ class Begun:
         network: The network.
         reader: A process from ``reading_process`` that imports the network, or None.
         threads: Number of threads that the network will compute with.
+        runner: A process that will run the compiled network, or None if none was started yet.
     """
 
     network: ImportedNetwork
     reader: NetworkProcess | None
     threads: int
+    runner: NetworkProcess | None = None
+
+    def close(self) -> None:
+        """End the processes that still run, such as after a failed run."""
+        for process in (self.reader, self.runner):
+            if process is not None:
+                process.close()
 
 
 def reduced_process(

@@ -25,6 +25,7 @@ from chameleon_system.thread_limit import allowed_cores
 from structlog.testing import capture_logs
 
 from chameleon_networks.frameworks.reduced import ReducedNetwork, reduced_named
+from chameleon_networks.frameworks.running import TORCH_COMPILE
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import checked_manifest
 from chameleon_networks.running.kept_networks import kept_network
@@ -114,7 +115,7 @@ class Server:
         self._ran = request["role"] == "delivered"
         if "warm_up" in request:
             batches = batches_in(Path(request["inputs"]), request["warm_up"])
-            with _leaving_a_core():
+            with _leaving_a_core(request.get("name", "")):
                 outputs = [network(inputs) for inputs in batches]
             write_batches(Path(request["outputs"]), outputs)
             self._ran = True
@@ -163,12 +164,13 @@ class Server:
 
 
 @contextlib.contextmanager
-def _leaving_a_core() -> Iterator[None]:
-    """Let torch, if it is imported, use one thread less, since another process compiles meanwhile.
+def _leaving_a_core(framework: str) -> Iterator[None]:
+    """Let torch use one thread less, since another process compiles meanwhile.
 
     Threads that wait in a loop for one that gets no core took eight times the CPU time.
+    ``torch.compile`` would compile again for another number of threads.
     """
-    torch: Any = sys.modules.get("torch")
+    torch: Any = None if framework == TORCH_COMPILE else sys.modules.get("torch")
     threads = 1 if torch is None else torch.get_num_threads()
     if threads == 1:
         yield

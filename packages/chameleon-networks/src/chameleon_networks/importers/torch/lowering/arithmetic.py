@@ -6,6 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
+from chameleon_tvm.types import INT8
+
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.torch.lowering.values import Call, Converter, extents
 
@@ -86,8 +88,8 @@ def _extreme(operator: Any, call: Call) -> Any:
 def _any(call: Call) -> Any:
     """``any`` of a tensor of any dtype; the result is bool, or uint8 for uint8."""
     axes, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
-    truths = call.tensor(call.node.args[0], "bool")
-    return op.astype(op.max(truths, None if axes == [] else axes, keep), call.dtype)
+    bits = op.astype(call.tensor(call.node.args[0], "bool"), INT8)
+    return op.astype(op.max(bits, None if axes == [] else axes, keep), call.dtype)
 
 
 def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
