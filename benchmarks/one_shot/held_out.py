@@ -1,28 +1,30 @@
 """How fast a predictor's kernels are beside a whole search's, on networks nothing was learnt from.
 
-    python benchmarks/one_shot/held_out.py FOLDER [--network resnet18 ...] [--model auto]
+    python benchmarks/one_shot/held_out.py FOLDER [--network resnet18 ...] [--draws 2]
 
-The networks are those that `plan-cpu.yaml` holds out. Each network's tasks are tuned by several
-pipelines, and what these chose is timed in turns by the runner's final comparison: two searches one
-after the other would meet the machine at different speeds. A continued call searches nothing twice.
+The networks are those that `plan-cpu.yaml` and the corpus hold out. Some tasks of each network are
+drawn at random, by their share of its operations. Several pipelines tune each drawn task, and the
+runner's final comparison times their choices in turns: two searches one after the other would meet
+the machine at different speeds. A continued call searches nothing twice.
 
 `searched` is the default preset with many measurements, `one-shot` the predictor with eight. A
-network without measurements gets the choice of `guessed`, the space's first guess, or of
-`predicted`, the predictor's best. Speed is the geometric mean
-over tasks of the searched kernel's time over the way's own, weighted by the share of the network's
-time.
+task without measurements gets the choice of `guessed`, the space's first guess, or of `predicted`,
+the predictor's best. Speed is the searched kernel's time over the way's own, as a geometric mean
+over the drawn tasks of a network, and then over networks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chameleon_core.errors import ConfigError
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import Config, tuples
 from chameleon_core.loop.round.tuner import TaskTuner
@@ -34,12 +36,25 @@ from chameleon_core.stages import Archive, Contender, StageRef
 from chameleon_core.task import Task
 from chameleon_one_shot.dataset.collecting import NetworkTasks
 from chameleon_one_shot.dataset.task_file import write_tasks
+from corpus_plan import read_plan
 
 # What was measured before must not make a search seem quick.
 os.environ["CHAMELEON_RECORDS"] = "none"
 
-LAYOUTS = {"resnet18": "NHWC", "mobilenet_v2": "NHWC", "bert_base": "NHWC"}
+BUILTIN = {
+    name: {"builtin": {"network": name, "layout": "NHWC"}}
+    for name in ("resnet18", "mobilenet_v2", "bert_base")
+}
 """Networks that `plan-cpu.yaml` holds out."""
+
+CORPUS = {
+    case.name: {"torch": {"source": f"corpus_networks.{case.network}", "layout": "NHWC"}}
+    for case in read_plan(Path(__file__).parents[1] / "corpus.yaml").cases
+    if case.held_out and case.form == "torch"
+}
+"""Networks that the corpus holds out."""
+
+NETWORKS = BUILTIN | CORPUS
 
 BATCH = 8
 """The number of candidates of which the predictor's best is the first."""
@@ -69,17 +84,15 @@ def pipeline_of(tasks: Path, way: Mapping[str, Any], folder: Path) -> ResolvedPi
         "model": {"tasks": {"file": str(tasks)}},
         "target": "native",
         "baselines": [],
-        "scheduler": "round-robin",
         "output": str(folder),
     }
     document["budget"] = {**document.get("budget", {}), "scope": "task"}
     return from_dict(document)
 
 
-def network_tasks(network: str, folder: Path) -> Sequence[Task]:
+def network_tasks(network: str, folder: Path) -> list[Task]:
     """The tasks of a network, read once."""
-    model = {"builtin": {"network": network, "layout": LAYOUTS[network]}}
-    pipeline = from_dict({"model": model, "target": "native", "output": str(folder)})
+    pipeline = from_dict({"model": NETWORKS[network], "target": "native", "output": str(folder)})
     reader = NetworkTasks(
         folder=folder, target=target_of(pipeline), interruption=Interruption(), say=print
     )
@@ -87,52 +100,70 @@ def network_tasks(network: str, folder: Path) -> Sequence[Task]:
     return tasks
 
 
-def recommended(pipeline: ResolvedPipeline, tasks: Sequence[Task]) -> list[Config | None]:
-    """The configurations that a network's tasks get if nothing is measured, or None.
+def drawn(tasks: Sequence[Task], count: int) -> list[Task]:
+    """Distinct tasks, each with a probability that grows with its share of the operations.
+
+    The largest of log(share) plus Gumbel noise are a draw without replacement (Kool et al., ICML
+    2019), and a larger draw begins with a smaller one.
+    """
+    shares = np.array([task.weight * task.flop for task in tasks])
+    noise = np.random.default_rng(0).gumbel(size=len(tasks))
+    with np.errstate(divide="ignore"):
+        order = np.argsort(-(np.log(shares) + noise))
+    return [tasks[place] for place in order[:count]]
+
+
+def recommended(pipeline: ResolvedPipeline, task: Task) -> Config | None:
+    """The configuration that a network's task gets if nothing is measured, or None.
 
     A run of operators without measurements would time several of them, and choose the fastest.
     """
-    device, archive = device_of(pipeline, tasks[0].target), Archive()
-    return [
-        next(
-            iter(
-                tuples(
-                    TaskTuner.of(
-                        pipeline, task, space, archive, batch_size=BATCH, device=device
-                    ).recommended()
-                )
-            ),
-            None,
-        )
-        for task, space in zip(tasks, spaces_of(pipeline, tasks, among=True), strict=True)
-    ]
+    (space,) = spaces_of(pipeline, [task], among=True)
+    tuner = TaskTuner.of(
+        pipeline,
+        task,
+        space,
+        Archive(),
+        batch_size=BATCH,
+        device=device_of(pipeline, task.target),
+    )
+    return next(iter(tuples(tuner.recommended())), None)
 
 
 def compared(
-    pipeline: ResolvedPipeline,
-    tasks: Sequence[Task],
-    choices: Mapping[str, Sequence[Config | None]],
-) -> dict[str, list[float]]:
-    """Seconds of what each way chose for each task, timed in turns; infinity where it failed."""
+    pipeline: ResolvedPipeline, task: Task, choices: Mapping[str, Config | None]
+) -> dict[str, float]:
+    """Seconds of each way's choice, timed in turns; infinity for none, and for a failure."""
     space = StageRef.of(pipeline.space)
-    seconds: dict[str, list[float]] = {name: [] for name in choices}
+    distinct = [config for config in dict.fromkeys(choices.values()) if config is not None]
+    contenders = [Contender(name="tuned", stage=space, config=config) for config in distinct]
     with pipeline.runner.create() as runner:
-        for place, task in enumerate(tasks):
-            chosen = {name: configs[place] for name, configs in choices.items()}
-            distinct = list(dict.fromkeys(one for one in chosen.values() if one is not None))
-            timed = runner.compare(
-                task, [Contender(name="tuned", stage=space, config=one) for one in distinct]
-            )
-            costs = {one.config: one.cost for one in timed}
-            for name, config in chosen.items():
-                seconds[name].append(np.inf if config is None else costs[config])
-    return seconds
+        seconds = {timed.config: timed.cost for timed in runner.compare(task, contenders)}
+    return {way: math.inf if config is None else seconds[config] for way, config in choices.items()}
 
 
-def speed(seconds: Sequence[float], searched: Sequence[float], weights: Sequence[int]) -> float:
-    """Geometric mean of searched over own seconds, weighted by shares of the searched network."""
-    share = np.array(weights) * np.array(searched)
-    return float(np.exp(np.average(np.log(np.array(searched) / np.array(seconds)), weights=share)))
+def judged(task: Task, ways: Mapping[str, dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """The speed of each way's choice for a task, and how long its search took."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "task.json"
+    write_tasks(file, [task])
+    choices, rows = {}, {}
+    for name, way in ways.items():
+        pipeline = pipeline_of(file, way, folder / name)
+        if pipeline.budget.measurements == 0:
+            choices[name], rows[name] = recommended(pipeline, task), {}
+        else:
+            (operator,) = run_pipeline(pipeline).operators
+            choices[name] = operator.config
+            rows[name] = {
+                "measurements": operator.measurements,
+                "search_seconds": round(operator.spending.total, 1),
+            }
+    seconds = compared(pipeline, task, choices)
+    for name, row in rows.items():
+        row["milliseconds"] = round(1e3 * seconds[name], 4)
+        row["speed"] = round(seconds["searched"] / seconds[name], 4)
+    return {"task": task.name, "ways": rows}
 
 
 def main() -> None:
@@ -141,42 +172,34 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--network", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
+    parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--draws", type=int, default=1, help="tasks of each network")
     parser.add_argument("--model", default="auto", help="of the predictor: a file or a name")
     parser.add_argument("--measurements", type=int, default=256)
     parser.add_argument("--ways", nargs="+", default=list(ways("", 0)))
     given = parser.parse_args()
+    chosen = {
+        name: way
+        for name, way in ways(given.model, given.measurements).items()
+        if name in {"searched", *given.ways}
+    }
+    logarithms = {name: [] for name in chosen}
     for network in given.network:
-        folder = given.folder / network
-        tasks = network_tasks(network, given.folder / "tasks")
-        file = folder / "tasks.json"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_tasks(file, tasks)
-        pipelines = {
-            name: pipeline_of(file, way, folder / name)
-            for name, way in ways(given.model, given.measurements).items()
-            if name in {"searched", *given.ways}
-        }
-        choices, results = {}, {}
-        for name, pipeline in pipelines.items():
-            if pipeline.budget.measurements == 0:
-                choices[name], results[name] = recommended(pipeline, tasks), ()
-            else:
-                results[name] = run_pipeline(pipeline).operators
-                choices[name] = [operator.config for operator in results[name]]
-        seconds = compared(pipelines["searched"], tasks, choices)
-        weights = [task.weight for task in tasks]
-        for name, operators in results.items():
-            row = {
-                "network": network,
-                "way": name,
-                "tasks": len(tasks),
-                "measurements": sum(one.measurements for one in operators),
-                "speed": round(speed(seconds[name], seconds["searched"], weights), 4),
-                "kernel_ms": round(1e3 * float(np.dot(weights, seconds[name])), 3),
-                "search_seconds": round(sum(one.spending.total for one in operators), 1),
-            }
-            print(json.dumps(row), flush=True)
+        try:
+            tasks = drawn(network_tasks(network, given.folder / "tasks"), given.draws)
+        except ConfigError as error:
+            print(f"{network} is left out: {error}", flush=True)
+            continue
+        rows = []
+        for task in tasks:
+            rows.append(judged(task, chosen, given.folder / network / task.key))
+            print(json.dumps({"network": network, **rows[-1]}), flush=True)
+        for name, values in logarithms.items():
+            values.append(np.mean(np.log([row["ways"][name]["speed"] for row in rows])))
+    for name, values in logarithms.items():
+        speeds = np.exp(values)
+        mean, least = np.exp(np.mean(values)), speeds.min()
+        print(f"{name}: {mean:.3f} on {len(speeds)} networks, {least:.3f} on the slowest")
 
 
 if __name__ == "__main__":
