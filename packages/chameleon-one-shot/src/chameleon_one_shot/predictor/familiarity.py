@@ -113,8 +113,8 @@ class Familiarity:
         distance = self._distance(tokens, vocabulary)
         if distance > self.limits.distance:
             return (
-                f"its sizes are {distance:.2f} from those of the nearest trained task, and tasks "
-                f"held out tell that up to {self.limits.distance:.2f} is no matter"
+                f"its sizes differ by {distance:.2f} from the most similar training task; the limit, "
+                f"learned from held-out tasks, is {self.limits.distance:.2f}"
             )
         return None
 
@@ -128,8 +128,8 @@ class Familiarity:
         if deviation <= limit * (1.0 + 1e-9):  # equal ones have means that rounding tells apart
             return None
         return (
-            f"its predicted standard deviation is {deviation:.2f} on average, and tasks held out "
-            f"tell that up to {limit:.2f} is usual"
+            f"its mean predicted standard deviation is {deviation:.2f}; the limit, learned from "
+            f"held-out tasks, is {limit:.2f}"
         )
 
     def _distance(self, tokens: TaskTokens, vocabulary: Vocabulary) -> float:
