@@ -35,8 +35,8 @@ class Group:
         budget: The largest number of measurements of the pipeline; None for no limit.
         best_known: The lowest known cost of the operator in seconds.
         exhaustive: Whether no lower cost exists, because all configurations were recorded.
-        runs: The trajectories by seed.
-        failures: The reasons of failed cells by seed.
+        runs: The trajectory of each run (its costs and seconds), by seed.
+        failures: The reasons of failed runs, by seed.
     """
 
     pipeline: str

@@ -141,7 +141,8 @@ def winners_of(run: RunView) -> tuple[Winner, ...]:
     """The best configuration of each measured task.
 
     It is the winner of the final comparison if there was one, else the fastest measured
-    configuration. A run without measurements compares recommended configurations.
+    configuration. A run with a budget of 0 has only a final comparison, of recommended
+    configurations.
     """
     winners, store, shared = [], run.store, shares_records(run.store)
     for stored in store.tasks():

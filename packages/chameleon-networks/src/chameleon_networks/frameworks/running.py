@@ -110,7 +110,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
 
 def limit_torch(threads: int) -> None:
-    """Set torch's number of threads, unless torch may use all threads of this process anyway."""
+    """Set torch's number of threads, unless torch may use all threads."""
     asked = asked_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)

@@ -113,8 +113,8 @@ class Familiarity:
         distance = self._distance(tokens, vocabulary)
         if distance > self.limits.distance:
             return (
-                f"its sizes differ by {distance:.2f} from the most similar training task; the limit, "
-                f"learned from held-out tasks, is {self.limits.distance:.2f}"
+                f"its sizes differ by {distance:.2f} from the most similar training task; the "
+                f"limit, learned from held-out tasks, is {self.limits.distance:.2f}"
             )
         return None
 

@@ -67,9 +67,9 @@ class Rounds:
         self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
-        """Keep a candidate that was timed, and return the candidates that are no longer kept.
+        """Keep a timed candidate loaded for more repeats, and return the candidates to unload.
 
-        Candidates are no longer kept if they are much slower than the best, or if there are too
+        Candidates are unloaded if they are much slower than the best, or if there are too
         many.
 
         Args:

@@ -64,7 +64,9 @@ class Decision:
         return self.knob or self.sample.subject
 
     def of(self, config: Mapping[str, Any]) -> Any:
-        """The choice that a configuration makes at this instruction, in the form that TVM needs.
+        """The decision that TVM's trace stores for this instruction, from a configuration.
+
+        It is a list of tile sizes, the index of a category, or the position of a loop.
 
         Args:
             config: Knob values by name.

@@ -40,7 +40,7 @@ products of a row of taps are."""
 
 
 class PlanarConvolution:
-    """Writes the function of a convolution on channels-first images for one tile.
+    """Writes the function of a convolution on channels-first images, in tiles of one size.
 
     Args:
         geometry: The result of ``planar_geometry``.
