@@ -82,14 +82,14 @@ def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
     assert "SIGKILL" in measurement.message
 
 
-def test_first_results_do_not_wait_for_the_batch():
-    options = LocalOptions(**{**QUICK, "ahead": 3})
+@pytest.mark.parametrize(("ahead", "built"), [(3, 3), (1, 2)])
+def test_first_results_do_not_wait_for_the_batch(ahead, built):
     configs = [config(Fault.NONE, n) for n in range(8)]
-    with LocalRunner(options) as runner:
+    with LocalRunner(LocalOptions(**{**QUICK, "ahead": ahead, "workers": 2})) as runner:
         measured = runner.measure(job(configs))
-        first = [next(measured) for _ in range(3)]
-        assert sum(worker.built for worker in runner._start().pool.workers) == 3
-        assert {m.config for m in first} == set(configs[:3])
+        first = [next(measured) for _ in range(built)]
+        assert sum(worker.built for worker in runner._start().pool.workers) == built
+        assert {m.config for m in first} == set(configs[:built])
         assert set(by_config([*first, *measured])) == set(configs)
 
 

@@ -20,7 +20,7 @@ class LocalOptions(TimingOptions):
     )
     ahead: int = unbound(
         1,
-        "number of a task's first configurations to finish before the others are built",
+        "least number of a task's first configurations to finish before the others are built",
         at_least=0,
         before="cold_bytes",
     )
