@@ -128,7 +128,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
     result = NetworkResult(
         max_relative_error=verdict.max_relative_error,
         reference=reference,
-        reference_day=steps.answers.day,
+        reference_day=None if settled.answered else steps.answers.day,
         layout=LayoutResult(**settled.choice.to_json()),
         unmeasured=steps.unmeasured(),
     )

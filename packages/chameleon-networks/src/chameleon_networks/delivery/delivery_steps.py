@@ -147,14 +147,13 @@ class DeliverySteps:
     def answers(self) -> KeptAnswers:
         """The reference's outputs for the sample inputs, to compare the network's outputs with.
 
-        They are read from the cache if an earlier run kept them. Otherwise this waits until the
-        reference has computed them.
+        They are read from the cache if an earlier run or this run's check kept them. Otherwise this
+        waits until the reference has computed them.
 
         Raises:
             ChameleonError: There is no reference, or its outputs are not finite.
         """
         if self._known is not None:
-            log.info("answers_recalled", of=self._known.reference, day=self._known.day)
             return self._known
         with self.seconds.during("reference"):
             reference = self.baselines.reference
@@ -276,9 +275,8 @@ class DeliverySteps:
             if len(variants) == 1:
                 return variants[0].folder
             _ = self.expected  # what still starts would disturb what is timed
-            threads = self.threads
             try:
-                seconds = seconds_in_network(variants, self._samples[0], threads=threads)
+                seconds = seconds_in_network(variants, self._samples[0], threads=self.threads)
             except ChameleonError as error:
                 log.warning("network_not_tried", problem=str(error), hint=error.hint)
                 return variants[0].folder

@@ -45,10 +45,10 @@ from chameleon_networks.graph.prepare import LayoutError, prepared
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import check_target, manifest_of, write_package
-from chameleon_networks.running.kept_networks import kept_network
+from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.running.profile import Profiler
 from chameleon_networks.running.requests import requested_network
-from chameleon_networks.running.verify import Expected, agreement, nudged
+from chameleon_networks.running.verify import Expected, agreement, nudged, samples_of
 from chameleon_networks.step_seconds import StepSeconds
 
 log = structlog.get_logger()
@@ -62,22 +62,22 @@ class Reference:
 
     Args:
         network: A network whose program has been read.
-        inputs: The inputs of one inference.
         threads: Number of threads that the framework computes with.
 
     Attributes:
         name: The name of the framework.
-        inputs: The argument ``inputs``.
+        inputs: The inputs of one inference.
         expected: The framework's outputs. None before ``wait``, or if the framework is not
             installed.
         seconds: Seconds of one inference, measured in ``wait`` while nothing else runs.
     """
 
-    def __init__(self, network: ImportedNetwork, inputs: Arrays, threads: int) -> None:
+    def __init__(self, network: ImportedNetwork, threads: int) -> None:
         self.name: str = network.frameworks[0]
         self.expected: Expected | None = None
         self.seconds = math.inf
-        self.inputs = inputs
+        self._samples = samples_of(network)
+        self.inputs = self._samples[0]
         self._network = network
         self._threads = threads
         # One thread for all: OpenMP's number of threads is that of the thread that sets it.
@@ -94,6 +94,7 @@ class Reference:
         """Wait until the framework has computed its outputs, and then run the inference again.
 
         The second run is timed (``seconds``). Its outputs must be the same as those of the first.
+        The outputs for all samples are kept for the delivery.
 
         Raises:
             ConfigError: The framework cannot run the network, its outputs are not finite, or the
@@ -103,7 +104,7 @@ class Reference:
             return
         try:
             run, answers = self._asked.result()
-            again = self._pool.submit(self._timed, run).result()
+            *others, again = self._pool.submit(self._timed, run).result()
         except ImportError:
             return
         # The framework runs the user's code, which may raise anything.
@@ -128,25 +129,24 @@ class Reference:
         self.expected = Expected(
             [self.inputs], [answers], self._exact, rounded=self._network.has_quantized_activations
         )
+        kept, outputs = self._network.kept, [answers, *others]
+        finite = all(np.isfinite(array).all() for arrays in outputs for array in arrays)
+        if isinstance(kept, KeptNetwork) and finite:
+            kept.keep_answers(KeptAnswers(reference=self.name, outputs=outputs), self._samples)
 
     def _answers(self) -> tuple[Any, Arrays]:
         run = self._network.framework(self.name, self._threads)
-        return run, run(self._copies())
+        return run, run(_copies(self.inputs))
 
-    def _timed(self, run: Any) -> Arrays:
-        """Run other inputs, then the same inputs again. Returns the outputs of the latter."""
-        others = self._network.samples(np.random.default_rng(1))
-        seconds = []
-        for inputs in (others, self._copies()):
+    def _timed(self, run: Any) -> list[Arrays]:
+        """The outputs for other inputs, then those for the same inputs again."""
+        answers, seconds = [], []
+        for inputs in map(_copies, (*self._samples[1:], self.inputs)):
             started = time.perf_counter()
-            answers: Arrays = run(inputs)
+            answers.append(run(inputs))
             seconds.append(time.perf_counter() - started)
         self.seconds = min(seconds)
         return answers
-
-    def _copies(self) -> Arrays:
-        """Copies of the inputs, since a network may write to its inputs."""
-        return [array.copy() for array in self.inputs]
 
     def _exact(self) -> list[Arrays] | None:
         """The framework's outputs in float64, or for nudged inputs.
@@ -155,15 +155,20 @@ class Reference:
         """
         if self._network.has_quantized_activations:
             run, _ = self._asked.result()
-            return [run(nudged(self._copies()))]
+            return [run(nudged(_copies(self.inputs)))]
         exact = self._network.exact
         if exact is None:
             return None
         try:
-            return [self._network.framework(exact, self._threads)(self._copies())]
+            return [self._network.framework(exact, self._threads)(_copies(self.inputs))]
         except Exception as error:  # noqa: BLE001 - torch's own; only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
+
+
+def _copies(inputs: Arrays) -> Arrays:
+    """Copies of the inputs, since a network may write to its inputs."""
+    return [array.copy() for array in inputs]
 
 
 def _known(answer: NDArray[Any]) -> bool:
@@ -264,8 +269,7 @@ class Examination:
         self.tell({"done": "import"})
         refused: dict[str, str] = {}
         is_compiled = False
-        inputs = network.samples(np.random.default_rng(0))
-        with Reference(network, inputs, self.threads) as reference:
+        with Reference(network, self.threads) as reference:
             for layout in layouts:
                 try:
                     return attrs.evolve(self._tried(layout, reference), refused=refused)
@@ -340,11 +344,10 @@ class Examination:
         return network
 
     def _runs_here(self) -> bool:
-        try:
+        with contextlib.suppress(TargetError):
             check_target(self.target)
-        except TargetError:
-            return False
-        return True
+            return True
+        return False
 
 
 def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:

@@ -71,8 +71,7 @@ def _finished(reader: NetworkProcess) -> NetworkProcess | None:
         log.debug("network_not_read_ahead", problem=str(error))  # this process says it better
         return None
     for message in reader.answer["messages"]:
-        level, event = message.pop("log_level"), message.pop("event")
-        getattr(log, level)(event, **message)
+        getattr(log, message.pop("log_level"))(message.pop("event"), **message)
     return reader
 
 
@@ -136,6 +135,7 @@ class NetworkFrontend(SettledNetwork):
         self._tried = partial(_tried, self.network, target, threads)
         report = self._tried(layouts) if earlier is None else CheckReport.from_json(earlier)
         self._checked, self._loops = report, report.loops
+        self.answered = report.day is None
         for layout, problem in report.refused.items():
             log.warning("layout_refused", layout=layout, problem=problem)
         if report.unscheduled:

@@ -25,6 +25,7 @@ class SettledNetwork(Frontend):
         network: The imported network.
         choice: The layout of the whole graph, with the reason for it.
         precision: The dtypes that the operators may have. None if they keep those of the source.
+        answered: Whether this run's check kept the reference's outputs.
         reader: The process that imported the network, or None.
         runner: A process that will run the compiled network, or None if none was started yet.
     """
@@ -32,6 +33,7 @@ class SettledNetwork(Frontend):
     network: ImportedNetwork
     choice: LayoutChoice
     precision: PrecisionDecisions | None
+    answered: bool = False
     reader: NetworkProcess | None = None
     runner: NetworkProcess | None = None
 

@@ -38,6 +38,3 @@ class Sample:
     def run(self, network: Callable[[Arrays], Arrays]) -> Arrays:
         """Run a network on the inputs, and cut its outputs to the part for the unpadded inputs."""
         return self.cut(network(self.inputs))
-
-
-__all__ = ["Cut", "Sample"]
