@@ -150,18 +150,46 @@ REDUCTIONS = {
     ),
     "cumulative": lambda: of(lambda x: (x.cumsum(1), x.cumprod(-1)), r(2, 3, 4)),
     "cumsum of integers": lambda: of(lambda x: (x != 0).int().cumsum(1).long(), ids(3, 2, 6)),
-    "topk": lambda: of(lambda x: torch.topk(x, 3, dim=-1), r(2, 7)),
-    "topk smallest": lambda: of(lambda x: torch.topk(x, 2, dim=1, largest=False), r(2, 7, 3)),
-    "sort": lambda: of(lambda x: (*torch.sort(x, 1), torch.sort(x, 1, True).values), r(2, 7)),
-    "argsort": lambda: of(lambda x: x.argsort(-1, descending=True), r(2, 7)),
-    "sort of short numbers": lambda: of(
-        lambda x: (*torch.sort(x, 1), x.short().argsort(0), (x > 0).sort(1).values),
-        (r(3, 7) * 9).char(),
+    "orders of equal numbers": lambda: of(
+        lambda x, y: (
+            [
+                (
+                    *z.sort(dim=1, stable=True),
+                    *z.sort(dim=0, stable=True, descending=True),
+                    torch.argsort(z, dim=-1, stable=True),
+                    *(z.topk(7, 1).values, z.topk(7, 0, largest=False).values),
+                    *(z.median(1).values, z.nanmedian(0).values, z.kthvalue(17, 1).values),
+                    *(z.median(), z.nanmedian(), z.kthvalue(1, 0, True).values),
+                )
+                for z in (x, x.double(), x.half(), x.relu(), y, y.short(), y.long())
+            ]
+            + [(y > 0).sort(dim=1, stable=True)]
+        ),
+        (2 * holed(20, 33)).round(),
+        (r(20, 33) * 9).char(),
     ),
-    "topk of short numbers": lambda: of(
-        lambda x: torch.topk(x * 7 + torch.arange(7, dtype=torch.int16), 2), (r(3, 7) * 9).short()
+    "places in orders": lambda: of(
+        lambda x: [
+            (
+                *(*y.sort(1), *y.topk(3, 1), *y.topk(2, 1, largest=False)),
+                *(*y.median(1), *y.nanmedian(1), *y.kthvalue(6, 1), *y.kthvalue(7, 1, True)),
+            )
+            for y in (x, x.double(), x.half())
+        ],
+        torch.stack(
+            [
+                torch.tensor([0.0, torch.nan, 2.5, torch.inf, -1.5, -torch.inf, 7])[order]
+                for order in (torch.randperm(7) for _ in range(9))
+            ]
+        ),
     ),
-    "median": lambda: of(lambda x: x.median(1).values, r(2, 7)),
+    "places of NaN": lambda: of(
+        lambda x: (
+            *(*x.median(1), x.nanmedian(1).values, x[:1].nanmedian(1).indices),
+            *(x.quantile(0.3, 0), x.nanquantile(0.3, 0)),
+        ),
+        torch.tensor([[1.0, torch.nan, 3, torch.nan, 0], [torch.nan] * 5]),
+    ),
     "count nonzero": lambda: of(lambda x: torch.count_nonzero(x > 0, 1), r(2, 7)),
     "cosine similarity": lambda: of(lambda x, y: F.cosine_similarity(x, y, 1), r(2, 7), r(2, 7)),
     "distances": lambda: of(torch.cdist, r(2, 5, 3), r(2, 4, 3)),
