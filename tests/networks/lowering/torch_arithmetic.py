@@ -151,37 +151,30 @@ REDUCTIONS = {
     "cumulative": lambda: of(lambda x: (x.cumsum(1), x.cumprod(-1)), r(2, 3, 4)),
     "cumsum of integers": lambda: of(lambda x: (x != 0).int().cumsum(1).long(), ids(3, 2, 6)),
     "orders of equal numbers": lambda: of(
-        lambda x, y: (
-            [
+        lambda x, y: [
+            (y > 0).sort(dim=1, stable=True),
+            *(
                 (
-                    *z.sort(dim=1, stable=True),
-                    *z.sort(dim=0, stable=True, descending=True),
-                    torch.argsort(z, dim=-1, stable=True),
-                    *(z.topk(7, 1).values, z.topk(7, 0, largest=False).values),
-                    *(z.median(1).values, z.nanmedian(0).values, z.kthvalue(17, 1).values),
-                    *(z.median(), z.nanmedian(), z.kthvalue(1, 0, True).values),
+                    *(*z.sort(dim=1, stable=True), *z.sort(dim=0, stable=True, descending=True)),
+                    *(z.topk(7, 1)[0], z.topk(7, 0, largest=False)[0], z.kthvalue(17, 1)[0]),
+                    *(z.median(1)[0], z.nanmedian(0)[0], z.median(), z.nanmedian()),
                 )
                 for z in (x, x.double(), x.half(), x.relu(), y, y.short(), y.long())
-            ]
-            + [(y > 0).sort(dim=1, stable=True)]
-        ),
+            ),
+        ],
         (2 * holed(20, 33)).round(),
         (r(20, 33) * 9).char(),
     ),
     "places in orders": lambda: of(
         lambda x: [
             (
-                *(*y.sort(1), *y.topk(3, 1), *y.topk(2, 1, largest=False)),
-                *(*y.median(1), *y.nanmedian(1), *y.kthvalue(6, 1), *y.kthvalue(7, 1, True)),
+                *(*y.sort(1), y.argsort(1, descending=True), *y.topk(3, 1)),
+                *(*y.topk(2, 1, largest=False), *y.kthvalue(6, 1), *y.kthvalue(7, 1, True)),
+                *(*y.median(1), *y.nanmedian(1)),
             )
             for y in (x, x.double(), x.half())
         ],
-        torch.stack(
-            [
-                torch.tensor([0.0, torch.nan, 2.5, torch.inf, -1.5, -torch.inf, 7])[order]
-                for order in (torch.randperm(7) for _ in range(9))
-            ]
-        ),
+        torch.tensor([0, torch.nan, 2.5, torch.inf, -1.5, -torch.inf, 7])[r(9, 7).argsort(1)],
     ),
     "places of NaN": lambda: of(
         lambda x: (

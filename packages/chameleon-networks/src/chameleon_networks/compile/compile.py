@@ -429,8 +429,8 @@ def _in_order(builder: Any, call: Any) -> Any:
     if str(call.op.name) == "relax.argsort":
         return called(call, [keys])
     places = builder.emit(called(call, [keys], ret_type="indices"))
-    axis = int(call.attrs.axis) % data.ty.ndim
-    return relax.Tuple([builder.emit(builder.call_te(tvm.topi.gather, data, axis, places)), places])
+    gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
+    return relax.Tuple([builder.emit(gather), places])
 
 
 _SORTED = ("int32", "int64")
@@ -444,20 +444,18 @@ def _keys(x: te.Tensor) -> te.Tensor:
     """
     kind = array_type(str(x.dtype))
     whole = _SORTED[kind.name in {"uint32", "uint64", "float64"}]
-    if kind == np.uint64:
-        top = tirx.const(1 << 63, "uint64")
-        return te.compute(x.shape, lambda *at: tirx.reinterpret(whole, x(*at) ^ top), name="keys")
-    if "float" not in kind.name:
-        return tvm.topi.cast(x, whole)
     stored = f"int{8 * kind.itemsize}"
-    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
-    infinity, nan = (tirx.const(each, whole) for each in (infinite, np.iinfo(stored).max))
 
     def key(*at: Any) -> Any:
+        if "float" not in kind.name:
+            number = tirx.Cast(whole, x(*at))
+            return number ^ tirx.min_value(whole) if kind.name == "uint64" else number
+        [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+        nan = tirx.max_value(stored).astype(whole)
         bits = tirx.Cast(whole, tirx.reinterpret(stored, x(*at)))
         size = bits & nan
         signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
-        return tirx.Select(size > infinity, nan, signed)
+        return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
 
     return te.compute(x.shape, key, name="keys")
 
