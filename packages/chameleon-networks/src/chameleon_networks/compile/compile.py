@@ -52,7 +52,7 @@ from chameleon_networks.compile.sequence.lookups import with_lookups
 from chameleon_networks.compile.sequence.marks import with_marks, with_useful_marks
 from chameleon_networks.compile.sequence.variants import with_variants
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.relaxed import called, relax, tvm
+from chameleon_networks.graph.relaxed import called, each_number, relax, tvm
 
 log = structlog.get_logger()
 
@@ -425,7 +425,7 @@ def _in_order(builder: Any, call: Any) -> Any:
     data = call.args[0]
     if str(data.ty.dtype) in _SORTED:
         return call
-    keys = builder.emit(builder.call_te(_keys, data, primfunc_name_hint="keys"))
+    keys = builder.emit(each_number(builder, _key, data, "keys"))
     if str(call.op.name) == "relax.argsort":
         return called(call, [keys])
     places = builder.emit(called(call, [keys], ret_type="indices"))
@@ -437,32 +437,25 @@ _SORTED = ("int32", "int64")
 """Dtypes that TVM's run-time library sorts. It sorts fractions, too, but misplaces NaN."""
 
 
-def _keys(x: te.Tensor) -> te.Tensor:
-    """Integers in the order of numbers. Both zeros are equal, and NaN is the largest, as in torch.
+def _key(number: Any) -> Any:
+    """An integer in the order of numbers. As in torch, zeros are equal, and NaN is the largest.
 
-    They are the bits of a fraction without its sign, negated if it is negative.
+    It is the bits of a fraction without its sign, negated if the fraction is negative.
     """
-    kind = array_type(str(x.dtype))
+    kind = array_type(str(number.ty))
     whole = _SORTED[kind.name in {"uint32", "uint64", "float64"}]
+    if "float" not in kind.name:
+        integer = tirx.Cast(whole, number)
+        return integer ^ tirx.min_value(whole) if kind.name == "uint64" else integer
     stored = f"int{8 * kind.itemsize}"
-
-    def key(*at: Any) -> Any:
-        if "float" not in kind.name:
-            number = tirx.Cast(whole, x(*at))
-            return number ^ tirx.min_value(whole) if kind.name == "uint64" else number
-        [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
-        nan = tirx.max_value(stored).astype(whole)
-        bits = tirx.Cast(whole, tirx.reinterpret(stored, x(*at)))
-        size = bits & nan
-        signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
-        return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
-
-    return te.compute(x.shape, key, name="keys")
+    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+    nan = tirx.max_value(stored).astype(whole)
+    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
+    size = bits & nan
+    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
+    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
 
 
-_LOWERED = {
-    "relax.argmax": _place_of(tvm.topi.max),
-    "relax.argmin": _place_of(tvm.topi.min),
-    **dict.fromkeys(("relax.argsort", "relax.topk"), _in_order),
-}
+_LOWERED = {f"relax.arg{name}": _place_of(getattr(tvm.topi, name)) for name in ("max", "min")}
+_LOWERED |= dict.fromkeys(("relax.argsort", "relax.topk"), _in_order)
 """Functions that lower an operator, by its name."""

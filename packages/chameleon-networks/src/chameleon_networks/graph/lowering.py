@@ -266,11 +266,6 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(whole, 0)
 
 
-def _whole(call: Any, _emit: Any) -> Any:
-    """A split into one part gives a tensor and no tuple of one."""
-    return call.args[0]
-
-
 def _resized(call: Any, emit: Any) -> Any:
     """TVM divides by zero to align the corners of one row, which is the first of more."""
     sizes = [int(extent) for extent in call.args[1]]
@@ -402,7 +397,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.isfinite": _whole_is(answer=True),
     "relax.divide": _divided,
     **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divided_integers),
-    "relax.split": _whole,
+    "relax.split": lambda call, _emit: call.args[0],  # one part, which is no tuple
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _extreme),

@@ -22,7 +22,6 @@ from chameleon_tvm.instructions.tiles import Register, TileProduct
 from chameleon_tvm.late_tvm import tirx
 
 _TILES = 8
-_CONFIGURATION_BYTES = 64
 _PALETTE = 1
 
 

@@ -142,9 +142,9 @@ def _top(node: Node) -> Any:
     """``TopK`` in any order (``sorted=0``), for which sorted results are right, too."""
     if node.attributes.get("sorted", 1):
         return NotImplemented
-    [count], axis = node.integers(1), int(node.attributes["axis"])
-    largest = bool(node.attributes["largest"])
-    parts = node.emit(op.topk(node[0], count, axis, largest=largest, dtype="int64"))
+    axis, largest = (node.attributes[name] for name in ("axis", "largest"))
+    numbers = node[0], *node.integers(1), axis
+    parts = node.emit(op.topk(*numbers, largest=bool(largest), dtype="int64"))
     return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
 
 

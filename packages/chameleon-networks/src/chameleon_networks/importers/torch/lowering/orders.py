@@ -40,9 +40,6 @@ def _middle(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False)
     return tuple(result if keepdim else result.squeeze(dim) for result in results)
 
 
-_middle_number = partial(_middle, skips_nan=True)
-
-
 def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
     """Combine each number along an axis with all numbers before it.
 
@@ -170,8 +167,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.sort.stable: _in_order,
     _ATEN.median.dim: _middle,
     _ATEN.median.default: lambda x: _middle(x.reshape(-1), 0)[0],
-    _ATEN.nanmedian.dim: _middle_number,
-    _ATEN.nanmedian.default: lambda x: _middle_number(x.reshape(-1), 0)[0],
+    _ATEN.nanmedian.dim: partial(_middle, skips_nan=True),
+    _ATEN.nanmedian.default: lambda x: _middle(x.reshape(-1), 0, skips_nan=True)[0],
     _ATEN.cummax.default: partial(_running, torch.ge),
     _ATEN.cummin.default: partial(_running, torch.le),
     _ATEN.logcumsumexp.default: _running_log_sum,
