@@ -124,6 +124,12 @@ def _attention(x):
     return nn.functional.scaled_dot_product_attention(x, x, x)
 
 
+@torch.library.custom_op("chameleon_tests::doubled", mutates_args=())
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2.0
+
+
+_doubled.register_fake(torch.empty_like)
 WEIGHT = nn.Parameter(torch.ones(8))
 CASES = {
     "argument": (lambda x: x.mul_(2.0) + 1.0, "changes a tensor in place"),
@@ -131,6 +137,7 @@ CASES = {
     "view": (lambda x: (x.view(-1), x + 1.0), "view of an argument"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
     "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
+    "custom operator": (lambda x: _doubled(x) + 1.0, "custom operator chameleon_tests.doubled"),
     "empty": (lambda x: (x[:, :0] * 2.0, x + 1.0), "is empty"),
     # Nothing but the network itself, which is never there in this test.
     "inside": (lambda x: (x + 1.0).relu_(), "cannot be used"),
@@ -459,7 +466,11 @@ def test_two_that_want_one_network_deliver_it_once(children):
     assert not [*folders[0].glob("*.pt2")]
 
 
-@pytest.mark.parametrize("options", [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}])
+BAD_OPTIONS = [{"mode": "quick"}, {"second": 3}, {"seconds": "soon"}]
+BAD_OPTIONS += [{"records": place} for place in (3, "ftp://host/records")]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS)
 def test_options_that_are_none_are_refused(options):
     graph = torch.fx.symbolic_trace(nn.ReLU())
     with pytest.raises(ConfigError, match=r"the backend chameleon") as refused:
@@ -496,8 +507,9 @@ def test_no_thread_traces_while_a_graph_is_exported(monkeypatch):
 
     monkeypatch.setattr(torch.export, "export", export)
     graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
-    with pytest.raises(deliveries.StaysError):
-        deliveries.Delivery(graph, [x], [], seconds=None).prepare()
+    for _ in range(2):  # the refusal is kept
+        with pytest.raises(deliveries.StaysError, match="cannot export it"):
+            deliveries.Delivery(graph, [x], [], seconds=None).prepare()
     assert free == [False]
 
 
