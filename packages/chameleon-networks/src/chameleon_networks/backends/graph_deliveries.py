@@ -57,7 +57,8 @@ _FORM = 3
 """The form of the folders in the cache. Other forms have other digests."""
 
 
-_READ = {"aten", "higher_order", "prims", "quantized_decomposed", "torch_nn", "transformers"}
+_READ = {"aten", "higher_order", "prims", "quantized_decomposed", "torch_nn", "torchvision"}
+_READ |= {"transformers"}
 """Namespaces with operators that networks may have. Others may have them only in terms of these."""
 
 

@@ -104,8 +104,7 @@ def chameleon(
         raise ConfigError(  # attrs adds its own objects to the sentence
             f"the backend chameleon does not take its options: {error.args[0]}"
         ) from error
-    reason = _reason_to_stay(example_inputs)
-    if reason is not None:
+    if reason := _reason_to_stay(example_inputs):
         _log_stay(reason)
         unchanged: Graph = graph.forward
         return unchanged

@@ -381,11 +381,9 @@ def _inverse_of_tanh(call: Any, emit: Any) -> Any:
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
-    "relax.squeeze": _reshape,
-    "relax.expand_dims": _reshape,
+    **dict.fromkeys(("relax.squeeze", "relax.expand_dims", "relax.flatten"), _reshape),
     "relax.permute_dims": _permuted,
     "relax.stack": _stacked,
-    "relax.flatten": _reshape,
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,

@@ -31,11 +31,10 @@ def _middle(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False)
     """``median`` and ``nanmedian``: the lower one of two. NaN comes after all numbers."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    length = x.shape[dim]
-    count = length - x.isnan().sum(dim, keepdim=True)
+    count = x.shape[dim] - x.isnan().sum(dim, keepdim=True)
     rank = ((count - 1) // 2).clamp(min=0)
     if not skips_nan:
-        rank = torch.where(count < length, count, rank)
+        rank = torch.where(count < x.shape[dim], count, rank)
     results = (part.gather(dim, rank) for part in torch.sort(x, dim))
     return tuple(result if keepdim else result.squeeze(dim) for result in results)
 
@@ -70,10 +69,7 @@ def _running(reaches: Any, x: Any, dim: int) -> Any:
 
 def _running_log_sum(x: Any, dim: int) -> Any:
     """``logcumsumexp``."""
-    if x.ndim == 0:
-        return x.clone()
-    [result] = _scanned(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)
-    return result
+    return _scanned(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
 
 
 def _place(order: Any, numbers: Any, **options: Any) -> Any:
