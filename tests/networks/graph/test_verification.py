@@ -33,8 +33,9 @@ def test_wrong_networks_are_noticed():
         assert words in verdict.problem
 
 
-def test_equal_infinities_are_no_difference():
-    masked = [np.array([-np.inf, 4.0, 1.0], np.float32)]
+@pytest.mark.parametrize("number", [-np.inf, np.nan])
+def test_equal_infinities_and_nan_are_no_difference(number):
+    masked = [np.array([number, 4.0, 1.0], np.float32)]
     assert verify.compared(lambda _: masked, [SAMPLE], [masked]).max_relative_error == 0.0
     assert verify.compared(lambda _: SAMPLE, [SAMPLE], [masked]).problem is not None
     assert verify.compared(lambda _: masked, [SAMPLE], [SAMPLE]).problem is not None

@@ -395,6 +395,10 @@ FOUND = {
     "least of NaN": one("ReduceMin", [_HOLES], [2], keepdims=0),
     "place of the largest NaN": one("ArgMax", [_HOLES], axis=3),
     "place of the least NaN": one("ArgMin", [_HOLES], axis=1, keepdims=0),
+    "order of NaN": one("TopK", [_HOLES[:, :, :7, 3]], [7], outputs=2),
+    "order of large numbers": one(
+        "TopK", [np.array([1, 2**63, 0, 2**64 - 1], "Q")], [3], outputs=2
+    ),
     "whole pool of NaN": one("GlobalMaxPool", [_HOLES]),
     "columns in 64 bits": one("Col2Im", [_r(1, 4, 4).astype("d")], [3, 3], [2, 2]),
 }

@@ -120,13 +120,7 @@ REDUCTIONS = {
     "extremes": lambda: of(
         lambda *inputs: (
             [
-                (
-                    y.amax(axis),
-                    y.amin((0, axis)),
-                    *y.max(axis),
-                    *y.min(1),
-                    y.argmin(axis, keepdim=True),
-                )
+                (y.amax(axis), y.amin((0, axis)), *y.max(axis), *y.min(1), y.argmin(axis, True))
                 for x in inputs
                 for y in (x, x.relu(), x.double(), x.half(), x.isnan().float() - x)
                 for axis in (1, 2)
@@ -150,18 +144,36 @@ REDUCTIONS = {
     ),
     "cumulative": lambda: of(lambda x: (x.cumsum(1), x.cumprod(-1)), r(2, 3, 4)),
     "cumsum of integers": lambda: of(lambda x: (x != 0).int().cumsum(1).long(), ids(3, 2, 6)),
-    "topk": lambda: of(lambda x: torch.topk(x, 3, dim=-1), r(2, 7)),
-    "topk smallest": lambda: of(lambda x: torch.topk(x, 2, dim=1, largest=False), r(2, 7, 3)),
-    "sort": lambda: of(lambda x: (*torch.sort(x, 1), torch.sort(x, 1, True).values), r(2, 7)),
-    "argsort": lambda: of(lambda x: x.argsort(-1, descending=True), r(2, 7)),
-    "sort of short numbers": lambda: of(
-        lambda x: (*torch.sort(x, 1), x.short().argsort(0), (x > 0).sort(1).values),
-        (r(3, 7) * 9).char(),
+    "orders of equal numbers": lambda: of(
+        lambda x, y: [
+            (y > 0).sort(dim=1, stable=True),
+            *(
+                (
+                    *(*z.sort(dim=1, stable=True), *z.sort(dim=0, stable=True, descending=True)),
+                    *(z.topk(7, 1)[0], z.topk(7, 0, largest=False)[0], z.kthvalue(17, 1)[0]),
+                    *(z.median(1)[0], z.nanmedian(0)[0], z.median(), z.nanmedian()),
+                )
+                for z in (x, x.double(), x.half(), x.relu(), y, y.short(), y.long())
+            ),
+        ],
+        (2 * holed(20, 33)).round(),
+        (r(20, 33) * 9).char(),
     ),
-    "topk of short numbers": lambda: of(
-        lambda x: torch.topk(x * 7 + torch.arange(7, dtype=torch.int16), 2), (r(3, 7) * 9).short()
+    "places in orders": lambda: of(
+        lambda x: [
+            (
+                *(*y.sort(1), y.argsort(1, descending=True), *y.topk(3, 1)),
+                *(*y.topk(2, 1, largest=False), *y.kthvalue(6, 1), *y.kthvalue(7, 1, True)),
+                *(*y.median(1), *y.nanmedian(1)),
+            )
+            for y in (x, x.double(), x.half())
+        ],
+        torch.tensor([0, torch.nan, 2.5, torch.inf, -1.5, -torch.inf, 7])[r(9, 7).argsort(1)],
     ),
-    "median": lambda: of(lambda x: x.median(1).values, r(2, 7)),
+    "places of NaN": lambda: of(
+        lambda x: (*x.median(1), x.nanmedian(1).values, *x[:1].nanmedian(1)),
+        torch.tensor([[1.0, torch.nan, 3, torch.nan, 0], [torch.nan] * 5]),
+    ),
     "count nonzero": lambda: of(lambda x: torch.count_nonzero(x > 0, 1), r(2, 7)),
     "cosine similarity": lambda: of(lambda x, y: F.cosine_similarity(x, y, 1), r(2, 7), r(2, 7)),
     "distances": lambda: of(torch.cdist, r(2, 5, 3), r(2, 4, 3)),

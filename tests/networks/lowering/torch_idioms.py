@@ -89,15 +89,6 @@ IDIOMS = {
         Of(lambda x, n: (0.9**n, 2**n, x.abs() ** n, n**n, n**2.5, n**2)),
         (r(4), ids(4, 4)),
     ),
-    "stable order": lambda: (
-        Of(lambda x: (torch.argsort(x, dim=1, stable=True), *torch.sort(x, stable=True, dim=0))),
-        (ids(3, 4, 5),),
-    ),
-    "number of a rank": lambda: (Of(lambda x: torch.kthvalue(x, 2, 1)), (r(3, 5),)),
-    "number of a rank kept": lambda: (
-        Of(lambda x: torch.kthvalue(x, 3, 0, keepdim=True)),
-        (r(4, 5),),
-    ),
     "experts": lambda: (Of(_experts), (r(9, 8), r(9, 4), r(7, 8, 3))),
     "function of bool": lambda: (Of(lambda x: torch.tanh((x > 0).float() * x)), (r(64),)),
     "places among least numbers": lambda: (Of(lambda x: (x - torch.inf).argmax(1)), (r(3, 4),)),

@@ -73,10 +73,8 @@ IMAGES = {
     "adaptive average 1d": lambda: of(lambda x: F.adaptive_avg_pool1d(x, 3), r(1, 3, 7)),
     "adaptive average 3d": lambda: of(lambda x: F.adaptive_avg_pool3d(x, 2), r(1, 3, 4, 5, 4)),
     "adaptive max": lambda: of(
-        lambda x: F.adaptive_max_pool2d(x, 1) + F.adaptive_max_pool2d(x, (3, 2)), holed(1, 3, 6, 4)
-    ),
-    "adaptive max uneven": lambda: of(
-        lambda x: F.adaptive_max_pool2d(x, (3, 4)), holed(1, 3, 7, 6)
+        lambda x: [F.adaptive_max_pool2d(x, size) for size in (1, (7, 3), (3, 4))],
+        holed(9, 9, 7, 6),
     ),
     "adaptive max 1d": lambda: of(lambda x: F.adaptive_max_pool1d(x, 1), holed(1, 3, 6)),
     "max pool": lambda: of(lambda x: F.max_pool2d(x.relu(), 3, 2, 1), holed(1, 3, 8, 7)),

@@ -57,6 +57,11 @@ _FORM = 3
 """The form of the folders in the cache. Other forms have other digests."""
 
 
+_READ = {"aten", "higher_order", "prims", "quantized_decomposed", "torch_nn", "torchvision"}
+_READ |= {"transformers"}
+"""Namespaces with operators that networks may have. Others may have them only in terms of these."""
+
+
 class StaysError(Exception):
     """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
 
@@ -135,7 +140,12 @@ class Delivery:
             with contextlib.suppress(OSError):  # the graph is exported again
                 os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
         if not self._program.exists():
-            program = _exported(self._graph, self._arguments, self._weights)
+            try:
+                program = _exported(self._graph, self._arguments, self._weights)
+            except StaysError as error:
+                if not isinstance(error.__cause__, MemoryError | OSError):
+                    write_whole(self._refusal, str(error))  # torch would say it again
+                raise
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
             write_whole(self._program, content.getvalue())
@@ -144,15 +154,10 @@ class Delivery:
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
+        check = self._kept is not None
         pipeline = {
             # With ``check``, the run finds in the cache what this process has kept.
-            "model": {
-                "torch": {
-                    "source": self._program.name,
-                    "compare": False,
-                    "check": self._kept is not None,
-                }
-            },
+            "model": {"torch": {"source": self._program.name, "compare": False, "check": check}},
             "target": "native",
             "scheduler": "gradient",
             "baselines": [],
@@ -273,8 +278,8 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         weights: Indices of the arguments that become constants of the network.
 
     Raises:
-        StaysError: The graph calls a module, reads an object that is no tensor, or has a sparse
-            argument.
+        StaysError: The graph calls a module or a custom operator, reads an object that is no
+            tensor, or has a sparse argument.
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
@@ -283,6 +288,9 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
             raise StaysError(f"it calls a module of its own, {name}")
+        for call in {getattr(node.target, "default", node.target) for node in module.graph.nodes}:
+            if getattr(call, "namespace", "aten") not in _READ and not call._can_decompose():  # noqa: SLF001
+                raise StaysError(f"it calls the custom operator {call}, which cannot be compiled")
         digest.update(f"{name} {module.code}".encode())
         for target, value in _constants(module):
             digest.update(f"{target} {value.dtype} {value.shape}".encode())

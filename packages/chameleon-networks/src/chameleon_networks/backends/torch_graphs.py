@@ -34,6 +34,8 @@ log = structlog.get_logger()
 
 Graph = Callable[..., Any]
 
+_RECORDS = r"https?://.*|((?!://).)*"
+"""The form of a place of records: a URL that starts with http:// or https://, or a path."""
 PREDICTED, TUNED, BACKGROUND = "predicted", "tuned", "background"
 _ROUNDS = 7
 """Number of timed calls of the network and of torch's code, in turns."""
@@ -64,7 +66,7 @@ class BackendOptions:
     )
     seconds: float = attrs.field(default=60.0, converter=float, validator=validators.gt(0.0))
     records: str | None = attrs.field(
-        default=None, validator=validators.optional(validators.instance_of(str))
+        default=None, validator=validators.optional(validators.matches_re(_RECORDS))
     )
 
 
@@ -102,8 +104,7 @@ def chameleon(
         raise ConfigError(  # attrs adds its own objects to the sentence
             f"the backend chameleon does not take its options: {error.args[0]}"
         ) from error
-    reason = _reason_to_stay(example_inputs)
-    if reason is not None:
+    if reason := _reason_to_stay(example_inputs):
         _log_stay(reason)
         unchanged: Graph = graph.forward
         return unchanged
@@ -292,11 +293,12 @@ class CompiledGraph:
         self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
         self._samples = [_sample(value) for _, value, _ in self._weights]
         self._sampled = _numbers(self._samples)
+        seconds = None if self._options.mode == PREDICTED else self._options.seconds
         delivery = Delivery(
             self._graph,
             arguments,
             self._weight_indices,
-            seconds=None if self._options.mode == PREDICTED else self._options.seconds,
+            seconds=seconds,
             records=self._options.records,
         )
         if self._options.mode != BACKGROUND or delivery.is_there():

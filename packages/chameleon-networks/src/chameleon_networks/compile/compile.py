@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 import chameleon_tvm
+import numpy as np
 import structlog
 from chameleon_system.cores import usable_cores
 from chameleon_system.kept import keep_bytes, kept_path, recalled_bytes, surroundings
@@ -25,7 +26,7 @@ from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.partial_sums import begun
 from chameleon_tvm.spaces.loops.trees import structural_hash, structural_map
-from chameleon_tvm.types import INT8
+from chameleon_tvm.types import INT8, array_type
 from chameleon_tvm.words import symbol_of
 
 from chameleon_networks.compile.defaults import (
@@ -51,7 +52,7 @@ from chameleon_networks.compile.sequence.lookups import with_lookups
 from chameleon_networks.compile.sequence.marks import with_marks, with_useful_marks
 from chameleon_networks.compile.sequence.variants import with_variants
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import called, each_number, relax, tvm
 
 log = structlog.get_logger()
 
@@ -202,7 +203,7 @@ def fused(module: Any) -> Any:
     passes = relax.transform
     for module_pass in (
         with_marks,
-        passes.LegalizeOps(_PLACES),
+        passes.LegalizeOps(_LOWERED),
         _with_usual_extremes,
         passes.AnnotateTIROpPattern(),
         with_useful_marks,
@@ -419,5 +420,42 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lowered
 
 
-_PLACES = {"relax.argmax": _place_of(tvm.topi.max), "relax.argmin": _place_of(tvm.topi.min)}
+def _in_order(builder: Any, call: Any) -> Any:
+    """Lower ``argsort`` or ``topk`` to an order of integers."""
+    data = call.args[0]
+    if str(data.ty.dtype) in _SORTED:
+        return call
+    keys = builder.emit(each_number(builder, _key, data, "keys"))
+    if str(call.op.name) == "relax.argsort":
+        return called(call, [keys])
+    places = builder.emit(called(call, [keys], ret_type="indices"))
+    gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
+    return relax.Tuple([builder.emit(gather), places])
+
+
+_SORTED = ("int32", "int64")
+"""Dtypes that TVM's run-time library sorts. It sorts fractions, too, but misplaces NaN."""
+
+
+def _key(number: Any) -> Any:
+    """An integer in the order of numbers. As in torch, zeros are equal, and NaN is the largest.
+
+    It is the bits of a fraction without its sign, negated if the fraction is negative.
+    """
+    kind = array_type(str(number.ty))
+    whole = _SORTED[kind.name in {"uint32", "uint64", "float64"}]
+    if "float" not in kind.name:
+        integer = tirx.Cast(whole, number)
+        return integer ^ tirx.min_value(whole) if kind.name == "uint64" else integer
+    stored = f"int{8 * kind.itemsize}"
+    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+    nan = tirx.max_value(stored).astype(whole)
+    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
+    size = bits & nan
+    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
+    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
+
+
+_LOWERED = {f"relax.arg{name}": _place_of(getattr(tvm.topi, name)) for name in ("max", "min")}
+_LOWERED |= dict.fromkeys(("relax.argsort", "relax.topk"), _in_order)
 """Functions that lower an operator, by its name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_tvm.operators.layouts import SPATIAL
-from chameleon_tvm.types import INT8, UINT8
+from chameleon_tvm.types import INT8
 
 from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of, constant_of
@@ -38,8 +38,7 @@ class _Lowering(relax.PyExprMutator):
         if operator_name(call) == "relax.log" and isinstance(call.args[0], relax.Var):
             return self._logarithm(call)
         lower = _LOWERINGS.get(operator_name(call))
-        one = isinstance(call.ty, relax.TensorType) or lower is _sorted
-        if lower is None or not one:
+        if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
         result = lower(call, self.builder_.emit)
         return call if result is None else result
@@ -267,11 +266,6 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(whole, 0)
 
 
-def _whole(call: Any, _emit: Any) -> Any:
-    """A split into one part gives a tensor and no tuple of one."""
-    return call.args[0]
-
-
 def _resized(call: Any, emit: Any) -> Any:
     """TVM divides by zero to align the corners of one row, which is the first of more."""
     sizes = [int(extent) for extent in call.args[1]]
@@ -341,27 +335,6 @@ def _power(call: Any, emit: Any) -> Any:
     return reduce(lambda product, factor: emit(product * factor), [base] * int(power))
 
 
-def _sorted(call: Any, emit: Any) -> Any:
-    """An order of integers that TVM's run-time library does not sort, found for wider integers."""
-    kind = str(call.args[0].ty.dtype)
-    if kind not in _WIDER:
-        return None
-    result = emit(relaxed.called(call, [emit(relax.op.astype(call.args[0], _WIDER[kind]))]))
-    if operator_name(call) == "relax.argsort":
-        return result
-    if operator_name(call) == "relax.sort":
-        return relax.op.astype(result, kind)
-    values, places = _parts(result, emit)
-    return relax.Tuple([emit(relax.op.astype(values, kind)), places])
-
-
-_WIDER = {
-    **dict.fromkeys(("bool", INT8, UINT8, "int16", "uint16"), "int32"),
-    "uint32": "int64",
-}
-"""For each dtype that is not sorted, one that is and that has the same numbers."""
-
-
 def _hyperbolic(call: Any, emit: Any) -> Any:
     """``cosh``, and ``sinh`` as ``tanh(x) * cosh(x)``, which LLVM lacks for vectors.
 
@@ -408,11 +381,9 @@ def _inverse_of_tanh(call: Any, emit: Any) -> Any:
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
-    "relax.squeeze": _reshape,
-    "relax.expand_dims": _reshape,
+    **dict.fromkeys(("relax.squeeze", "relax.expand_dims", "relax.flatten"), _reshape),
     "relax.permute_dims": _permuted,
     "relax.stack": _stacked,
-    "relax.flatten": _reshape,
     "relax.full": _full,
     "relax.astype": _number,
     "relax.take": _take,
@@ -424,7 +395,7 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.isfinite": _whole_is(answer=True),
     "relax.divide": _divided,
     **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divided_integers),
-    "relax.split": _whole,
+    "relax.split": lambda call, _emit: call.args[0],  # one part, which is no tuple
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _extreme),
@@ -432,7 +403,6 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.scatter_elements": _scattered,
     "relax.scatter_nd": _scattered_slices,
     **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gathered),
-    **dict.fromkeys(("relax.sort", "relax.argsort", "relax.topk"), _sorted),
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }

@@ -322,9 +322,9 @@ def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
     """The largest difference of two arrays, divided by a scale if the scale is not 0.
 
     Infinite if one array is not finite where the other is. Equal infinities, such as those of a
-    mask, do not count as a difference.
+    mask, and NaN at the same place do not count as a difference.
     """
-    apart = got != wanted
+    apart = (got != wanted) & ~(np.isnan(got) & np.isnan(wanted))
     ours, theirs = got[apart].astype(np.float64), wanted[apart].astype(np.float64)
     difference = float(np.abs(ours - theirs).max(initial=0.0))
     if not np.isfinite(difference):

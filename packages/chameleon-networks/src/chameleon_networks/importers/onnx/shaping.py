@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.quick_tvm import tirx
 
 from chameleon_networks.graph.constants import constant_of
-from chameleon_networks.graph.relaxed import each_number, relax
+from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx import nodes
 from chameleon_networks.importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 
@@ -140,27 +139,13 @@ def _tensor_scatter(node: Node) -> Any:
 
 
 def _top(node: Node) -> Any:
-    """``TopK`` of uint64 as ``topk`` of int64: flipping the highest bit keeps the order.
-
-    Sorted results are also right if the node allows any order (``sorted=0``).
-    """
-    is_ordinary = dtype_of(node[0]) != "uint64"
-    if is_ordinary and node.attributes.get("sorted", 1):
+    """``TopK`` in any order (``sorted=0``), for which sorted results are right, too."""
+    if node.attributes.get("sorted", 1):
         return NotImplemented
-
-    def flipped(value: Any, kind: str) -> Any:
-        def flip(number: Any) -> Any:
-            bits = tirx.reinterpret("uint64", number) ^ tirx.const(1 << 63, "uint64")
-            return tirx.reinterpret(kind, bits)
-
-        return node.emit(each_number(node.builder, flip, value, "flipped"))
-
-    [count], axis = node.integers(1), int(node.attributes["axis"])
-    largest = bool(node.attributes["largest"])
-    whole = node[0] if is_ordinary else flipped(node[0], "int64")
-    parts = node.emit(op.topk(whole, count, axis, largest=largest, dtype="int64"))
-    top, places = (node.emit(relax.TupleGetItem(parts, place)) for place in range(2))
-    return [top if is_ordinary else flipped(top, "uint64"), places]
+    axis, largest = (node.attributes[name] for name in ("axis", "largest"))
+    numbers = node[0], *node.integers(1), axis
+    parts = node.emit(op.topk(*numbers, largest=bool(largest), dtype="int64"))
+    return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
 
 
 def _scattered(node: Node) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -197,7 +198,7 @@ def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
     member = call.emit(op.astype(inside, kind))
     count, zero = op.sum(member, [1], keepdims=True), relax.const(0.0, kind)
     if mode == _MAX:
-        lowest = relax.const(np.finfo(kind).min, kind)
+        lowest = relax.const(-math.inf, kind)
         largest = op.max(op.where(op.expand_dims(inside, 2), rows, lowest), [1])
         return call.emit(op.where(count > zero, largest, zero))
     factors = call.given(6, "per_sample_weights")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,18 +27,16 @@ def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: boo
     return torch.sort(x, dim, descending)
 
 
-def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
-    """``nanmedian``: the median of the numbers that are not NaN; the lower one of two."""
+def _middle(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False) -> Any:
+    """``median`` and ``nanmedian``: the lower one of two. NaN comes after all numbers."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    empty = x.isnan()
-    count = x.shape[dim] - empty.sum(dim, keepdim=True)
+    count = x.shape[dim] - x.isnan().sum(dim, keepdim=True)
     rank = ((count - 1) // 2).clamp(min=0)
-    values, places = (
-        part.gather(dim, rank) for part in torch.sort(torch.where(empty, math.inf, x), dim)
-    )
-    results = torch.where(count > 0, values, math.nan), places
-    return results if keepdim else tuple(result.squeeze(dim) for result in results)
+    if not skips_nan:
+        rank = torch.where(count < x.shape[dim], count, rank)
+    results = (part.gather(dim, rank) for part in torch.sort(x, dim))
+    return tuple(result if keepdim else result.squeeze(dim) for result in results)
 
 
 def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
@@ -72,10 +69,7 @@ def _running(reaches: Any, x: Any, dim: int) -> Any:
 
 def _running_log_sum(x: Any, dim: int) -> Any:
     """``logcumsumexp``."""
-    if x.ndim == 0:
-        return x.clone()
-    [result] = _scanned(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)
-    return result
+    return _scanned(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
 
 
 def _place(order: Any, numbers: Any, **options: Any) -> Any:
@@ -167,8 +161,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN._histogramdd_from_bin_cts.default: _histogram_of_axes,  # noqa: SLF001
     _ATEN._histogramdd_from_bin_tensors.default: _counted,  # noqa: SLF001
     _ATEN.sort.stable: _in_order,
-    _ATEN.nanmedian.dim: _middle,
-    _ATEN.nanmedian.default: lambda x: _middle(x.reshape(-1), 0)[0],
+    _ATEN.median.dim: _middle,
+    _ATEN.median.default: lambda x: _middle(x.reshape(-1), 0)[0],
+    _ATEN.nanmedian.dim: partial(_middle, skips_nan=True),
+    _ATEN.nanmedian.default: lambda x: _middle(x.reshape(-1), 0, skips_nan=True)[0],
     _ATEN.cummax.default: partial(_running, torch.ge),
     _ATEN.cummin.default: partial(_running, torch.le),
     _ATEN.logcumsumexp.default: _running_log_sum,
