@@ -355,10 +355,7 @@ def _sorted(call: Any, emit: Any) -> Any:
     return relax.Tuple([emit(relax.op.astype(values, kind)), places])
 
 
-_WIDER = {
-    **dict.fromkeys(("bool", INT8, UINT8, "int16", "uint16"), "int32"),
-    "uint32": "int64",
-}
+_WIDER = {**dict.fromkeys(("bool", INT8, UINT8, "int16", "uint16"), "int32"), "uint32": "int64"}
 """For each dtype that is not sorted, one that is and that has the same numbers."""
 
 
