@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_networks import backends
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks.backends import waiting_run
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from chameleon_networks.running import kept_networks
 from structlog.testing import capture_logs
@@ -66,7 +68,7 @@ def no_delivery(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a run was started")
 
-    monkeypatch.setattr(deliveries, "ChildProcess", refuse)
+    monkeypatch.setattr(deliveries, "waiting_run", refuse)
 
 
 class Net(nn.Module):
@@ -108,7 +110,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
         monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
-        monkeypatch.setattr(deliveries, "ChildProcess", None)
+        monkeypatch.setattr(deliveries, "waiting_run", None)
         torch._dynamo.reset()
         again = torch.compile(net, backend=chameleon)
         _same(again(x), net(x))
@@ -404,14 +406,17 @@ def children(monkeypatch):
         folders = []
 
         @contextlib.contextmanager
-        def child(*_, folder, idle, stdin):
+        def child(folder, *, idle):
             assert not idle
             folders.append(folder)
-            yield SimpleNamespace(
-                log=log, wait=lambda _: work(folder), stop=lambda _: status, stdin=io.BytesIO()
-            )
+            ends = {
+                "stop": lambda _: status,
+                "kill": lambda: status,
+                "wait": lambda _: work(folder),
+            }
+            yield SimpleNamespace(log=log, stdin=io.BytesIO(), **ends)
 
-        monkeypatch.setattr(deliveries, "ChildProcess", child)
+        monkeypatch.setattr(deliveries, "waiting_run", child)
         return folders
 
     return script
@@ -441,6 +446,19 @@ def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
         compiled(torch.ones(3))
     assert not list(kept_networks.kept_networks().iterdir())
     assert not list(cache.glob("*/*/graph.pt2"))
+
+
+def test_one_delivery_takes_the_process_that_was_started_early(tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting_run, "ChildProcess", lambda *_, **__: Mock())
+    with waiting_run.started_early():
+        [early] = waiting_run._early
+        assert waiting_run.waiting_run(tmp_path, idle=True) is not early
+        assert waiting_run.waiting_run(tmp_path) is early
+        assert waiting_run.waiting_run(tmp_path) is not early
+    assert not early.kill.called
+    with waiting_run.started_early():
+        [unused] = waiting_run._early
+    assert unused.kill.called
 
 
 def test_two_that_want_one_network_deliver_it_once(children):

@@ -333,17 +333,17 @@ FUNCTION = """
 import torch
 
 def make():
-    # Another call gives other weights.
     return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()), torch.randn(2, 8)
 """
 
 
-def test_a_process_runs_the_network_that_only_this_one_can_read(tmp_path, monkeypatch, unmeasured):
+def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypatch, unmeasured):
     (tmp_path / "net.py").write_text(FUNCTION)
     network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))
     reader = reading_process(network)
     assert reader is not None
-    monkeypatch.setattr(baselines, "framework_process", None)  # calling it fails
+    monkeypatch.setattr(programs, "exported", None)  # calling it fails
+    monkeypatch.setattr(baselines, "framework_process", None)
     begun = Begun(network, reader, unmeasured.threads)
     result = NetworkFrontend(network, begun).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from chameleon_system.imports import without_collecting
+from chameleon_system.kept import keep_bytes, kept_path
+
+from chameleon_networks.backends.waiting_run import started_early
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,10 +43,18 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
     """
     import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
 
-    compiled: nn.Module = torch.compile(module, backend="chameleon", dynamic=False, options=options)
-    with torch.inference_mode():
-        if isinstance(example, Mapping):
-            compiled(**example)
-        else:
-            compiled(*(example if isinstance(example, tuple) else (example,)))
+    known = kept_path("modules", repr(module))
+    # The process imports TVM while torch imports what it traces with.
+    early = "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options
+    with started_early() if early else contextlib.nullcontext():
+        with without_collecting():
+            compiled: nn.Module = torch.compile(
+                module, backend="chameleon", dynamic=False, options=options
+            )
+        with torch.inference_mode():
+            if isinstance(example, Mapping):
+                compiled(**example)
+            else:
+                compiled(*(example if isinstance(example, tuple) else (example,)))
+    keep_bytes(known, b"")
     return compiled

@@ -12,7 +12,6 @@ import json
 import operator
 import os
 import shutil
-import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +23,8 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
 from chameleon_core.versions import versions
 from chameleon_system.files import user_cache_folder, write_whole
-from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.imports import without_collecting
+from chameleon_system.processes.child import status_words
 from chameleon_system.processor import processor_name
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
@@ -33,10 +33,12 @@ from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+from chameleon_networks.backends.waiting_run import waiting_run
 from chameleon_networks.frameworks.running import TORCH, torch_inference
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.importers.torch import inference
+from chameleon_networks.importers.torch.lowering.decompositions import with_decompositions
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.running.verify import samples_of
 
@@ -48,7 +50,7 @@ _RESULT = "best.json"
 """The file ``BEST`` of ``chameleon_core.run_folder``, whose import takes .1 s of a first call."""
 _LONGEST = 400
 """Number of characters of a run's error that a reason gives."""
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.02
 _END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
 """Limits for the end of a run, which adds its measurements to the record database. At low priority,
 it may wait long for a core."""
@@ -195,23 +197,19 @@ class Delivery:
             self.prepare()  # raises the error
         log.info("a graph is compiled", folder=str(self._folder))
         try:
-            with ChildProcess(
-                "chameleon_networks.backends.waiting_run",
-                ["run", "pipeline.yaml"],
-                folder=self._folder,
-                stdin=subprocess.PIPE,
-                idle=nice,
-            ) as child:
-                self.prepare(whole=not nice)
-                assert child.stdin is not None  # noqa: S101 - it is a pipe
-                with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
-                    child.stdin.write(b"run\n")
-                    child.stdin.flush()
+            with waiting_run(self._folder, idle=nice) as child:
+                with without_collecting():  # of what torch and TVM hold for good
+                    self.prepare(whole=not nice)
+                    assert child.stdin is not None  # noqa: S101 - it is a pipe
+                    with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
+                        child.stdin.write(f"{self._folder}\n".encode())
+                        child.stdin.flush()
                 # Nobody reads the listings and the report that follow the result.
                 result = self._folder / "run" / _RESULT
                 while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
                     pass
-                status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
+                ends = _IDLE_END_SECONDS if nice else _END_SECONDS
+                status = child.kill() if self._seconds is None else child.stop(ends)
         finally:
             self._program.unlink(missing_ok=True)
             if self._kept is not None:
@@ -354,7 +352,7 @@ def _exported(
         with compile_lock:
             program = torch.export.export(frozen, inputs, strict=False)
             # Changes in place of arguments and weights become outputs of their own.
-            decomposed = program.run_decompositions({})
+            decomposed = with_decompositions(program, {})
     except Exception as error:
         raise StaysError(f"torch cannot export it: {first_line(error)}") from error
     outputs = decomposed.graph_signature.output_specs

@@ -1,4 +1,4 @@
-"""Runs the command line once standard input has a line, and imports TVM before.
+"""Runs the command line in the folder that standard input names, and imports TVM before.
 
 The process that writes the line exports a torch graph meanwhile.
 """
@@ -7,19 +7,62 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import runpy
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.registry import default_registry
+from chameleon_system.imports import without_collecting
+from chameleon_system.processes.child import ChildProcess
 
 _IMPORTS = ("chameleon_cli.run", "chameleon_networks.delivery.bucketed")
 """Modules of ``chameleon run`` that import what takes long."""
 
+_STAGES = (("runners", "local"), ("spaces", "auto"), ("cost_models", "one-shot"))
+"""The stages of a run without measurements that import what takes long, by kind and name."""
+
+_early: list[ChildProcess] = []
+"""The process of ``started_early``, until a delivery takes it."""
+
+
+def waiting_run(folder: Path | None = None, *, idle: bool = False) -> ChildProcess:
+    """A process that runs the pipeline of a folder as soon as its standard input names the folder.
+
+    Args:
+        folder: The working directory of a new process.
+        idle: Whether the process runs at low priority.
+    """
+    if _early and not idle:
+        return _early.pop()
+    words = ["run", "pipeline.yaml"]
+    return ChildProcess(__name__, words, folder=folder, stdin=subprocess.PIPE, idle=idle)
+
+
+@contextlib.contextmanager
+def started_early() -> Iterator[None]:
+    """Start the process of the first ``waiting_run`` of this context when the context begins."""
+    _early.append(waiting_run())
+    try:
+        yield
+    finally:
+        while _early:
+            _early.pop().kill()
+
 
 def wait() -> None:
     """Import modules, and run the command line of this process's arguments when told to."""
-    for name in _IMPORTS:
-        with contextlib.suppress(Exception):  # the run raises it again, with its own exit code
+    with without_collecting(), contextlib.suppress(Exception):  # the run raises it again
+        for name in _IMPORTS:
             importlib.import_module(name)
-    if sys.stdin.readline():
+        for kind, name in _STAGES:
+            load_factory(default_registry().record(kind, name).factory)
+    folder = sys.stdin.readline().rstrip("\n")
+    if folder:
+        os.chdir(folder)
         runpy.run_module("chameleon_cli", run_name="__main__")
 
 

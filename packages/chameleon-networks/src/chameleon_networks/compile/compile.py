@@ -29,11 +29,7 @@ from chameleon_tvm.spaces.loops.trees import structural_hash, structural_map
 from chameleon_tvm.types import INT8, array_type
 from chameleon_tvm.words import symbol_of
 
-from chameleon_networks.compile.defaults import (
-    OURS,
-    is_scheduled,
-    with_default_schedules,
-)
+from chameleon_networks.compile.defaults import OURS, is_scheduled, with_default_schedules
 from chameleon_networks.compile.kernels import Kernels, OperatorKernel
 from chameleon_networks.compile.loop_tasks import TunedLoops
 from chameleon_networks.compile.network_pipeline import PIPELINE

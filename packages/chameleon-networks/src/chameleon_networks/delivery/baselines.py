@@ -79,12 +79,9 @@ class Baselines:
 
     @cached_property
     def _first(self) -> NetworkProcess:
-        name, threads = self._network.frameworks[0], self._delivery.threads
         if self._reader is not None:
-            with contextlib.suppress(ChameleonError, OSError):  # another process starts
-                if self._reader.name != name:
-                    self._reader.open(self._network, name, threads, self._warm_up)
-                return self._reader
+            return self._reader
+        name, threads = self._network.frameworks[0], self._delivery.threads
         options = {"threads": threads, "warm_up": self._warm_up, "wait": False}
         return self._stack.enter_context(framework_process(self._network, name, **options))
 

@@ -171,10 +171,7 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"bucket {name}: {words}" for name, words in said.items()]
 
 
-def work_on(
-    options: NetworkOptions,
-    begun: Begun | None = None,
-) -> NetworkWork:
+def work_on(options: NetworkOptions, begun: Begun | None = None) -> NetworkWork:
     """Make the frontend for a network's options: for one shape, or for several buckets.
 
     Args:

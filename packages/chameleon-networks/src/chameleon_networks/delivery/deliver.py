@@ -17,11 +17,7 @@ from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks.delivery.delivery_steps import DeliverySteps, blamed
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types
-from chameleon_networks.package.package import (
-    check_target,
-    read_manifest,
-    write_manifest,
-)
+from chameleon_networks.package.package import check_target, read_manifest, write_manifest
 from chameleon_networks.running.latency import first_answer
 from chameleon_networks.running.verify import SAMPLES, OutputCheck
 from chameleon_networks.runtime.linking import compiler_command

@@ -35,11 +35,7 @@ from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
-from chameleon_networks.running.processes import (
-    NetworkProcess,
-    delivered_process,
-    waiting_process,
-)
+from chameleon_networks.running.processes import NetworkProcess, delivered_process, waiting_process
 from chameleon_networks.running.verify import (
     ROUNDINGS,
     Expected,

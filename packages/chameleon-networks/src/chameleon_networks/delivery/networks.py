@@ -91,11 +91,10 @@ class NetworkFrontend(SettledNetwork):
         self.network = network
         if begun is not None:  # while this process waits for the graph
             self.runner = begun.runner = waiting_process()
-        # Without a source that another process can read, it only imports modules.
-        self.reader = reader if reader is None or network.kept is None else _finished(reader)
-        if begun is not None and self.reader is not None and network.kept is not None:
+        self.reader = None if reader is None else _finished(reader)
+        if begun is not None and self.reader is not None:
             try:
-                self.reader.open(network, network.frameworks[0], begun.threads, samples_of(network))
+                self.reader.open(network.frameworks[0], begun.threads, samples_of(network))
             except (ChameleonError, OSError):  # the delivery starts another one
                 self.reader = None
         self.precision = None

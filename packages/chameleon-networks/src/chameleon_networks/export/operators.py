@@ -34,11 +34,7 @@ from chameleon_networks.compile.sequence.library import (
     parallel_extents,
 )
 from chameleon_networks.compile.sequence.variants import extents, with_variants
-from chameleon_networks.package.package import (
-    build_facts,
-    described_tensor,
-    write_package,
-)
+from chameleon_networks.package.package import build_facts, described_tensor, write_package
 from chameleon_networks.runtime.linking import SOURCES, compiler_command
 from chameleon_networks.runtime.pack import ARRAYS, PACKING, replayed
 

@@ -135,18 +135,17 @@ def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | N
 
     Such facts are, for example, the network's graph and the reference's outputs. The name of the
     folder of these files is a digest of the network's source, of installed versions and of the
-    machine. The result is None if the network has no source that a later run could recognize.
+    machine.
 
-    With the option ``check: false`` nothing is kept for later runs. The files are then in a folder
-    of this run, for its other processes. If there is no such folder, the result is None.
+    Nothing is kept for later runs with the option ``check: false``, or if no later run could
+    recognize the network's source. The files are then in a folder of this run, for its other
+    processes. If there is no such folder, the result is None.
 
     Args:
         network: The imported network.
         scratch: A folder of this run, or an empty string.
     """
-    if network.origin is None:
-        return None
-    if not network.options.check:
+    if network.origin is None or not network.options.check:
         return KeptNetwork(Path(scratch) / _KIND) if scratch else None
     facts = [network.origin, sorted(network.shapes.items())]
     return KeptNetwork(kept_path(_KIND, [_surroundings(), facts]))

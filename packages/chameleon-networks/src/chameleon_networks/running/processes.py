@@ -222,15 +222,12 @@ class NetworkProcess(AskedProcess):
         self.compiled_ahead = request is not None and request["role"] == "delivered"
         super().__init__(name, request, module=_MODULE, **options)
 
-    def open(
-        self, network: ImportedNetwork, name: str, threads: int, warm_up: Sequence[Arrays]
-    ) -> None:
+    def open(self, name: str, threads: int, warm_up: Sequence[Arrays]) -> None:
         """Let a process from ``reading_process`` open its network in a framework.
 
         Call ``opened`` before any other method.
 
         Args:
-            network: The network.
             name: The name of the framework, one of ``network.frameworks``.
             threads: Number of threads that the framework computes with.
             warm_up: Inputs of inferences to run while opening the network.
@@ -239,9 +236,7 @@ class NetworkProcess(AskedProcess):
             ChameleonError: The process died.
         """
         self.name = name
-        described = {} if self.answer else request_of(network)
-        request = {"role": "framework", "name": name, "threads": threads}
-        self._open({**request, **described}, warm_up)
+        self._open({"role": "framework", "name": name, "threads": threads}, warm_up)
 
     def open_delivered(self, folder: Path, threads: int) -> None:
         """Let a process without a network open the delivered network of a folder, and wait for it.
@@ -364,28 +359,23 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
 def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     """Start a process that imports a network and keeps its graph in a file for this process.
 
-    The process imports torch, which takes seconds. Meanwhile this process can import TVM. A network
-    that a function of the user's makes is read in this process. The other one then only imports
-    torch, and runs the network later.
+    The process imports torch, which takes seconds. Meanwhile this process can import TVM.
 
     Args:
         network: The network, which the process reads anew.
 
     Returns:
-        The process. If the network has an ``origin``, call ``opened`` before any other method, else
-        ``open``. None if no process is needed: the cache folder already has the graph, or the
-        import of the network needs no torch.
+        The process. Call ``opened`` before any other method. None if no process is needed: the
+        cache folder already has the graph, or the import of the network needs no torch.
     """
     if not network.preloads:
         return None
-    name, preloads = "the network's importer", network.preloads
     kept = kept_network(network, network.programs_folder)
-    if kept is None:
-        return NetworkProcess(name, None, threads=0, preloads=preloads, wait=False)
-    if kept.fact(GRAPH) is not None:
+    if kept is not None and kept.fact(GRAPH) is not None:
         return None
+    name = "the network's importer"
     request = {"role": "framework", "do": "read", **request_of(network, reads=True)}
-    return NetworkProcess(name, request, threads=0, preloads=preloads, wait=False)
+    return NetworkProcess(name, request, threads=0, preloads=network.preloads, wait=False)
 
 
 @attrs.define

@@ -1,20 +1,16 @@
-"""Rewrites torch operators on empty tensors, and operators along an axis of scalars.
+"""Rewrites torch operators on empty tensors, and finds operators along an axis of scalars.
 
 TVM cannot read either. Results that depend only on tensors without elements become constants. An
-operator of torch may name an axis of a scalar, although a scalar has no axes. Such a scalar becomes
-a vector of one element.
+operator of torch may name an axis of a scalar, although a scalar has no axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import getitem
 from typing import Any
 
 import torch
 from torch.fx.node import map_arg
-
-from chameleon_networks.graph.relaxed import relax
 
 _ATEN = torch.ops.aten
 
@@ -112,38 +108,9 @@ def is_along_number(node: Any) -> bool:
     names = [] if schema is None else [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     along = any(name in _AXES and given.get(name) != [] for name in names)
-    return along and any(map(_is_number, node.all_input_nodes))
+    return along and any(map(is_number, node.all_input_nodes))
 
 
-def _is_number(node: Any) -> bool:
+def is_number(node: Any) -> bool:
+    """Whether the result of a node is a scalar tensor."""
     return getattr(node.meta.get("val"), "shape", None) == ()
-
-
-def along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
-    """Convert a node with each scalar tensor replaced by a vector of one element.
-
-    Args:
-        convert: A function that converts the node.
-        node: A node for which ``is_along_number`` is true.
-        importer: TVM's importer.
-
-    Returns:
-        The results of the node, in the shapes that the node has in torch.
-    """
-    emit, kept = importer.block_builder.emit, dict(importer.env)
-    for argument in node.all_input_nodes:
-        if _is_number(argument):
-            importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
-    try:
-        result = convert()
-    finally:
-        importer.env.update(kept)
-    values = node.meta["val"]
-    if not isinstance(values, list | tuple):
-        return emit(relax.op.reshape(result, list(values.shape)))
-    parts = result if isinstance(result, list | tuple) else [result[n] for n in range(len(values))]
-    shaped = [
-        emit(relax.op.reshape(emit(part), list(value.shape)))
-        for part, value in zip(parts, values, strict=True)
-    ]
-    return emit(relax.Tuple(shaped))

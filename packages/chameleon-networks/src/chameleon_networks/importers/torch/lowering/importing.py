@@ -24,7 +24,7 @@ from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
 from chameleon_networks.importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks.importers.torch.lowering.decompositions import decomposed
-from chameleon_networks.importers.torch.lowering.few_numbers import along_vectors, is_along_number
+from chameleon_networks.importers.torch.lowering.few_numbers import is_along_number, is_number
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
 
@@ -133,6 +133,36 @@ def _has_shape(made: Any, value: Any) -> bool:
     return not known or [int(extent) for extent in shape] == list(value.shape)
 
 
+def _along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
+    """Convert a node with each scalar tensor replaced by a vector of one element.
+
+    Args:
+        convert: A function that converts the node.
+        node: A node for which ``is_along_number`` is true.
+        importer: TVM's importer.
+
+    Returns:
+        The results of the node, in the shapes that the node has in torch.
+    """
+    emit, kept = importer.block_builder.emit, dict(importer.env)
+    for argument in node.all_input_nodes:
+        if is_number(argument):
+            importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
+    try:
+        result = convert()
+    finally:
+        importer.env.update(kept)
+    values = node.meta["val"]
+    if not isinstance(values, list | tuple):
+        return emit(relax.op.reshape(result, list(values.shape)))
+    parts = result if isinstance(result, list | tuple) else [result[n] for n in range(len(values))]
+    shaped = [
+        emit(relax.op.reshape(emit(part), list(value.shape)))
+        for part, value in zip(parts, values, strict=True)
+    ]
+    return emit(relax.Tuple(shaped))
+
+
 class _Importer(ExportedProgramImporter):
     """Notes the node that each variable comes from, and continues after nodes that are refused.
 
@@ -184,7 +214,7 @@ class _Importer(ExportedProgramImporter):
             converted = partial(convert, node, *importer)
             try:
                 made = (
-                    along_vectors(converted, node, self) if is_along_number(node) else converted()
+                    _along_vectors(converted, node, self) if is_along_number(node) else converted()
                 )
             except ConfigError:
                 raise
