@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import count, islice
 from typing import Any
 
 import attrs
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from simulated_fleet import SimulatedFleetRunner
 from structlog.testing import capture_logs
 
-from ..conftest import carriers, folders  # noqa: TID252 - tests are no package
+from ..conftest import carriers, eventually, folders  # noqa: TID252 - tests are no package
 from ..conftest import job as fault_job  # noqa: TID252
 from .test_fleet_processes import OPTIONS as PROCESS_OPTIONS
 from .test_simulated_fleet import OPTIONS, job, right, state_of
@@ -186,13 +187,19 @@ def test_a_slow_device_of_real_processes(tmp_path):
         *(fault_device_ref(name, tmp_path) for name in "ab"),
     ]
     options = FleetOptions(**{**PROCESS_OPTIONS, "pace_tolerance": 2.0})
-    configs = [config(Fault.NONE, number) for number in range(30)]
+    numbers = count()
     with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
-        measurements = list(runner.measure(fault_job(configs, seconds=0.002)))
-        devices = {device["name"]: device for device in runner.describe()["devices"]}
-    assert len(measurements) == 30
-    assert all(m.ok for m in measurements)
-    assert "of the fleet's median device" in devices["slow"]["reason"]
-    assert devices["a"]["pace"] < 2.0
+
+        def paces():
+            """What is known of each device after another batch."""
+            configs = [config(Fault.NONE, number) for number in islice(numbers, 10)]
+            measurements = list(runner.measure(fault_job(configs, seconds=0.002)))
+            assert len(measurements) == 10
+            assert all(m.ok for m in measurements)
+            return {device["name"]: device for device in runner.describe()["devices"]}
+
+        # On a busy machine one of them may start when the others are done with the first batches.
+        assert eventually(lambda: "median device" in paces()["slow"].get("reason", ""))
+        assert paces()["a"]["pace"] < 2.0
     assert carriers() == []
     assert folders() == []
