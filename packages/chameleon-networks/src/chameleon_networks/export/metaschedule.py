@@ -14,7 +14,6 @@ from chameleon_tvm.building.builder import TVMBuilder
 from chameleon_tvm.building.exporting import Exported, identifiers, tvm_builder, unoccupied
 from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.traces import applied
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.sketch.options import SketchOptions
@@ -126,7 +125,6 @@ def to_metaschedule(
         )
     files = [*DATABASE, NETWORK_MODULE] if network is not None else list(DATABASE)
     unoccupied(folder, files)
-    load_tensor_intrinsics()
     database = ms.database.JSONDatabase(work_dir=str(folder))
     records = {}
     for winner in winners:
