@@ -1,5 +1,7 @@
 """Suites of synthetic stages, which run in milliseconds."""
 
+from functools import partial
+
 import pytest
 from chameleon_bench.cells.execute import Execution
 from chameleon_bench.suites.load import load_suite
@@ -18,20 +20,21 @@ scheduler: round-robin
 """
 
 
+def loaded(folder, text, *overrides, plugins=()):
+    """A suite from its text, with the synthetic stages added."""
+    file = folder / "suite.yaml"
+    file.write_text(text + STAGES, encoding="utf-8")
+    output = f"output={folder / 'out'}"
+    return load_suite(file, [output, *overrides], registry=synthetic_registry(*plugins))
+
+
 @pytest.fixture
 def load(tmp_path):
-    """Loads a suite from its text, with the synthetic stages added."""
-
-    def made(text, *overrides, plugins=()):
-        file = tmp_path / "suite.yaml"
-        file.write_text(text + STAGES, encoding="utf-8")
-        output = f"output={tmp_path / 'out'}"
-        return load_suite(file, [output, *overrides], registry=synthetic_registry(*plugins))
-
-    return made
+    """See ``loaded``."""
+    return partial(loaded, tmp_path)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run():
     """Runs a suite; the names of the cells that ended, in order."""
 

@@ -9,6 +9,8 @@ from chameleon_bench.cells.execute import results
 from chameleon_bench.pages.suite_report import printed, report_of, write_report
 from chameleon_core.loop.round.batch import Origin
 
+from ..conftest import loaded  # noqa: TID252 - tests are no package
+
 SUITE = """\
 title: Small & large
 pipelines:
@@ -25,16 +27,17 @@ runner: synthetic-replay
 """
 
 
-@pytest.fixture
-def suite(load, run):
-    resolved = load(SUITE)
-    run(resolved)
-    return resolved
-
-
-def test_the_whole_report(suite):
+@pytest.fixture(scope="module")
+def finished(run, tmp_path_factory):
+    """The suite, its results and its report, only to be read."""
+    suite = loaded(tmp_path_factory.mktemp("suite"), SUITE)
+    run(suite)
     ended = results(suite)
-    report = report_of(suite, ended)
+    return suite, ended, report_of(suite, ended)
+
+
+def test_the_whole_report(finished):
+    suite, ended, report = finished
     assert report["tasks"] == ["synthetic", "two/op0", "two/op1", "bad"]
     assert report["cells"] == {"all": 36, "ended": 36, "failed": 12}
     rows = {(row["pipeline"], row["task"]): row for row in report["results"]}
@@ -99,8 +102,8 @@ def test_a_report_of_what_has_ended_so_far(load):
     assert any(file.name == "report.html" for file in write_report(suite, {}, report))
 
 
-def test_pipelines_are_paired_by_seed(suite):
-    report = report_of(suite, results(suite))
+def test_pipelines_are_paired_by_seed(finished):
+    *_, report = finished
     tests = [t for t in report["tests"] if t["metric"] == "measurements_to_95"]
     assert {(t["first"], t["second"]) for t in tests} == {
         ("small", "large"),
