@@ -24,13 +24,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 # Threads that wait for work sleep: several tests run at once, and those of others need the cores.
-os.environ.update(
-    {
-        "OMP_WAIT_POLICY": "passive",
-        "OPENBLAS_THREAD_TIMEOUT": "4",  # here it is for processes that tests start; see noxfile.py
-        "TVM_THREAD_POOL_SPIN_COUNT": "0",
-    }
-)
+os.environ.update({"OMP_WAIT_POLICY": "passive", "TVM_THREAD_POOL_SPIN_COUNT": "0"})
+# For SciPy, and for processes that tests start; see noxfile.py.
+os.environ["OPENBLAS_THREAD_TIMEOUT"] = "4"
 # No test looks into the records of whoever runs it, nor adds to them.
 os.environ["CHAMELEON_RECORDS"] = "none"
 # An error that nobody expected is no reason for a fallback here.

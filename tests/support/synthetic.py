@@ -21,6 +21,7 @@ from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.run_folder import read_store
 from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Observations, Scores, StageContext, Visited
 from chameleon_core.task import Task
@@ -379,3 +380,9 @@ def synthetic_registry(*plugins: object) -> Registry:
 def run_synthetic(document: Mapping[str, Any]) -> RunResult:
     """Run a document of ``synthetic_document`` in this process."""
     return run_pipeline(from_dict(document, registry=synthetic_registry()))
+
+
+def everything(folder: Path) -> dict[str, list[Measurement]]:
+    """All measurements of a run in a folder, by task."""
+    with read_store(folder / "run") as store:
+        return {t.task.name: sorted(store.measurements(t.id), key=str) for t in store.tasks()}

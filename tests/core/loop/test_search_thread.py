@@ -9,13 +9,13 @@ from chameleon_core.errors import PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
-from chameleon_core.run_folder import read_store
 from stopping import StopAfter, interrupted
 from synthetic import (
     RunnerOptions,
     SyntheticExplorer,
     SyntheticPlugins,
     SyntheticRunner,
+    everything,
     record_of,
     registering,
     synthetic_document,
@@ -83,11 +83,6 @@ def nobody_searches_any_more():
         noted.clear()
     yield
     assert not [t.name for t in threading.enumerate() if t.name.startswith("search")]
-
-
-def everything(folder):
-    with read_store(folder / "run") as store:
-        return {t.task.name: sorted(store.measurements(t.id), key=str) for t in store.tasks()}
 
 
 def folder_of(parent, name):

@@ -15,7 +15,7 @@ from chameleon_core.run_folder import read_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted
-from synthetic import run_synthetic, synthetic_document, synthetic_registry
+from synthetic import everything, run_synthetic, synthetic_document, synthetic_registry
 
 
 def synthetic(folder, **more):
@@ -23,11 +23,6 @@ def synthetic(folder, **more):
         folder / "run", failing=25, runner={"log": str(folder / "log")}, **more
     )
     return from_dict(document, registry=synthetic_registry())
-
-
-def everything(folder):
-    with read_store(folder / "run") as store:
-        return {t.task.name: sorted(store.measurements(t.id), key=str) for t in store.tasks()}
 
 
 @pytest.fixture(scope="module")

@@ -7,54 +7,38 @@ import pickle
 from itertools import product
 
 import numpy as np
+import pytest
 from chameleon_networks.backends import onnx_networks
 from chameleon_networks.backends.onnx_networks import untuned
 from chameleon_networks.graph.relaxed import relax
 
 SCANS = list(product(["cumsum", "cumprod"], [False, True]))
-SOURCES = list(
-    product(
-        [((3, 5, 70), 1), ((2, 9, 4), 2), ((129, 3), 0), ((17,), 0), ((4, 1, 6), 1)],
-        ["float32", "int64"],
-    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 5, 70), 1), ((2, 9, 4), 2), ((129, 3), 0), ((17,), 0), ((4, 1, 6), 1)]
 )
-
-
-def _expected(name, x, axis, *, exclusive):
-    result = getattr(np, name)(x, axis)
-    if exclusive:
-        first = np.full_like(x.take([0], axis), int(name == "cumprod"))
-        return np.concatenate([first, result.take(range(x.shape[axis] - 1), axis)], axis)
-    return result
-
-
-def test_scans():
-    # One network has them all: compiling several takes longer.
+def test_scans(shape, axis, dtype):
     builder = relax.BlockBuilder()
-    inputs = [
-        relax.Var(f"x{number}", relax.TensorType(shape, dtype))
-        for number, ((shape, _), dtype) in enumerate(SOURCES)
-    ]
-    cases = [
-        (number, axis, name, exclusive)
-        for number, ((_, axis), _) in enumerate(SOURCES)
-        for name, exclusive in SCANS
-    ]
-    with builder.function("main", inputs):
+    source = relax.Var("x", relax.TensorType(shape, dtype))
+    with builder.function("main", [source]):
         with builder.dataflow():
             scans = [
-                builder.emit(getattr(relax.op, name)(inputs[number], axis, exclusive=exclusive))
-                for number, axis, name, exclusive in cases
+                builder.emit(getattr(relax.op, name)(source, axis, exclusive=exclusive))
+                for name, exclusive in SCANS
             ]
             result = builder.emit_output(relax.Tuple(scans))
         builder.emit_func_output(result)
-    rng = np.random.default_rng(0)
-    xs = [rng.integers(1, 3, shape).astype(dtype) for (shape, _), dtype in SOURCES]
+    x = np.random.default_rng(0).integers(1, 3, shape).astype(dtype)
     with np.errstate(over="ignore"), untuned(builder.get()) as network:
-        for (number, axis, name, exclusive), got in zip(cases, network(*xs), strict=True):
-            expected = _expected(name, xs[number], axis, exclusive=exclusive)
-            about = f"{name} {exclusive} {SOURCES[number]}"
-            np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=about)
+        for (name, exclusive), got in zip(SCANS, network(x), strict=True):
+            expected = getattr(np, name)(x, axis)
+            if exclusive:
+                first = np.full_like(x.take([0], axis), int(name == "cumprod"))
+                shorter = expected.take(range(shape[axis] - 1), axis)
+                expected = np.concatenate([first, shorter], axis)
+            np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=f"{name} {exclusive}")
 
 
 def test_copies_of_an_untuned_network_load_it(monkeypatch):

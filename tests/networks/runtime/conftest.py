@@ -223,3 +223,9 @@ def alone(script, *words, seconds=240):
         text=True,
         timeout=seconds,
     )
+
+
+@pytest.fixture(scope="module")
+def scratch(called, tmp_path_factory):
+    """A copy of the delivered network, for a module to damage."""
+    return called.copy(tmp_path_factory.mktemp("scratch") / "copy")

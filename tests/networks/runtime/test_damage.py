@@ -82,11 +82,6 @@ def test_missing_files_are_told(whole, tmp_path, replaced):
         shutil.rmtree(copy.path)
 
 
-@pytest.fixture(scope="module")
-def scratch(called, tmp_path_factory):
-    return called.copy(tmp_path_factory.mktemp("scratch") / "copy")
-
-
 @settings(max_examples=60)
 @given(data=st.data())
 def test_no_damage_is_silent(scratch, trying, data):

@@ -168,11 +168,6 @@ def test_any_number_of_threads_is_possible(called):
     assert load(called.path, threads=10**9).threads == 1024
 
 
-@pytest.fixture(scope="module")
-def scratch(called, tmp_path_factory):
-    return called.copy(tmp_path_factory.mktemp("scratch") / "copy")
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (

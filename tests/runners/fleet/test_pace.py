@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from itertools import count, islice
 from typing import Any
 
 import attrs
@@ -187,19 +186,18 @@ def test_a_slow_device_of_real_processes(tmp_path):
         *(fault_device_ref(name, tmp_path) for name in "ab"),
     ]
     options = FleetOptions(**{**PROCESS_OPTIONS, "pace_tolerance": 2.0})
-    numbers = count()
+    configs = [config(Fault.NONE, number) for number in range(10)]
     with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
 
-        def paces():
+        def devices():
             """What is known of each device after another batch."""
-            configs = [config(Fault.NONE, number) for number in islice(numbers, 10)]
             measurements = list(runner.measure(fault_job(configs, seconds=0.002)))
             assert len(measurements) == 10
             assert all(m.ok for m in measurements)
             return {device["name"]: device for device in runner.describe()["devices"]}
 
         # On a busy machine one of them may start when the others are done with the first batches.
-        assert eventually(lambda: "median device" in paces()["slow"].get("reason", ""))
-        assert paces()["a"]["pace"] < 2.0
+        assert eventually(lambda: "median device" in devices()["slow"].get("reason", ""))
+        assert devices()["a"]["pace"] < 2.0
     assert carriers() == []
     assert folders() == []
