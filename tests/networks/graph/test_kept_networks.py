@@ -1,6 +1,7 @@
 """A network as it was read, and its framework's answers, are kept on a machine and recalled."""
 
 import json
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -348,6 +349,17 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
     result = NetworkFrontend(network, begun).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")
     assert result.max_relative_error < 1e-5
+
+
+def test_a_network_is_read_here_if_the_other_process_dies(tmp_path, monkeypatch, unmeasured):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    network = BuiltinNetwork(attrs.evolve(SMALL, compare=False))
+    reader = reading_process(network)
+    assert reader is not None
+    reader._child.signal(signal.SIGKILL)
+    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
+    assert frontend.reader is None
+    assert frontend.deliver(unmeasured).failure is None
 
 
 def test_no_process_reads_what_needs_no_torch(tmp_path):

@@ -18,16 +18,8 @@ class Process(contextlib.AbstractContextManager[Any]):
         self.started = 0
         self.waited = 0
         self.ended = False
-        self.dead = False
-        self.opening: list[tuple[str, int, Any]] = []
         self.saved = 0
         self._problem = problem
-
-    def open(self, network, name, threads, warm_up):
-        assert name in network.frameworks
-        if self.dead:
-            raise ChameleonError("it died")
-        self.opening.append((name, threads, warm_up))
 
     def programs(self):
         self.saved += 1
@@ -87,16 +79,13 @@ def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened):
     assert process.ended
 
 
-def test_the_process_that_imported_the_network_runs_it_unless_it_has_died(opened):
+def test_the_process_that_imported_the_network_runs_it(opened):
     reader, process = Process("importer"), Process("torch")
     with contextlib.ExitStack() as stack:
         programs = opened(stack, process, warm_up=["inputs"], reader=reader)
         assert programs.reference is reader
-        assert (reader.opening, process.started) == ([("torch", 2, ["inputs"])], 0)
+        assert (reader.waited, process.started) == (1, 0)
     assert reader.ended
-    reader.dead = True
-    with contextlib.ExitStack() as stack:
-        assert opened(stack, process, reader=reader).reference is process
 
 
 def test_programs_are_saved_once_and_only_for_other_processes(opened):
