@@ -79,13 +79,16 @@ def test_it_does_not_start_before_it_is_asked_if_its_answers_are_known(opened):
     assert process.ended
 
 
-def test_the_process_that_imported_the_network_runs_it(opened):
+def test_the_process_that_imported_the_network_runs_it_unless_it_dies(opened):
     reader, process = Process("importer"), Process("torch")
     with contextlib.ExitStack() as stack:
         programs = opened(stack, process, warm_up=["inputs"], reader=reader)
         assert programs.reference is reader
         assert (reader.waited, process.started) == (1, 0)
     assert reader.ended
+    with contextlib.ExitStack() as stack:
+        programs = opened(stack, process, reader=Process("importer", problem="it was killed"))
+        assert (programs.reference, programs.left_out) == (process, {})
 
 
 def test_programs_are_saved_once_and_only_for_other_processes(opened):

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from chameleon_networks.backends import onnx_networks
 from chameleon_networks.backends.onnx_networks import untuned
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_tvm.types import array_type
 
+LLVM = '{"kind": "llvm"}'
 SCANS = list(product(["cumsum", "cumprod"], [False, True]))
 
 
@@ -39,6 +42,21 @@ def test_scans(shape, axis, dtype):
                 shorter = expected.take(range(shape[axis] - 1), axis)
                 expected = np.concatenate([first, shorter], axis)
             np.testing.assert_allclose(got, expected, rtol=1e-5, err_msg=f"{name} {exclusive}")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
+def test_tvms_own_schedules_sort_as_networks_do(dtype):
+    kind = array_type(dtype)
+    builder = relax.BlockBuilder()
+    source = relax.Var("x", relax.TensorType((6,), dtype))
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.argsort(source, dtype="int64"))
+        builder.emit_func_output(result)
+    x = np.array([3, np.nan if "float" in dtype else 255, 7, 0, 9, 1], "float32").astype(kind)
+    machine = relax.VirtualMachine(compile.untuned(builder.get(), LLVM), tvm.cpu())
+    order = machine["main"](tvm.runtime.tensor(x)).numpy()
+    np.testing.assert_array_equal(order, [3, 5, 0, 2, 4, 1])
 
 
 def test_copies_of_an_untuned_network_load_it(monkeypatch):

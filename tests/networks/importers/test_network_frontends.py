@@ -11,6 +11,7 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_networks.delivery.bucketed import work_on
+from chameleon_networks.importers import sources
 from chameleon_networks.importers.options import NETWORKS, BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.torch import programs as torch_programs
 from chameleon_tvm.operators.specs import Conv2dSpec
@@ -198,6 +199,13 @@ def test_what_torch_cannot_give(file, function, words):
     with pytest.raises(ConfigError, match=words) as caught:
         _torch_tasks(f"{file}:{function}")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "bool"])
+def test_samples_of_integers_lie_in_the_limits_of_their_dtype(kind):
+    example = np.array([0, 1] if kind == "bool" else [np.iinfo(kind).max, np.iinfo(kind).min], kind)
+    sample = sources._like(torch_programs.NumberRange.of(example), np.random.default_rng(0))
+    assert (sample.shape, sample.dtype) == (example.shape, example.dtype)
 
 
 def test_checks_of_values_are_left_out(file):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["compile"]
+
+_LOCK = threading.Lock()
 
 
 def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
@@ -43,11 +46,15 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
     """
     import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
 
-    known = kept_path("modules", repr(module))
-    # The process imports TVM while torch imports what it traces with.
-    early = "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options
-    with started_early() if early else contextlib.nullcontext():
-        with without_collecting():
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(Exception):  # the process starts later then
+            known = kept_path("modules", repr(module))
+            if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
+                # The process imports TVM while torch imports what it traces with.
+                stack.enter_context(started_early())
+            keep_bytes(known, b"")
+        # Two threads at once would both register the backend's name in torch.
+        with without_collecting(), _LOCK:
             compiled: nn.Module = torch.compile(
                 module, backend="chameleon", dynamic=False, options=options
             )
@@ -56,5 +63,4 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
                 compiled(**example)
             else:
                 compiled(*(example if isinstance(example, tuple) else (example,)))
-    keep_bytes(known, b"")
     return compiled

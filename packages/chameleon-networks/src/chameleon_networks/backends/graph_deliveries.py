@@ -142,12 +142,7 @@ class Delivery:
             with contextlib.suppress(OSError):  # the graph is exported again
                 os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
         if not self._program.exists():
-            try:
-                program = _exported(self._graph, self._arguments, self._weights)
-            except StaysError as error:
-                if not isinstance(error.__cause__, MemoryError | OSError):
-                    write_whole(self._refusal, str(error))  # torch would say it again
-                raise
+            program = _exported(self._graph, self._arguments, self._weights)
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
             write_whole(self._program, content.getvalue())
@@ -202,14 +197,13 @@ class Delivery:
                     self.prepare(whole=not nice)
                     assert child.stdin is not None  # noqa: S101 - it is a pipe
                     with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
-                        child.stdin.write(f"{self._folder}\n".encode())
+                        child.stdin.write(os.fsencode(self._folder.absolute()) + b"\n")
                         child.stdin.flush()
                 # Nobody reads the listings and the report that follow the result.
                 result = self._folder / "run" / _RESULT
                 while not (child.wait(_LOOK_SECONDS) or (result.exists() and self.is_there())):
                     pass
-                ends = _IDLE_END_SECONDS if nice else _END_SECONDS
-                status = child.kill() if self._seconds is None else child.stop(ends)
+                status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
         finally:
             self._program.unlink(missing_ok=True)
             if self._kept is not None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
+from chameleon_system.files import user_cache_folder
 from chameleon_system.imports import without_collecting
 from chameleon_system.processes.child import ChildProcess
 
@@ -29,15 +30,20 @@ _early: list[ChildProcess] = []
 """The process of ``started_early``, until a delivery takes it."""
 
 
-def waiting_run(folder: Path | None = None, *, idle: bool = False) -> ChildProcess:
+def waiting_run(folder: Path, *, idle: bool = False) -> ChildProcess:
     """A process that runs the pipeline of a folder as soon as its standard input names the folder.
 
     Args:
         folder: The working directory of a new process.
         idle: Whether the process runs at low priority.
     """
-    if _early and not idle:
-        return _early.pop()
+    if not idle:
+        with contextlib.suppress(IndexError):
+            return _early.pop()
+    return _started(folder, idle=idle)
+
+
+def _started(folder: Path, *, idle: bool = False) -> ChildProcess:
     words = ["run", "pipeline.yaml"]
     return ChildProcess(__name__, words, folder=folder, stdin=subprocess.PIPE, idle=idle)
 
@@ -45,12 +51,16 @@ def waiting_run(folder: Path | None = None, *, idle: bool = False) -> ChildProce
 @contextlib.contextmanager
 def started_early() -> Iterator[None]:
     """Start the process of the first ``waiting_run`` of this context when the context begins."""
-    _early.append(waiting_run())
+    folder = user_cache_folder() / "torch"  # the user's folder may hide modules of libraries
+    folder.mkdir(parents=True, exist_ok=True)
+    child = _started(folder)
+    _early.append(child)
     try:
         yield
     finally:
-        while _early:
-            _early.pop().kill()
+        with contextlib.suppress(ValueError):  # a delivery, perhaps of another thread, took it
+            _early.remove(child)
+            child.kill()
 
 
 def wait() -> None:
@@ -60,7 +70,7 @@ def wait() -> None:
             importlib.import_module(name)
         for kind, name in _STAGES:
             load_factory(default_registry().record(kind, name).factory)
-    folder = sys.stdin.readline().rstrip("\n")
+    folder = os.fsdecode(sys.stdin.buffer.readline().rstrip(b"\n"))
     if folder:
         os.chdir(folder)
         runpy.run_module("chameleon_cli", run_name="__main__")

@@ -26,7 +26,7 @@ from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.partial_sums import begun
 from chameleon_tvm.spaces.loops.trees import structural_hash, structural_map
-from chameleon_tvm.types import INT8, array_type
+from chameleon_tvm.types import BFLOAT16, INT8, array_type
 from chameleon_tvm.words import symbol_of
 
 from chameleon_networks.compile.defaults import OURS, is_scheduled, with_default_schedules
@@ -341,7 +341,8 @@ def untuned(module: Any, target: str) -> Any:
     """
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
-        return relax.build(relax.get_pipeline("zero")(module), resolved)
+        lowered = relax.transform.LegalizeOps(_ORDERS)(module)
+        return relax.build(relax.get_pipeline("zero")(lowered), resolved)
 
 
 def _with_usual_extremes(module: Any) -> Any:
@@ -438,6 +439,8 @@ def _key(number: Any) -> Any:
 
     It is the bits of a fraction without its sign, negated if the fraction is negative.
     """
+    if str(number.ty) == BFLOAT16:
+        number = tirx.Cast("float32", number)
     kind = array_type(str(number.ty))
     whole = _SORTED[kind.name in {"uint32", "uint64", "float64"}]
     if "float" not in kind.name:
@@ -453,5 +456,6 @@ def _key(number: Any) -> Any:
 
 
 _LOWERED = {f"relax.arg{name}": _place_of(getattr(tvm.topi, name)) for name in ("max", "min")}
-_LOWERED |= dict.fromkeys(("relax.argsort", "relax.topk"), _in_order)
+_ORDERS = dict.fromkeys(("relax.argsort", "relax.topk"), _in_order)
+_LOWERED |= _ORDERS
 """Functions that lower an operator, by its name."""

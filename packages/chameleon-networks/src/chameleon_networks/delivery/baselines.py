@@ -109,6 +109,11 @@ class Baselines:
         try:
             self._first.opened()
         except ChameleonError as error:
+            if self._reader is not None:  # the system may have killed it for its memory
+                log.debug("reference_starts_again", problem=str(error))
+                self._reader = None
+                del self._first
+                return self.reference
             self._not_run(self._first.name, error)
         else:
             return self._first

@@ -330,8 +330,11 @@ def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
     least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
     if not np.issubdtype(kind, np.floating):
-        low, high = min(0, int(least)), max(0, int(most))
-        numbers = rng.integers(low, high, example.shape, endpoint=True)
+        drawn = np.uint64 if kind == np.uint64 else np.int64
+        # Extremes are floats, which may round beyond the limits of 64 bits.
+        low, high = max(np.iinfo(drawn).min, min(0, int(least))), max(0, int(most))
+        high = min(np.iinfo(drawn).max, high)
+        numbers = rng.integers(low, high, example.shape, drawn, endpoint=True)
     elif least < 0 or not np.isfinite(most) or most <= least:
         numbers = rng.standard_normal(example.shape)
     else:
