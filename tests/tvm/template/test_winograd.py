@@ -7,8 +7,10 @@ import attrs
 import computing
 import numpy as np
 import pytest
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.loops.trees import found
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
@@ -80,6 +82,15 @@ def test_vectors_may_be_of_eight():
         input=[1, 24, 9, 11], filters=40, kernel=3, padding=1, layout="NHWC", bias=True
     )
     check(spec, target=resolved("llvm -mcpu=haswell -num-cores=2"))
+
+
+def test_the_position_of_a_tile_is_computed_once():
+    space = TemplateSpace(TemplateOptions(algorithms=("winograd4",)))
+    config = space.design_space(R5.task("t", ZEN4)).first_guesses[0].tolist()
+    function = space.builder(R5.task("t", ZEN4), threads=2).program(config).function
+    divisions = found(function.body, (tirx.FloorDiv, tirx.FloorMod))
+    # A tile of outputs alone reads 36 products and writes 16 numbers.
+    assert 0 < len(divisions) < 16
 
 
 def test_errors_are_what_they_are_expected_to_be():

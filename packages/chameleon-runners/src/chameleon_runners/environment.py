@@ -1,4 +1,4 @@
-"""The default memory limit of workers, and the environment variables that set their threads."""
+"""The default memory limit of workers, and their environment variables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import psutil
 
 _MEMORY_SHARE = 0.5
 _LEAST_MEMORY = 2 << 30
+_KEPT_BYTES = 256 << 20
+"""Bytes of freed memory that a worker's C library keeps. Each kernel has new arrays and copies of
+its weights, and the first use of a page that comes from the system takes long."""
 
 
 def memory_limit(workers: int) -> int:
@@ -26,8 +29,8 @@ def memory_limit(workers: int) -> int:
 def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> dict[str, str]:
     """The environment variables of a worker process.
 
-    They are set before the process starts, because libraries read thread counts when they load.
-    They bind OpenMP's threads to the first cores, as TVM binds its own threads.
+    They are set before the process starts, because libraries read them when they load. They bind
+    OpenMP's threads to the first cores, as TVM binds its own threads.
 
     Args:
         threads: The number of threads that a kernel runs with.
@@ -46,5 +49,8 @@ def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> 
         "OPENBLAS_NUM_THREADS": str(blas_threads),
         "OMP_PLACES": places,
         "OMP_PROC_BIND": "close",
+        # Only glibc reads these two.
+        "MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
+        "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
         "PYTHONUNBUFFERED": "1",
     }

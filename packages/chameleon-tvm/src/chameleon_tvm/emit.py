@@ -212,6 +212,22 @@ def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
     return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in several), body])
 
 
+def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
+    """Write a statement that computes indices once and uses each of them often.
+
+    The indices are in memory, which LLVM turns into registers. TVM would put the value of a
+    variable into each index that uses it, and simplify all of them.
+
+    Args:
+        values: The indices.
+        body: A function of the indices, which returns the statement.
+    """
+    memory = buffer("kept", (len(values),), dtype="int32")
+    stores = [store(memory, [place], value) for place, value in enumerate(values)]
+    known = (load(memory, [place]) for place in range(len(values)))
+    return local(memory, sequence([*stores, body(*known)]))
+
+
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
     """Write a statement that runs the first case whose condition is true, else ``otherwise``.
 

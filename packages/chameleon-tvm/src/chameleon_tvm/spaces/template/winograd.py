@@ -154,10 +154,14 @@ class WinogradConvolution:
 
     def _transform(self, t: Expr, slot: Expr) -> Stmt:
         """Transform all channels of a tile of inputs to position ``slot`` of the workspace."""
-        g, size = self.geometry, self.matrices.size
+        g, out = self.geometry, self.tile.out
         n, down, across = emit.split(t, self.counts)
-        y = down * self.tile.out - g.pads[0]
-        x = across * self.tile.out - g.pads[1]
+        corner = [n, down * out - g.pads[0], across * out - g.pads[1]]
+        return emit.kept(corner, lambda n, y, x: self._transform_at(n, y, x, slot))
+
+    def _transform_at(self, n: Expr, y: Expr, x: Expr, slot: Expr) -> Stmt:
+        """Transform the tile of inputs whose corner is at row ``y`` and column ``x``."""
+        g, size = self.geometry, self.matrices.size
 
         def read(i: Expr, j: Expr, channel: Expr) -> Expr:
             return emit.load(self.data, [n, y + i, x + j, channel], g.lanes)
@@ -247,10 +251,14 @@ class WinogradConvolution:
 
     def _write(self, block: Expr, t: Expr, slot: Expr) -> Stmt:
         """Transform a block of channels of a tile of outputs, apply the epilogue and store it."""
-        g, size = self.geometry, self.matrices.size
         n, down, across = emit.split(t, self.counts)
-        y, x = down * self.tile.out, across * self.tile.out
-        start = emit.within(block, self.block, g.oc)
+        start = emit.within(block, self.block, self.geometry.oc)
+        corner = [n, down * self.tile.out, across * self.tile.out, start]
+        return emit.kept(corner, lambda n, y, x, c: self._write_at(n, y, x, c, slot))
+
+    def _write_at(self, n: Expr, y: Expr, x: Expr, start: Expr, slot: Expr) -> Stmt:
+        """Write the tile of outputs at row ``y`` and column ``x``, from channel ``start``."""
+        g, size = self.geometry, self.matrices.size
 
         def some(v: Expr) -> Stmt:
             code = Registers(g.lanes)
