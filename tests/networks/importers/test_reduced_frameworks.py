@@ -7,13 +7,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.frameworks import (
-    AS_IT_COMES,
-    PRECISIONS,
-    openvino_precisions,
-    reduced,
-    torch_precisions,
-)
+from chameleon_networks.frameworks import AS_IT_COMES, PRECISIONS, reductions, running
 from chameleon_networks.frameworks.precision import half_type, in_half
 from chameleon_networks.frameworks.reduced import (
     REDUCED_FRAMEWORKS,
@@ -91,7 +85,7 @@ def test_openvino_as_it_comes_says_what_it_took(source, inputs):
 
 def test_openvino_is_not_said_to_compute_in_what_it_does_not(source, monkeypatch):
     pytest.importorskip("openvino")
-    monkeypatch.setattr(openvino_precisions, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
+    monkeypatch.setattr(running, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
     with pytest.raises(ConfigError, match="asked for bfloat16 it computes in float32"):
         reduced_named("openvino bfloat16").opened(source.forms, [], threads=1)
 
@@ -117,7 +111,7 @@ def test_openvino_computes_in_int8(source, calibration, inputs):
 
 def test_torch_computes_in_int8(source, calibration, inputs, monkeypatch):
     pytest.importorskip("torchao", reason="torchao quantizes for torch; it is not installed")
-    monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
+    monkeypatch.setattr(running, "compiled_by_torch", lambda network: network)
     network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
     assert network.precision == INT8
     assert 1e-4 < _error(source, network, inputs) < 0.2
@@ -132,8 +126,8 @@ def test_a_program_is_made_one_of_half_precision(source, inputs, monkeypatch):
         calls.update(compiled=compiled, kind=half_type(program))
         return torch_network(program, compiled=False, threads=threads)
 
-    torch_network = torch_precisions.torch_network
-    monkeypatch.setattr(torch_precisions, "torch_network", eagerly)
+    torch_network = running.torch_network
+    monkeypatch.setattr(running, "torch_network", eagerly)
     network = reduced_named("torch.compile bfloat16").opened(source.forms, [], threads=1)
     assert calls == {"compiled": True, "kind": BFLOAT16}
     assert network.precision == BFLOAT16
@@ -187,7 +181,7 @@ def nncf(monkeypatch):
     module.ModelType = SimpleNamespace(TRANSFORMER="transformer")
     module.AdvancedQuantizationParameters = dict
     monkeypatch.setitem(sys.modules, "nncf", module)
-    monkeypatch.setattr(openvino_precisions, "openvino_compiled", compiled)
+    monkeypatch.setattr(running, "openvino_compiled", compiled)
     calls["kind"] = "f32"
     return calls
 
@@ -205,8 +199,8 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
     nncf["kind"] = kind
     product = _node("MatMul")
     model = _openvino_model(_node("Softmax", product), product)
-    monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
-    monkeypatch.setattr(openvino_precisions, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(running, "openvino_model", lambda *_: model)
+    monkeypatch.setattr(reductions, "sums_saturate", lambda: saturate)
     calibration = [[np.full(2, number), np.full(3, number)] for number in range(4)]
     network = reduced_named("openvino int8").opened(FORMS, calibration, threads=3)
     assert [item["mask"].tolist() for item in nncf["items"]] == [[n] * 3 for n in range(4)]
@@ -221,7 +215,7 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
 
 def test_a_softmax_of_classes_is_no_attention(nncf, monkeypatch):
     model = _openvino_model(_node("MatMul"), _node("Softmax", _node("Result")))
-    monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
+    monkeypatch.setattr(running, "openvino_model", lambda *_: model)
     reduced_named("openvino int8").opened(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
     assert nncf["model_type"] is None
 
@@ -253,8 +247,8 @@ def test_torchao_observes_the_same_inputs(source, calibration, inputs, monkeypat
         module = ModuleType(name)
         vars(module).update(values)
         monkeypatch.setitem(sys.modules, f"torchao.quantization.pt2e{name}", module)
-    monkeypatch.setattr(torch_precisions, "sums_saturate", lambda: saturate)
-    monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
+    monkeypatch.setattr(reductions, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(running, "compiled_by_torch", lambda network: network)
     network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
     assert config == {"reduce_range": saturate, "quantizer": quantizer}
     assert [array.tolist() for array in observed] == [array.tolist() for [array] in calibration]
@@ -275,5 +269,5 @@ def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
     monkeypatch, architecture, flags, *, expected
 ):
     processor = Processor(architecture=architecture, flags=frozenset(flags))
-    monkeypatch.setattr(reduced, "this_processor", lambda: processor)
-    assert reduced.sums_saturate() is expected
+    monkeypatch.setattr(reductions, "this_processor", lambda: processor)
+    assert reductions.sums_saturate() is expected

@@ -2,69 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
 from chameleon_core.arrays import Arrays
-from chameleon_core.plugins.factory import load_factory
-from chameleon_system.processor import this_processor
 from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 
-from chameleon_networks.frameworks import AS_IT_COMES
-from chameleon_networks.frameworks.running import Network, NetworkForms, not_installed
-
-_VNNI = {"avx512_vnni", "avx_vnni"}
-"""Linux's names of instructions that add 8-bit products in 32 bits."""
-
-
-def sums_saturate() -> bool:
-    """Whether int8 kernels of frameworks on this CPU add pairs of products in 16 bits.
-
-    Such sums may saturate (stop at the largest 16-bit number). On x86 CPUs without VNNI, frameworks
-    use ``vpmaddubsw`` and advise weights of 7 bits. See ONNX Runtime, Quantize ONNX models, "When
-    and why do I need to try U8U8"
-    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). See OpenVINO,
-    the saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
-    """
-    processor = this_processor()
-    if processor is None or processor.architecture != "x86_64":
-        return False
-    return not processor.flags & _VNNI
-
-
-@attrs.frozen(kw_only=True)
-class ReducedNetwork:
-    """A network that a framework has opened in some precision.
-
-    Attributes:
-        run: A function that computes outputs for inputs. Inputs and outputs have the same dtypes as
-            in the float32 network.
-        precision: The precision that the network computes in, as the framework reports it.
-    """
-
-    run: Network
-    precision: str
-
-    def __call__(self, inputs: Arrays) -> Arrays:
-        return self.run(inputs)
-
-
-@attrs.frozen(kw_only=True)
-class Reduction:
-    """A request to open a network in some precision.
-
-    Attributes:
-        forms: The network.
-        calibration: The inputs of several inferences, which show the ranges of the tensors.
-        precision: One of ``frameworks.PRECISIONS``.
-        threads: Number of threads that the framework computes with.
-    """
-
-    forms: NetworkForms
-    calibration: Sequence[Arrays]
-    precision: str
-    threads: int
+from chameleon_networks.frameworks import AS_IT_COMES, reductions
+from chameleon_networks.frameworks.reductions import ReducedNetwork, Reduction
+from chameleon_networks.frameworks.running import NetworkForms, not_installed
 
 
 @attrs.frozen(kw_only=True)
@@ -74,8 +21,7 @@ class Reduced:
     Attributes:
         framework: The name of the framework.
         precision: One of ``frameworks.PRECISIONS``.
-        factory: ``module:function`` of a function that opens a network. The function gets a
-            ``Reduction`` and returns a ``ReducedNetwork``.
+        open: A function that opens a network.
         needs: Modules that must be installed.
         converts: Modules that must be installed in addition if the network is a torch network.
         of_torch: Whether the framework runs only torch networks.
@@ -84,7 +30,7 @@ class Reduced:
 
     framework: str
     precision: str
-    factory: str
+    open: Callable[[Reduction], ReducedNetwork]
     needs: tuple[str, ...]
     converts: tuple[str, ...] = ()
     of_torch: bool = False
@@ -112,42 +58,39 @@ class Reduced:
         Raises:
             Exception: The framework cannot run the network in this precision; any exception.
         """
-        asked = Reduction(
-            forms=forms, calibration=calibration, precision=self.precision, threads=threads
+        return self.open(
+            Reduction(
+                forms=forms, calibration=calibration, precision=self.precision, threads=threads
+            )
         )
-        network: ReducedNetwork = load_factory(self.factory)(asked)
-        return network
 
 
 HALVES = (BFLOAT16, FLOAT16)
-
-_OPENVINO = "chameleon_networks.frameworks.openvino_precisions"
-_TORCH = "chameleon_networks.frameworks.torch_precisions"
 
 _OF_OPENVINO = partial(Reduced, framework="openvino", needs=("openvino",))
 _OF_TORCH = partial(Reduced, framework="torch.compile", needs=("torch",), of_torch=True)
 
 REDUCED_FRAMEWORKS = (
-    _OF_OPENVINO(precision=AS_IT_COMES, factory=f"{_OPENVINO}:as_it_comes"),
+    _OF_OPENVINO(precision=AS_IT_COMES, open=reductions.openvino_as_it_comes),
     _OF_OPENVINO(
         precision=INT8,
-        factory=f"{_OPENVINO}:quantized",
+        open=reductions.openvino_in_int8,
         needs=("openvino", "nncf"),
         calibrated=True,
     ),
     Reduced(
         framework="onnxruntime",
         precision=INT8,
-        factory="chameleon_networks.frameworks.onnx_precisions:quantized",
+        open=reductions.onnxruntime_in_int8,
         needs=("onnxruntime", "onnx"),
         converts=("onnxscript",),
         calibrated=True,
     ),
     _OF_TORCH(
-        precision=INT8, factory=f"{_TORCH}:quantized", needs=("torch", "torchao"), calibrated=True
+        precision=INT8, open=reductions.torch_in_int8, needs=("torch", "torchao"), calibrated=True
     ),
-    *(_OF_OPENVINO(precision=kind, factory=f"{_OPENVINO}:in_half") for kind in HALVES),
-    *(_OF_TORCH(precision=kind, factory=f"{_TORCH}:in_half") for kind in HALVES),
+    *(_OF_OPENVINO(precision=kind, open=reductions.openvino_in_half) for kind in HALVES),
+    *(_OF_TORCH(precision=kind, open=reductions.torch_in_half) for kind in HALVES),
 )
 """All combinations of a framework and a precision."""
 

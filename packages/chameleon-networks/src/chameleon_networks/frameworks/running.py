@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -47,6 +48,15 @@ class NetworkForms:
     program: Callable[[], Any] | None
     onnx: Callable[[], str | bytes]
     shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+
+    def onnx_file(self, folder: Path) -> str:
+        """The path of the ONNX file, which is written into a folder if there is none yet."""
+        source = self.onnx()
+        if isinstance(source, str):
+            return source
+        file = folder / "model.onnx"
+        file.write_bytes(source)
+        return str(file)
 
 
 def installed(*names: str) -> tuple[str, ...]:
@@ -192,33 +202,23 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
     return run
 
 
-def openvino_network(
-    model: Any, *, threads: int, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
-) -> Network:
-    """Run a network with OpenVINO on the CPU, in float32.
-
-    Args:
-        model: The path of an ONNX file, or a ``torch.export.ExportedProgram``.
-        threads: Number of threads that OpenVINO computes with.
-        shapes: The shapes of inputs whose sizes the model leaves open, by name. Known shapes make
-            OpenVINO faster.
-    """
+def openvino_network(forms: NetworkForms, *, threads: int) -> Network:
+    """Run a network with OpenVINO on the CPU, in float32."""
     # Without the hint bfloat16 is used if the CPU has it.
-    compiled = openvino_compiled(openvino_model(model, shapes), threads=threads, hint="f32")
+    compiled = openvino_compiled(openvino_model(forms), threads=threads, hint="f32")
     return openvino_inference(compiled)
 
 
-def openvino_model(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
+def openvino_model(forms: NetworkForms) -> Any:
     """Convert a network to an OpenVINO model, without compiling it.
 
-    Args:
-        model: The path of an ONNX file, or a ``torch.export.ExportedProgram``.
-        shapes: The shapes of inputs whose sizes the model leaves open, by name.
+    Known shapes of all inputs make OpenVINO faster.
     """
     openvino = importlib.import_module("openvino")
-    converted = openvino.convert_model(model)
-    if shapes:
-        converted.reshape({name: list(shape) for name, shape in shapes.items()})
+    source = forms.program if forms.program is not None else forms.onnx
+    converted = openvino.convert_model(source())
+    if forms.shapes:
+        converted.reshape({name: list(shape) for name, shape in forms.shapes.items()})
     return converted
 
 

@@ -14,7 +14,13 @@ from chameleon_core.arrays import Arrays
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.network_result import OperatorCoverage
 
-from chameleon_networks.frameworks.running import Network, NetworkForms
+from chameleon_networks.frameworks.running import (
+    OPENVINO,
+    Network,
+    NetworkForms,
+    onnx_session,
+    openvino_network,
+)
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey
@@ -215,7 +221,6 @@ class ImportedNetwork(ABC):
         Each has a phrase that names the missing package.
         """
 
-    @abstractmethod
     def framework(self, name: str, threads: int) -> Network:
         """Open the network in a framework, as a function from inputs to outputs.
 
@@ -224,6 +229,9 @@ class ImportedNetwork(ABC):
                 float64.
             threads: Number of threads that the framework computes with.
         """
+        if name == OPENVINO:
+            return openvino_network(self.forms, threads=threads)
+        return onnx_session(self.forms.onnx(), threads=threads)
 
     @abstractmethod
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:

@@ -170,10 +170,8 @@ class ProgramNetwork(ImportedNetwork):
         return values
 
     def framework(self, name: str, threads: int) -> running.Network:
-        if name == running.ONNXRUNTIME:
-            return running.onnx_session(running.onnx_bytes(self.float_program), threads=threads)
-        if name == running.OPENVINO:
-            return running.openvino_network(self.float_program, threads=threads)
+        if name in (running.ONNXRUNTIME, running.OPENVINO):
+            return super().framework(name, threads)
         program = self.program
         if name == running.TORCH_FLOAT32:
             program = self.float_program
@@ -291,15 +289,10 @@ class OnnxNetwork(ImportedNetwork):
         return running.onnx_session(content, threads=1, fused=False)(inputs)
 
     def framework(self, name: str, threads: int) -> running.Network:
-        if name == running.OPENVINO:
-            return running.openvino_network(
-                self.options.source, threads=threads, shapes=self.shapes
-            )
-        if name == running.ONNXRUNTIME_FLOAT32:
-            return running.onnx_session(
-                models.onnx_meaning(self.options.source), threads=threads, fused=False
-            )
-        return running.onnx_session(self.options.source, threads=threads)
+        if name != running.ONNXRUNTIME_FLOAT32:
+            return super().framework(name, threads)
+        content = models.onnx_meaning(self.options.source)
+        return running.onnx_session(content, threads=threads, fused=False)
 
 
 _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {

@@ -18,10 +18,14 @@ from chameleon_system.processes.conversation import Message
 from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.frameworks.onnx_precisions import quantized_file
-from chameleon_networks.frameworks.openvino_precisions import HINTS, model_of, quantized_model
 from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
-from chameleon_networks.frameworks.running import ONNXRUNTIME, OPENVINO, NetworkForms
+from chameleon_networks.frameworks.reductions import HINTS, quantized_file, quantized_model
+from chameleon_networks.frameworks.running import (
+    ONNXRUNTIME,
+    OPENVINO,
+    NetworkForms,
+    openvino_model,
+)
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running import requests
@@ -130,17 +134,11 @@ def _written(
     """Write the file of a network for one framework, in int8 if calibration inputs are given."""
     if framework == OPENVINO:
         openvino: Any = importlib.import_module("openvino")
-        model = model_of(forms) if batches is None else quantized_model(forms, batches)
+        model = openvino_model(forms) if batches is None else quantized_model(forms, batches)
         # By itself it would round all weights to float16.
         openvino.save_model(model, at / "model.xml", compress_to_fp16=False)
         return str(at / "model.xml")
-    if batches is not None:
-        return quantized_file(forms, batches, at)
-    source = forms.onnx()
-    if isinstance(source, str):
-        return source
-    (at / "model.onnx").write_bytes(source)
-    return str(at / "model.onnx")
+    return forms.onnx_file(at) if batches is None else quantized_file(forms, batches, at)
 
 
 def written_files(request: Message) -> Message:

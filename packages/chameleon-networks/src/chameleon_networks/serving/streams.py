@@ -21,7 +21,7 @@ from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.delivery.side_by_side import result_of
-from chameleon_networks.frameworks.openvino_precisions import NAMES
+from chameleon_networks.frameworks.reductions import NAMES
 from chameleon_networks.frameworks.running import OPENVINO
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.processes import awaited
