@@ -233,6 +233,16 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
         "asked for bfloat16 it computes in float32 on this CPU"
     )
 
+    def by_latency(name, request):
+        if request.get("mode") == "THROUGHPUT":
+            raise ChameleonError("openvino failed: it knows no such hint")
+        return {"latencies": [0.1], "seconds": 0.1, "precision": request.get("hint")}
+
+    monkeypatch.setattr(streams, "client_turn", by_latency)
+    figures, left_out = served(asked)
+    assert figures[1]["openvino"]["way"] == "latency hint", "the other way is tried, too"
+    assert list(left_out) == ["other"]
+
     def failing(name, request):
         raise ChameleonError(f"{name} failed: it is damaged")
 

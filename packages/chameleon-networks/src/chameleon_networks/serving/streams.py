@@ -203,10 +203,9 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
 def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
     """Run all turns, interleaved. Returns why ways fail, by the name of the network."""
     problems: dict[str, str] = {}
+    left = list(ways)
     for _ in range(asked.rounds):
-        for way in list(ways):
-            if problems.get(way.name) and not way.turns:
-                continue
+        for way in list(left):
             try:
                 turn = client_turn(way.name, way.request)
                 _check(way, turn)
@@ -216,8 +215,9 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
                 log.warning("network_not_run", by=way.name, way=way.words, problem=str(error))
                 problems[way.name] = one_line(error)
                 way.turns.clear()
-                continue
-            way.turns.append({**figures_of(turn), "precision": turn["precision"]})
+                left.remove(way)
+            else:
+                way.turns.append({**figures_of(turn), "precision": turn["precision"]})
     return problems
 
 
