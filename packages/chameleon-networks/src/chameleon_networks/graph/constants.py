@@ -47,6 +47,9 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 }
 """NumPy functions of operators that compute each number from the numbers at its place."""
 
+ELEMENTWISE = frozenset((*_ELEMENTWISE, "relax.nn.leakyrelu"))
+"""Element-wise operators that ``evaluate`` computes."""
+
 
 def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
     """Make an evaluator of calls whose first arguments are all constant.
@@ -278,11 +281,6 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     evaluated = _EVALUATED.get(operator_name(call))
     result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
     return None if result is None else np.asarray(result)
-
-
-def is_elementwise(value: Any) -> bool:
-    """Whether an expression calls an element-wise operator that can be computed in NumPy."""
-    return operator_name(value) in {*_ELEMENTWISE, "relax.nn.leakyrelu"}
 
 
 def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:

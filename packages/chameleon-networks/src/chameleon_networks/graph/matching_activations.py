@@ -16,9 +16,9 @@ from chameleon_tvm.operators.activation_arrays import ARRAYS
 from chameleon_tvm.operators.activations import activated
 from chameleon_tvm.operators.spec import leaky_relu
 
-from chameleon_networks.graph.constants import array_of, evaluate, is_elementwise
+from chameleon_networks.graph.constants import ELEMENTWISE, array_of, evaluate
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 _MOST = 16
 """Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""
@@ -107,7 +107,7 @@ def _is_ready(binding: Any, seen: set[Any], variable: Any) -> bool:
 
 def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
     """Whether a value is computed element by element from known variables and single numbers."""
-    return is_elementwise(value) and all(
+    return operator_name(value) in ELEMENTWISE and all(
         argument in known
         if isinstance(argument, relax.Var)
         else not isinstance(argument, tvm.ir.GenericConst) or array_of(argument).size == 1

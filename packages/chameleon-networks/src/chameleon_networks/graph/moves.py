@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from chameleon_networks.graph import relaxed
+from chameleon_networks.graph.constants import ELEMENTWISE as EVALUATED
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
@@ -113,17 +114,7 @@ def _joined(parts: Iterable[Axes]) -> Axes:
     return tuple(itertools.chain.from_iterable(parts))
 
 
-ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
-        *("clip", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "sigmoid", "tanh", "erf"),
-        *("astype", "nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu"),
-        *("where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-        *("logical_and", "logical_or", "logical_not", "square", "sin", "cos", "floor", "ceil"),
-        *("quantize", "dequantize"),
-    )
-)
+ELEMENTWISE = EVALUATED | {"relax.astype", "relax.quantize", "relax.dequantize"}
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
 _REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
 _RESIZE = "relax.image.resize2d"
