@@ -138,24 +138,16 @@ class TypeChoice:
         """
         return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 
-    def front(self, *, bound: float = np.inf) -> list[Assignment]:
+    def front(self) -> list[Assignment]:
         """The assignments that no other one dominates, by rising error and falling seconds.
-
-        Args:
-            bound: The largest error of an assignment.
 
         Returns:
             At least one assignment: float32 for all operators, which comes first. An assignment of
-            one dtype to all operators is missing if its error is above the bound, or if another
-            assignment dominates it.
+            one dtype to all operators is missing if another assignment dominates it.
         """
-        types, exact = self._placed(bound)
+        types, exact = self._placed()
         assignments = self._as_assignments(types)
-        assignments += [
-            assignment
-            for kind in range(self.seconds.shape[1])
-            if (assignment := self.uniform(kind)).error <= bound
-        ]
+        assignments += map(self.uniform, range(self.seconds.shape[1]))
         if not exact:
             assignments = [self._improved(assignment) for assignment in front_of(assignments)]
         return front_of(assignments)
@@ -186,7 +178,7 @@ class TypeChoice:
 
     # -- placing one operator after the other ------------------------------------------------
 
-    def _placed(self, bound: float) -> tuple[Types, bool]:
+    def _placed(self) -> tuple[Types, bool]:
         """Complete assignments that are not dominated, and whether they are all of these."""
         operators, kinds = self.seconds.shape
         types = np.zeros((1, operators), np.byte)
@@ -200,13 +192,11 @@ class TypeChoice:
             errors = np.tile(errors, len(able)) + self.errors[index, chosen]
             seconds = np.tile(seconds, len(able)) + self.seconds[index, chosen]
             seconds += self._conversions(types, index)
-            within = np.flatnonzero(errors <= bound)
-            states = self._states(types[within], index)
-            rows = within[undominated(states, errors[within], seconds[within])]
+            states = self._states(types, index)
+            rows = undominated(states, errors, seconds)
             if len(rows) > self._labels:
                 exact = False
-                agreeing = self._states(types[rows], index)
-                rows = thinned(rows, agreeing, errors, seconds, most=self._labels)
+                rows = thinned(rows, states[rows], errors, seconds, most=self._labels)
             types, errors, seconds = types[rows], errors[rows], seconds[rows]
         return types, exact
 
