@@ -244,4 +244,4 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
 def test_a_process_with_another_network_says_so(residual, target):
     request = {"target": target, "names": ["x0"], **request_of(residual)}
     with pytest.raises(ConfigError, match="reads the network differently"):
-        Server(request)
+        Server().answer({"do": "open", **request})

@@ -209,20 +209,22 @@ def _groups(pairs: Any) -> dict[str, str]:
 
 
 class Server:
-    """Answers requests about one simulated network.
+    """Answers requests about one simulated network, the first of which opens it."""
 
-    Args:
-        request: A mapping with the network as ``request_of`` describes it, the ``target``, and the
-            ``names`` of the network's variables in the parent process.
+    def answer(self, request: Message) -> Message:
+        """Answer a request with the method that its key ``do`` names."""
+        return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
-    Attributes:
-        places: Indices of the fused operators that can be simulated.
+    def _open(self, request: Message) -> Message:
+        """Read a network, and say which of its fused operators can be simulated.
 
-    Raises:
-        ConfigError: This process reads a different network from the same source.
-    """
+        Args:
+            request: A mapping with the network as ``request_of`` describes it, the ``target``, and
+                the ``names`` of the network's variables in the parent process.
 
-    def __init__(self, request: Message) -> None:
+        Raises:
+            ConfigError: This process reads a different network from the same source.
+        """
         module, chains = prepared_network(requested_network(request))
         if list(Network(module, chains).names.values()) != request["names"]:
             raise ConfigError(
@@ -230,15 +232,11 @@ class Server:
                 hint="A network has to be the same whenever it is made: seed what is random in it.",
             )
         self._simulated = SimulatedNetwork(module, chains, request["target"])
-        self.places = self._simulated.places
         self._calibrator = Calibrator(self._simulated)
         self._ranges: Message = {}
         self._samples: list[tuple[Sample, Arrays]] = []
         self._scales: tuple[float, ...] = ()
-
-    def answer(self, request: Message) -> Message:
-        """Answer a request with the method that its key ``do`` names."""
-        return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
+        return {"places": list(self._simulated.places)}
 
     def _observe(self, request: Message) -> Message:
         self._calibrator.observe(_inputs(request))
@@ -290,18 +288,5 @@ def _inputs(request: Message) -> Arrays:
     return read_arrays(Path(request["inputs"]))
 
 
-def main() -> None:
-    """Answer requests until standard input ends."""
-    servers: list[Server] = []
-
-    def answer(request: Message) -> Message:
-        if servers:
-            return servers[0].answer(request)
-        servers.append(Server(request))
-        return {"places": list(servers[0].places)}
-
-    serve(answer)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Server().answer)

@@ -18,6 +18,8 @@ from chameleon_tvm.words import TUNED, symbol_of
 from chameleon_networks.package.load import VIRTUAL_MACHINE, load
 
 RUNS, WARM_UP = 25, 5
+"""Number of timed inferences, and of those before them."""
+
 MEDIAN = 0.5
 _BUILTIN = "vm.builtin."
 
@@ -28,14 +30,7 @@ Calls = list[tuple[str, float]]
 """The name and the seconds of each kernel call of an inference, in order."""
 
 
-def kernel_seconds(
-    folder: str,
-    inputs: Arrays,
-    *,
-    runs: int = RUNS,
-    warm_up: int = WARM_UP,
-    quantile: float = MEDIAN,
-) -> list[KernelTime]:
+def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> list[KernelTime]:
     """Measure the seconds of each kernel of a delivered network in one inference.
 
     Each kernel is timed inside whole inferences, with the caches as the kernels before it leave
@@ -45,8 +40,6 @@ def kernel_seconds(
     Args:
         folder: The folder of the network.
         inputs: The inputs of one inference.
-        runs: Number of timed inferences.
-        warm_up: Number of inferences before the timed ones.
         quantile: The quantile, over the timed inferences, that counts as the time of a call.
 
     Returns:
@@ -54,9 +47,9 @@ def kernel_seconds(
         first.
     """
     profiler = Profiler(folder, inputs)
-    for _ in range(warm_up):
+    for _ in range(WARM_UP):
         profiler.run()
-    return profiler.summed([profiler.run() for _ in range(runs)], quantile=quantile)
+    return profiler.summed([profiler.run() for _ in range(RUNS)], quantile=quantile)
 
 
 class Profiler:
