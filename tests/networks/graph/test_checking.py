@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_networks.compile.loop_tasks import LARGE
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery import checking, examine
@@ -163,7 +163,7 @@ def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
 def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
     def asked(_network, layouts, _target, _threads):
         if layouts[0] == "NHWC":
-            raise checking._CrashedError("the compiler ended with SIGSEGV")
+            raise ChameleonError("the compiler ended with SIGSEGV")
         return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
     monkeypatch.setattr(checking, "_asked", asked)

@@ -1,7 +1,5 @@
 """Kernels that are chosen by their times inside the network."""
 
-from pathlib import Path
-
 import attrs
 import pytest
 from chameleon_core.network_result import KernelTime
@@ -9,12 +7,7 @@ from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery import delivery_steps
-from chameleon_networks.delivery.in_network import (
-    NetworkVariant,
-    choices,
-    fastest,
-    seconds_in_network,
-)
+from chameleon_networks.delivery.in_network import choices, fastest, seconds_in_network
 from chameleon_networks.delivery.networks import NetworkFrontend
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -38,7 +31,7 @@ class Process:
         self.paused = 0
         self.asked = 0
 
-    def profile(self, _folder, _inputs, *, quantile):
+    def profile(self, _inputs, *, quantile):
         assert quantile < 0.5, "disturbances make kernels slower, never faster"
         seconds = self.profiles[self.asked % len(self.profiles)]
         self.asked += 1
@@ -47,13 +40,6 @@ class Process:
 
     def pause(self):
         self.paused += 1
-
-
-def _variants(kernels, *processes):
-    return [
-        NetworkVariant(kernels=chosen, folder=Path("none"), process=process)
-        for chosen, process in zip(choices(kernels), processes, strict=True)
-    ]
 
 
 def test_each_choice_takes_the_next_alternatives_of_all_tasks():
@@ -67,28 +53,27 @@ def test_each_choice_takes_the_next_alternatives_of_all_tasks():
 
 def test_the_fastest_in_the_network_is_taken_where_it_is_clearly_so():
     a, b, c = _winner("a", (1,), (2,)), _winner("b", (7,)), _winner("c", (8,))
-    variants = _variants(
-        _kernels(a, b, c),
+    networks = (
         Process({"a": 1.0, "b": 1.0, "c": 1.0}),
         Process({"a": 0.9, "b": 0.999, "c": 2.0}),
         Process({"a": 0.8, "b": 1.0, "c": 1.0}),
     )
-    times = seconds_in_network(variants, [], threads=1)
+    times = seconds_in_network(networks, [], threads=1)
     assert times[0] == {"a": 1.0, "b": 1.0, "c": 1.0}, "what is not tuned is nobody's choice"
-    assert fastest(variants, times) == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
+    better = fastest([*choices(_kernels(a, b, c))], times)
+    assert better == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
 
 
 def test_the_least_of_several_rounds_counts_and_nobody_runs_beside():
     first, second = Process({"a": 3.0}, {"a": 1.0}), Process({"a": 0.5}, {"a": 4.0})
-    variants = _variants(_kernels(_winner("a", (1,))), first, second)
-    assert seconds_in_network(variants, [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
+    assert seconds_in_network([first, second], [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
     assert first.asked == second.asked > 1
     assert first.paused == second.paused == first.asked + 1
 
 
 def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
-    variants = _variants(_kernels(_winner("a", (1,))), Process({}), Process({}))
-    assert fastest(variants, seconds_in_network(variants, [], threads=1)) == {}
+    times = seconds_in_network([Process({}), Process({})], [], threads=1)
+    assert fastest([*choices(_kernels(_winner("a", (1,))))], times) == {}
 
 
 @pytest.mark.parametrize("in_place", [True, False])

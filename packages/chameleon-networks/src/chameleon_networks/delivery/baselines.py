@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import attrs
 import structlog
@@ -81,9 +82,12 @@ class Baselines:
     def _first(self) -> NetworkProcess:
         if self._reader is not None:
             return self._reader
-        name, threads = self._network.frameworks[0], self._delivery.threads
-        options = {"threads": threads, "warm_up": self._warm_up, "wait": False}
-        return self._stack.enter_context(framework_process(self._network, name, **options))
+        process = self._process(self._network.frameworks[0], warm_up=self._warm_up, wait=False)
+        return self._stack.enter_context(process)
+
+    def _process(self, name: str, **options: Any) -> NetworkProcess:
+        """Start a process that runs the network with a framework."""
+        return framework_process(self._sharing, name, threads=self._delivery.threads, **options)
 
     @cached_property
     def _sharing(self) -> ImportedNetwork:
@@ -132,9 +136,7 @@ class Baselines:
             name: One of ``ImportedNetwork.frameworks``, or ``ImportedNetwork.exact``.
         """
         try:
-            return self._stack.enter_context(
-                framework_process(self._sharing, name, threads=self._delivery.threads)
-            )
+            return self._stack.enter_context(self._process(name))
         except ChameleonError as error:
             self._not_run(name, error)
             return None
@@ -155,7 +157,7 @@ class Baselines:
         if name is None or self.reference.name not in self._network.frameworks:
             return None
         try:
-            with framework_process(self._sharing, name, threads=self._delivery.threads) as process:
+            with self._process(name) as process:
                 return [process.outputs(inputs) for inputs in samples]
         except ChameleonError as error:
             self._not_run(name, error)
@@ -221,15 +223,7 @@ class Baselines:
         core. Some compile only in their first inference.
         """
         starting = [
-            self._stack.enter_context(
-                framework_process(
-                    self._sharing,
-                    name,
-                    threads=self._delivery.threads,
-                    warm_up=[inputs],
-                    wait=False,
-                )
-            )
+            self._stack.enter_context(self._process(name, warm_up=[inputs], wait=False))
             for name in self._network.frameworks[1:]
         ]
         # Ours, the reference, those that start, and what TVM makes without tuning.

@@ -11,16 +11,14 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.errors import ConfigError, TargetError
-from chameleon_system.processes.child import status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation, Message
-from chameleon_system.processes.stamps import temporary_folder
+from chameleon_core.errors import ChameleonError, ConfigError, TargetError
+from chameleon_system.processes.conversation import Message
 from chameleon_tvm.words import WAY_OUT
 
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.check_report import CheckReport
 from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.processes import DYING_SECONDS, network_child
+from chameleon_networks.running.processes import AskedProcess
 from chameleon_networks.running.requests import request_of
 
 log = structlog.get_logger()
@@ -28,10 +26,6 @@ log = structlog.get_logger()
 _MODULE = "chameleon_networks.delivery.examine"
 _LIMIT_SECONDS = 600.0
 """Limit for the check. The network may have gigabytes, and the machine may be busy."""
-
-
-class _CrashedError(Exception):
-    """The compiler crashed and ended its process. The message says how."""
 
 
 def tried(
@@ -54,7 +48,10 @@ def tried(
     for first, layout in enumerate(layouts):
         try:
             report = _asked(network, layouts[first:], target, threads)
-        except _CrashedError as error:
+        except (ConfigError, TargetError):
+            raise
+        except ChameleonError as error:  # the compiler crashed, or did not end in time
+            log.debug("network_not_examined", layout=layout, hint=error.hint)
             crashed[layout] = str(error)
         else:
             return attrs.evolve(report, refused={**crashed, **report.refused})
@@ -68,48 +65,28 @@ def tried(
 def _asked(
     network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
 ) -> CheckReport:
-    """Start a child process that checks the network, and return its report.
-
-    Raises:
-        _CrashedError: The compiler crashed or did not end in time.
-    """
-    request = {
-        "layouts": list(layouts),
-        "target": target,
-        "threads": threads,
-        "started": time.monotonic(),
-    }
-    # The child removes nothing itself: it ends without finalisers, or in a crash.
-    scratch = temporary_folder()
-    with scratch as folder, network_child(_MODULE, network.preloads) as child:
-        conversation = Conversation(child)
-        answer: Message = {}
-        try:
-            # If it can keep the network's graph, torch is not needed here. Otherwise it imports
-            # what it needs while torch exports the network here, once for all.
-            reads = network.kept is not None and not network.programs
-            described = request_of(network, reads=reads)
-            conversation.tell({**request, "scratch": folder, **described})
-            while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
-                _repeat(network, answer)
-        except TimeoutError as error:
-            problem = f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"
-            raise _CrashedError(problem) from error
-        except ChildEndedError as error:
-            how = status_words(child.reap(DYING_SECONDS))
-            raise _CrashedError(f"the compiler ended with {how}") from error
-        finally:
-            log.debug("network_examined", steps=answer.get("step_seconds"), log=child.log)
-    if "problem" in answer:
-        kind = TargetError if answer.get("target") else ConfigError
-        raise kind(answer["problem"], hint=answer["hint"])
-    return CheckReport.from_json(answer)
+    """Start a child process that checks the network, and return its report."""
+    options: Mapping[str, Any] = {"preloads": network.preloads, "wait": False}
+    started = time.monotonic()
+    with _Examiner("the compiler", None, module=_MODULE, threads=threads, **options) as child:
+        # If it can keep the network's graph, torch is not needed here. Otherwise it imports what it
+        # needs while torch exports the network here, once for all.
+        described = request_of(network, reads=network.kept is not None and not network.programs)
+        request = {"layouts": list(layouts), "target": target, "threads": threads}
+        return child.report(network, {**request, "started": started, **described})
 
 
-def _repeat(network: ImportedNetwork, answer: Mapping[str, Any]) -> None:
-    """Repeat a step that the child process did without a crash, while the child goes on."""
-    if answer["done"] == "import":
-        network.programs = answer.get("programs", network.programs)
-        _ = network.imported
-    else:
-        prepared_network(network, answer["layout"])
+class _Examiner(AskedProcess):
+    """A process that compiles and checks a network, step by step."""
+
+    def report(self, network: ImportedNetwork, request: Message) -> CheckReport:
+        """Wait for the report, and repeat each step here that the process did without a crash."""
+        # The process removes nothing itself: it ends without finalisers, or in a crash.
+        self._tell({**request, "scratch": self._folder.name})
+        while "done" in (answer := self._answer(_LIMIT_SECONDS)):
+            if answer["done"] == "import":
+                network.programs = answer.get("programs", network.programs)
+                _ = network.imported
+            else:
+                prepared_network(network, answer["layout"])
+        return CheckReport.from_json(answer)

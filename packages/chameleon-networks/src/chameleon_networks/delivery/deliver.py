@@ -97,7 +97,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
         compare = settled.network.options.compare
         footprint = {"network": first_answer(delivery.folder)} if compare else {}
         footprint |= result.footprint
-        kernels = steps.kernel_seconds(ours, staged)
+        kernels = steps.kernel_seconds(ours)
         result = attrs.evolve(result, footprint=footprint, kernels=kernels)
         write_manifest(delivery.folder, {**read_manifest(staged), "latency": result.to_json()})
     return attrs.evolve(result, folder=str(delivery.folder))

@@ -310,7 +310,7 @@ class _Bucket:
                 shutil.copytree(staged, plain)
             staged, result = in_types(steps, self.settled.precision, staged, self.result)
             running = stack.enter_context(steps.running(staged))
-            kernels = steps.kernel_seconds(running, staged)
+            kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)
             shutil.copytree(staged, folder)
         seconds = time.perf_counter() - begun

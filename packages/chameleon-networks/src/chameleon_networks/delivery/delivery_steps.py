@@ -23,7 +23,6 @@ from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.baselines import Baselines
 from chameleon_networks.delivery.in_network import (
-    NetworkVariant,
     choices,
     fastest,
     seconds_in_network,
@@ -256,29 +255,30 @@ class DeliverySteps:
             to compile such a network. It is None if other kernels than the winners are faster, and
             also if the network with the winners does not run.
         """
-        variants: list[NetworkVariant] = []
+        variants: list[Kernels] = []
+        networks: list[NetworkProcess] = []
         with contextlib.ExitStack() as stack:
             for number, kernels in enumerate(choices(self.kernels)):
                 try:
                     folder = self.compile(kernels, f"trial-{number}")
-                    process = stack.enter_context(self.running(folder))
+                    networks.append(stack.enter_context(self.running(folder)))
                 except ChameleonError as error:
                     log.warning("network_not_tried", problem=str(error), hint=error.hint)
                     if not number:
                         return None
                     continue
-                variants.append(NetworkVariant(kernels=kernels, folder=folder, process=process))
+                variants.append(kernels)
             if len(variants) == 1:
-                return variants[0].folder
+                return networks[0].folder
             _ = self.expected  # what still starts would disturb what is timed
             try:
-                seconds = seconds_in_network(variants, self._samples[0], threads=self.threads)
+                seconds = seconds_in_network(networks, self._samples[0], threads=self.threads)
             except ChameleonError as error:
                 log.warning("network_not_tried", problem=str(error), hint=error.hint)
-                return variants[0].folder
+                return networks[0].folder
         better = fastest(variants, seconds)
         self.kernels = self.kernels.replaced(better)
-        return None if better else variants[0].folder
+        return None if better else networks[0].folder
 
     def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
         """Compile the network with some kernels, and compare it with the reference.
@@ -391,10 +391,10 @@ class DeliverySteps:
         """The reference's outputs; its process starts if it has not yet."""
         return self.baselines.reference.outputs(inputs)
 
-    def kernel_seconds(self, process: NetworkProcess, folder: Path) -> tuple[KernelTime, ...]:
-        """Measure the seconds of each kernel. Empty if that fails."""
+    def kernel_seconds(self, process: NetworkProcess) -> tuple[KernelTime, ...]:
+        """Measure the seconds of each kernel of a delivered network. Empty if that fails."""
         try:
-            return tuple(process.profile(str(folder), self._samples[0]))
+            return tuple(process.profile(self._samples[0]))
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
             return ()

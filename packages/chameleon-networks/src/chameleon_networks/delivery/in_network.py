@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
-import attrs
 import structlog
 from chameleon_core.stages import Arrays
 from chameleon_system.cores import CoreWatch, usable_cores
@@ -31,30 +29,6 @@ LEAST_GAIN = 0.015
 """How much faster in the network a kernel must be that was slower alone. Less is noise."""
 
 Seconds = Mapping[str, float]
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class OpenNetwork:
-    """A compiled network and a process that runs it, to time its kernels.
-
-    Attributes:
-        folder: The folder of the network.
-        process: The process that runs the network.
-    """
-
-    folder: Path
-    process: NetworkProcess
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class NetworkVariant(OpenNetwork):
-    """An open process with a network that is compiled with one choice of kernels.
-
-    Attributes:
-        kernels: The kernels that the network is compiled with.
-    """
-
-    kernels: Kernels
 
 
 def choices(kernels: Kernels) -> Iterator[Kernels]:
@@ -77,54 +51,52 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
 
 
 def seconds_in_network(
-    variants: Sequence[OpenNetwork], inputs: Arrays, *, threads: int
+    networks: Sequence[NetworkProcess], inputs: Arrays, *, threads: int
 ) -> list[Seconds]:
-    """Measure the seconds of each variant's tuned kernels inside its network.
+    """Measure the seconds of the tuned kernels of delivered networks inside these networks.
 
     Args:
-        variants: The networks. They are timed in turns, so that a disturbance of the machine slows
+        networks: The networks. They are timed in turns, so that a disturbance of the machine slows
             all networks alike.
         inputs: The inputs of one inference.
         threads: Number of threads that the networks compute with.
 
     Returns:
-        For each variant, the shortest time of each kernel over ``ROUNDS`` turns in seconds, by task
+        For each network, the shortest time of each kernel over ``ROUNDS`` turns in seconds, by task
         name.
     """
-    least: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in variants]
-    for variant in variants:
-        variant.process.pause()
+    least: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in networks]
+    for network in networks:
+        network.pause()
     with CoreWatch(usable_cores()[:threads]) as watch:
         for _ in range(ROUNDS):
-            for variant, best in zip(variants, least, strict=True):
+            for network, best in zip(networks, least, strict=True):
                 watch.wait()
-                profile = variant.process.profile(str(variant.folder), inputs, quantile=QUANTILE)
-                for kernel in profile:
+                for kernel in network.profile(inputs, quantile=QUANTILE):
                     if kernel.tuned:
                         best[kernel.name] = min(best[kernel.name], kernel.seconds)
-                variant.process.pause()
+                network.pause()
     return list(least)
 
 
-def fastest(
-    variants: Sequence[NetworkVariant], seconds: Sequence[Seconds]
-) -> dict[str, tuple[int, ...]]:
+def fastest(variants: Sequence[Kernels], seconds: Sequence[Seconds]) -> dict[str, tuple[int, ...]]:
     """Find the fastest configuration of each task inside the network, if it is not the winner.
 
     The result has the configuration by ``Task.key``. A task is left out if no alternative is
     clearly faster inside the network than the winner of the search.
 
     Args:
-        variants: The timed networks. The first one has the winners, the others have alternatives.
-        seconds: The result of ``seconds_in_network``.
+        variants: The kernels of each network. The first ones are the winners, the others are
+            alternatives.
+        seconds: The result of ``seconds_in_network`` for these networks.
     """
     better = {}
-    for key, winner in variants[0].kernels.winners.items():
+    for key, winner in variants[0].winners.items():
         name = winner.task.name
         times = [profile.get(name, float("inf")) for profile in seconds]
         best = min(range(len(times)), key=times.__getitem__)
         if times[best] < (1.0 - LEAST_GAIN) * times[0]:
-            better[key] = variants[best].kernels.winners[key].config
+            better[key] = variants[best].winners[key].config
             log.info(
                 "another_kernel_in_the_network",
                 task=name,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
-from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.child import ChildProcess, status_words
@@ -36,7 +36,7 @@ _REDUCE_SECONDS = 900.0
 RUN_SECONDS = 300.0
 """Limit for one answer."""
 
-DYING_SECONDS = 10.0
+_DYING_SECONDS = 10.0
 """Limit for the end of a process that closed its pipes: freeing gigabytes takes seconds."""
 
 
@@ -75,7 +75,7 @@ class AskedProcess:
         self._start_seconds = start_seconds
         self._warmed_up = 0
         self._folder = temporary_folder()
-        self._child = network_child(module, preloads)
+        self._child = ChildProcess(module, preloads, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._conversation = Conversation(self._child)
         try:
             if request is not None:
@@ -173,6 +173,7 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
 
     Raises:
         ConfigError: The process reports a problem that the user can solve.
+        TargetError: The problem is the target.
         ChameleonError: The process reports a failure, died or hung.
     """
     try:
@@ -186,7 +187,8 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
     except ChildEndedError as error:
         raise gone(name, child) from error
     if "problem" in answer:
-        raise ConfigError(answer["problem"], hint=answer["hint"])
+        kind = TargetError if answer.get("target") else ConfigError
+        raise kind(answer["problem"], hint=answer["hint"])
     if "error" in answer:
         raise ChameleonError(
             f"{name} failed: {answer['error']}", hint="Run it by hand to see all of its output."
@@ -196,7 +198,7 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
 
 def gone(name: str, child: ChildProcess) -> ChameleonError:
     """The error for a process that has ended unexpectedly."""
-    status = child.reap(DYING_SECONDS)
+    status = child.reap(_DYING_SECONDS)
     words = child.log.splitlines()
     return ChameleonError(
         f"the process of {name} ended with {status_words(status)}",
@@ -214,13 +216,18 @@ class NetworkProcess(AskedProcess):
         options: Other arguments of ``AskedProcess``.
 
     Attributes:
-        compiled_ahead: Whether the network is a delivered one, with nothing to compile in its first
-            inference.
+        folder: The folder of a delivered network. None if a framework runs the network.
     """
 
     def __init__(self, name: str, request: Message | None, **options: Any) -> None:
-        self.compiled_ahead = request is not None and request["role"] == "delivered"
+        delivered = request is not None and request["role"] == "delivered"
+        self.folder = Path(request["folder"]) if request and delivered else None
         super().__init__(name, request, module=_MODULE, **options)
+
+    @property
+    def compiled_ahead(self) -> bool:
+        """Whether the network is delivered, with nothing to compile in its first inference."""
+        return self.folder is not None
 
     def open(self, name: str, threads: int, warm_up: Sequence[Arrays]) -> None:
         """Let a process from ``reading_process`` open its network in a framework.
@@ -248,7 +255,7 @@ class NetworkProcess(AskedProcess):
         Raises:
             ChameleonError: The network cannot be opened, or the process died or hung.
         """
-        self.compiled_ahead = True
+        self.folder = folder
         self._open({"role": "delivered", "folder": str(folder), "threads": threads})
         self.opened()
 
@@ -302,30 +309,19 @@ class NetworkProcess(AskedProcess):
         """
         return self._ask({"do": "about"})
 
-    def profile(self, folder: str, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
-        """Let the child process load a network, and measure the seconds of each of its kernels.
+    def profile(self, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
+        """Measure the seconds of each kernel of a delivered network, which is loaded once more.
 
         Args:
-            folder: The folder of the network.
             inputs: The inputs of one inference.
             quantile: The quantile, over several inferences, that counts as the time of a call.
 
         Raises:
             ChameleonError: The network failed, or the process died or hung.
         """
-        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
+        request = {"do": "profile", "inputs": self._written(inputs), "folder": str(self.folder)}
         answer = self._ask({**request, "quantile": quantile})
         return [KernelTime(**row) for row in answer["kernels"]]
-
-
-def network_child(module: str, arguments: Sequence[str] = ()) -> ChildProcess:
-    """Start a child process that answers requests about a network, in lines of JSON.
-
-    Args:
-        module: The Python module that the process runs.
-        arguments: Command-line arguments of the module.
-    """
-    return ChildProcess(module, arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:

@@ -24,7 +24,7 @@ from chameleon_tvm.types import FLOAT32
 from chameleon_tvm.words import chosen_types, first_line
 
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
-from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
+from chameleon_networks.delivery.in_network import seconds_in_network
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
@@ -332,18 +332,14 @@ class _TypedDelivery:
         try:
             networks = [self._candidates.built(kinds) for kinds in types]
             with contextlib.ExitStack() as stack:
-                opened = [
-                    OpenNetwork(
-                        folder=network.folder,
-                        process=stack.enter_context(
-                            self._candidates.process("the network in types", network.folder)
-                        ),
-                    )
+                name = "the network in types"
+                processes = [
+                    stack.enter_context(self._candidates.process(name, network.folder))
                     for network in networks
                 ]
                 inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
                 with self._clock.during(TIMING):
-                    seconds = seconds_in_network(opened, inputs, threads=threads)
+                    seconds = seconds_in_network(processes, inputs, threads=threads)
         except Exception as error:  # noqa: BLE001 - the times alone remain
             if isinstance(error, ChameleonError):
                 log.warning("operators_not_timed_in_networks", problem=str(error))
