@@ -33,14 +33,14 @@ import numpy as np
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.run_view import RunView
 from chameleon_networks.commands.runs import network_of, pipeline_of
-from chameleon_networks.rivals.launch import tune_network_with_metaschedule
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.latency import turn_seconds
 from chameleon_networks.running.processes import delivered_process, framework_process
+from chameleon_networks.running.requests import request_of
 from chameleon_networks.running.verify import SAMPLES, compared
 from chameleon_system.cores import usable_cores
-
-# What was measured before must not make a run seem quick.
-os.environ["CHAMELEON_RECORDS"] = "none"
+from chameleon_system.processes.conversation import Message
+from chameleon_tvm.rivals.launch import answer_of, tuning_limit
 
 OURS, THEIRS = "chameleon", "metaschedule"
 
@@ -55,6 +55,55 @@ def tuned(pipeline: Path, folder: Path) -> float:
     if not (folder / NETWORK).is_dir():  # 1 may mean that an operator has no measurement
         raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
     return time.time() - started
+
+
+def tuned_by_metaschedule(
+    network: ImportedNetwork,
+    folder: Path,
+    *,
+    target: str,
+    threads: int,
+    wall_seconds: float,
+    batch_size: int,
+    layout: str = "NCHW",
+    as_shipped: bool = False,
+    seed: int = 0,
+) -> Message:
+    """Tune and compile a network with TVM's ``tune_relax`` in a separate process.
+
+    Args:
+        network: the imported network.
+        folder: for the compiled network, which has the form of a delivered one.
+        target: resolved.
+        threads: that kernels run with, and that may build kernels.
+        wall_seconds: limit in seconds since the start of the process, imports included. Tuning
+            stops after the first batch that ends after this limit, but not before each task has
+            built its first batch. Compilation follows.
+        batch_size: trials of one task per batch; 64 is MetaSchedule's default.
+        layout: of the whole graph, ``NCHW`` or ``NHWC``.
+        as_shipped: whether to run TVM unchanged. If False, its processes import faster, and its
+            runner stays off the cores of TVM's other threads.
+        seed: of the search.
+
+    Returns:
+        A mapping with ``seconds`` (wall-clock, compilation included), ``trials``, ``failed``,
+        ``tasks`` and ``history``. Each batch in ``history`` has ``seconds`` since the start,
+        ``trials`` so far and ``best_seconds``. The latter is the sum of all tasks' best times in
+        MetaSchedule's own timing, or None while a task has no time.
+    """
+    request = {
+        **request_of(network),
+        "folder": str(folder.absolute()),
+        "target": target,
+        "launched": time.time(),
+        "threads": threads,
+        "wall_seconds": wall_seconds,
+        "batch_size": batch_size,
+        "layout": layout,
+        "as_shipped": as_shipped,
+        "seed": seed,
+    }
+    return answer_of("network_tuner", request, threads, tuning_limit(wall_seconds))
 
 
 def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[str, Any]:
@@ -76,7 +125,7 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
         raise SystemExit("--run needs --seconds")
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         theirs = Path(scratch, "network")
-        answer = tune_network_with_metaschedule(
+        answer = tuned_by_metaschedule(
             network,
             theirs,
             target=target,
@@ -136,6 +185,11 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
 
 def main() -> None:
     """Parse the command line, compare, and print or write one JSON object."""
+    # What was measured before must not make a run seem quick.
+    os.environ["CHAMELEON_RECORDS"] = "none"
+    # The module that tunes by MetaSchedule is beside this one.
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pipeline", type=Path, nargs="?", help="of a network; it is run first")
     parser.add_argument("--run", type=Path, help="a run that has delivered its network")

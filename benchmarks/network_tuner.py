@@ -1,4 +1,4 @@
-"""Runs TVM's own tuner on a network: ``python -m chameleon_networks.rivals.metaschedule``."""
+"""Runs TVM's own tuner on a network, in a process that `network_metaschedule.py` starts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chameleon_system.processes.conversation import Message
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
-from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, main, workers
-from tvm.s_tir import meta_schedule as ms
-
 from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.package.package import manifest_of, write_package
 from chameleon_networks.running.requests import requested_network
+from chameleon_system.processes.conversation import Message
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
+from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, main, workers
+from tvm.s_tir import meta_schedule as ms
 
 
 def tune(request: Message, scratch: str) -> Message:
@@ -27,8 +26,8 @@ def tune(request: Message, scratch: str) -> Message:
     folded into convolutions, and constants are computed.
 
     Args:
-        request: The request that ``launch.tune_network_with_metaschedule`` makes.
-        scratch: The working directory of ``tune_relax``.
+        request: of `network_metaschedule.tuned_by_metaschedule`.
+        scratch: the working directory of ``tune_relax``.
     """
     relax_integration = ms.relax_integration
     target, threads = tvm_target(request["target"]), int(request["threads"])

@@ -1,1 +1,0 @@
-"""Tunes whole networks with TVM's own tuner, MetaSchedule, for comparisons."""
