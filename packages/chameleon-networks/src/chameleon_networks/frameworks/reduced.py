@@ -74,20 +74,20 @@ REDUCED_FRAMEWORKS = (
     _OF_OPENVINO(precision=AS_IT_COMES, open=reductions.openvino_as_it_comes),
     _OF_OPENVINO(
         precision=INT8,
-        open=reductions.openvino_in_int8,
+        open=reductions.openvino_quantized,
         needs=("openvino", "nncf"),
         calibrated=True,
     ),
     Reduced(
         framework="onnxruntime",
         precision=INT8,
-        open=reductions.onnxruntime_in_int8,
+        open=reductions.onnxruntime_quantized,
         needs=("onnxruntime", "onnx"),
         converts=("onnxscript",),
         calibrated=True,
     ),
     _OF_TORCH(
-        precision=INT8, open=reductions.torch_in_int8, needs=("torch", "torchao"), calibrated=True
+        precision=INT8, open=reductions.torch_quantized, needs=("torch", "torchao"), calibrated=True
     ),
     *(_OF_OPENVINO(precision=kind, open=reductions.openvino_in_half) for kind in HALVES),
     *(_OF_TORCH(precision=kind, open=reductions.torch_in_half) for kind in HALVES),

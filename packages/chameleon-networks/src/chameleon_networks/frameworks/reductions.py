@@ -110,7 +110,7 @@ def openvino_in_half(asked: Reduction) -> ReducedNetwork:
     return network
 
 
-def openvino_in_int8(asked: Reduction) -> ReducedNetwork:
+def openvino_quantized(asked: Reduction) -> ReducedNetwork:
     """Open a network in OpenVINO in int8, as ``quantized_model`` quantizes it.
 
     The remaining floating-point operators have the precision that OpenVINO chooses.
@@ -176,7 +176,7 @@ def _has_attention(model: Any) -> bool:
     return False
 
 
-def onnxruntime_in_int8(asked: Reduction) -> ReducedNetwork:
+def onnxruntime_quantized(asked: Reduction) -> ReducedNetwork:
     """Open a network in ONNX Runtime in int8, as ``quantized_file`` quantizes it.
 
     Args:
@@ -250,7 +250,7 @@ def torch_in_half(asked: Reduction) -> ReducedNetwork:
     return ReducedNetwork(run=run, precision=asked.precision)
 
 
-def torch_in_int8(asked: Reduction) -> ReducedNetwork:
+def torch_quantized(asked: Reduction) -> ReducedNetwork:
     """Quantize a network to int8 by torchao's static quantization (pt2e) for inductor on x86.
 
     The steps follow PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through
