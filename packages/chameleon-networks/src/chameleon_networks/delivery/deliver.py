@@ -17,10 +17,9 @@ from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks.delivery.delivery_steps import DeliverySteps, blamed
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types
-from chameleon_networks.package.package import check_target, read_manifest, write_manifest
+from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.running.latency import first_answer
 from chameleon_networks.running.verify import SAMPLES, OutputCheck
-from chameleon_networks.runtime.linking import compiler_command
 
 log = structlog.get_logger()
 
@@ -78,8 +77,6 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
         ChameleonError: The network cannot be compiled at all, or nothing can verify it.
     """
     started = time.perf_counter()
-    check_target(delivery.target)
-    compiler_command()
     with contextlib.ExitStack() as stack:
         steps = DeliverySteps(settled, delivery, stack)
         staged, result = verified(steps, settled)

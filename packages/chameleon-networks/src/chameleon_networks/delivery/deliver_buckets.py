@@ -39,15 +39,9 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types, precision_facts
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.load import Manifest
-from chameleon_networks.package.package import (
-    check_target,
-    read_manifest,
-    write_loader,
-    write_manifest,
-)
+from chameleon_networks.package.package import read_manifest, write_loader, write_manifest
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
 from chameleon_networks.running.verify import compared
-from chameleon_networks.runtime.linking import compiler_command
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
@@ -228,8 +222,6 @@ def delivered(
         ChameleonError: A bucket cannot be compiled at all, or nothing can verify it.
     """
     started = time.perf_counter()
-    check_target(delivery.target)
-    compiler_command()
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
     buckets: dict[str, _Bucket] = {}

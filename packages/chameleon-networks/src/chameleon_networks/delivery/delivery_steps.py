@@ -31,7 +31,7 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.package.package import check_target, manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
 from chameleon_networks.running.processes import NetworkProcess, delivered_process, waiting_process
@@ -43,6 +43,7 @@ from chameleon_networks.running.verify import (
     guilty,
     samples_of,
 )
+from chameleon_networks.runtime.linking import compiler_command
 from chameleon_networks.step_seconds import StepSeconds
 
 log = structlog.get_logger()
@@ -101,6 +102,9 @@ class DeliverySteps:
     def __init__(
         self, settled: SettledNetwork, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
+        # What cannot be compiled or run here is told before anything starts.
+        check_target(delivery.target)
+        compiler_command()
         self.seconds = StepSeconds(COMPILING)
         self._settled = settled
         self._delivery = delivery
@@ -113,9 +117,8 @@ class DeliverySteps:
         self._alternatives = {
             key: winner for key, winner in winners.items() if key not in own and winner.measured
         }
-        temporary = temporary_folder()
         self._verified: dict[Path, NetworkProcess] = {}
-        self._scratch = Path(stack.enter_context(temporary))
+        self._scratch = Path(stack.enter_context(temporary_folder()))
         self._samples = samples_of(settled.network)
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
