@@ -12,7 +12,7 @@ from chameleon_tvm.words import first_line
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import bindings_of, relax, tvm
+from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax
 from chameleon_networks.source_location import SourceLocation
 
 
@@ -37,7 +37,8 @@ def first_uncompilable(
     tried = set()
     for binding in bindings_of(module["main"]):
         call = binding.value
-        if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+        name = operator_name(call).removeprefix("relax.")
+        if not name:
             continue
         key = _key(call)
         if key in tried:
@@ -45,7 +46,6 @@ def first_uncompilable(
         tried.add(key)
         problem = _problem(call, target)
         if problem is not None:
-            name = str(call.op.name).removeprefix("relax.")
             known = locations.get(str(binding.var.name))
             unknown = f"an operator {name} that gives {binding.var.ty}"
             return f"{known.sentence if known else unknown} cannot be compiled: {problem}"

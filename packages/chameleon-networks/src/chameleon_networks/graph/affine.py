@@ -8,7 +8,6 @@ out.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import attrs
@@ -65,13 +64,8 @@ def with_folded_scales(module: Any) -> Any:
 
 def _chains(function: Any) -> dict[Any, AffineChain]:
     """The longest sequences of scales and shifts, by the variable at their end."""
-    users: dict[Any, int] = defaultdict(int)
+    users = relaxed.users_of(function)
     bindings = relaxed.bindings_of(function)
-    for binding in bindings:
-        for variable in relax.analysis.free_vars(binding.value):
-            users[variable] += sum(a.same_as(variable) for a in _arguments(binding.value)) or 1
-    for variable in relax.analysis.free_vars(function.body.body):
-        users[variable] += 1
     values = {binding.var: binding.value for binding in bindings}
     chains: dict[Any, AffineChain] = {}
     for binding in bindings:
@@ -81,7 +75,7 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
         before = chains.get(chain.base)
         if (
             before is not None
-            and users[chain.base] == 1
+            and len(users[chain.base]) == 1
             and not _shifts_all(chain)
             and (None in {before.axis, chain.axis} or before.axis == chain.axis)
         ):
@@ -99,7 +93,7 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
         for last, chain in chains.items()
         if (
             _channel_axis(values.get(chain.base)) is not None
-            and users[chain.base] == 1
+            and len(users[chain.base]) == 1
             and _scales(chain)
         )
         or chain.steps > _SEVERAL
@@ -110,10 +104,6 @@ def _shifts_all(chain: AffineChain) -> bool:
     """Whether one number is added to all channels, as at the beginning of a hard sigmoid."""
     same = chain.shift.size == 1 and bool(chain.shift.any())
     return same and bool((chain.scale == 1.0).all())
-
-
-def _arguments(value: Any) -> list[Any]:
-    return list(value.args) if isinstance(value, relax.Call) else []
 
 
 def _scales(chain: AffineChain) -> bool:

@@ -23,7 +23,14 @@ from chameleon_tvm.quick_tvm import te, tirx
 
 from chameleon_networks.compile.sequence.accesses import count_lookups, table_axis
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.relaxed import bindings_of, known_extents, relax, rewritten, tvm
+from chameleon_networks.graph.relaxed import (
+    bindings_of,
+    known_extents,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+)
 from chameleon_networks.graph.strided import Step, View, step_of, views_of
 from chameleon_networks.graph.strides import dense_strides
 
@@ -252,9 +259,7 @@ def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
         value: The expression, which may be a reshape or a permutation.
         values: The expression that each variable is bound to.
     """
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return None
-    if str(value.op.name) not in {"relax.reshape", "relax.permute_dims"}:
+    if operator_name(value) not in {"relax.reshape", "relax.permute_dims"}:
         return None
     parent, derive = cast(Step, step_of(value, values))
     try:
@@ -323,7 +328,7 @@ class _Marker(relax.PyExprMutator):
         if shuffle is not None:
             return self._shuffled(shuffle)
         call = self.visit_expr_post_order(call)
-        name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
+        name = operator_name(call)
         value: int | list[int] | None
         if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
             arrays, mark, value = list(call.args[0].fields), CONCAT, _axis(call.attrs.axis, call)
