@@ -2,6 +2,8 @@
 
 import numpy as np
 from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
+from chameleon_networks.quantize.reads import Form
+from chameleon_tvm.types import STORAGE
 
 
 def module_of(build, *inputs):
@@ -23,6 +25,12 @@ def module_of(build, *inputs):
             out = builder.emit_output(relax.Tuple(value) if isinstance(value, tuple) else value)
         builder.emit_func_output(out)
     return builder.get()
+
+
+def in_eight_bits(affine, values):
+    """Numbers as a tensor of eight bits with this range holds them."""
+    step = Form(kind=STORAGE["uint8"], affine=affine).step(None)
+    return step.real(step.encoded(values))
 
 
 def operators_of(module):

@@ -11,7 +11,7 @@ from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.types import with_types
 
-from ..modules import module_of  # noqa: TID252 - shared by folders
+from ..modules import in_eight_bits, module_of  # noqa: TID252 - shared by folders
 
 RNG = np.random.default_rng(0)
 
@@ -96,12 +96,9 @@ def test_products_of_two_tensors_are_computed_in_eight_bits(deliver):
     assert [chain.spec.dtype for chain in rounded] == ["int8", "int8"]
     assert [chain.spec.output_dtype for chain in rounded] == ["uint8", "float32"]
     got = deliver(typed, ready=True, guesses=True).run(x, y)
-    near = [
-        affines[names[chains[0].inputs[0]]].real(affines[names[chains[0].inputs[0]]].quantized(z))
-        for z in (x, y)
-    ]
+    near = [in_eight_bits(affines[names[chains[0].inputs[0]]], z) for z in (x, y)]
     middle = affines[names[chains[0].last]]
     product = near[0].astype(np.float64) @ near[1].swapaxes(1, 2)
-    expected = middle.real(middle.quantized(product.astype(np.float32))) @ near[1]
+    expected = in_eight_bits(middle, product.astype(np.float32)) @ near[1]
     # A number next to the middle of two may be rounded to the other one.
     assert np.abs(got - expected).max() <= middle.scale * np.abs(near[1]).max() * 1.01

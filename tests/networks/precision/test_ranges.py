@@ -18,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from ..modules import in_eight_bits  # noqa: TID252 - shared by folders
+
 NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32)
 BATCHES = arrays.arrays(np.float32, st.integers(1, 60), elements=NUMBERS)
 
@@ -29,24 +31,26 @@ def _counted(*batches):
     return histogram
 
 
+def _ends(affine):
+    """The least and the largest number that a range represents."""
+    return affine.scale * -affine.zero_point, affine.scale * (LEVELS - affine.zero_point)
+
+
 @given(NUMBERS, NUMBERS)
 def test_zero_is_exact_in_every_range(first, second):
     affine = Affine.between(min(first, second), max(first, second))
     assert affine.scale > 0
     assert affine.scale == np.float32(affine.scale)
-    zero = affine.quantized(np.zeros(1, np.float32))
-    assert zero.tolist() == [affine.zero_point]
-    assert affine.real(zero).tolist() == [0.0]
+    assert in_eight_bits(affine, np.zeros(1, np.float32)).tolist() == [0.0]
 
 
 @given(BATCHES)
 def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch):
     affine = candidates(_counted(batch))[EXTREMES]
-    inside = np.sort(np.clip(batch, affine.low, affine.high))
-    quantized = affine.quantized(inside)
-    assert quantized.dtype == np.uint8
-    assert (np.diff(quantized.astype(int)) >= 0).all()
-    off = np.abs(affine.real(quantized).astype(np.float64) - inside)
+    inside = np.sort(np.clip(batch, *_ends(affine)))
+    held = in_eight_bits(affine, inside).astype(np.float64)
+    assert (np.diff(held) >= 0).all()
+    off = np.abs(held - inside)
     # Dividing and multiplying are rounded, each to one part in 2**24, of up to 255 steps.
     assert (off <= affine.scale * (0.5 + LEVELS * 2.0**-22)).all()
 
@@ -55,22 +59,22 @@ def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch):
 def test_the_range_by_extremes_reaches_all_but_half_a_step(batch):
     affine = candidates(_counted(batch))[EXTREMES]
     slack = affine.scale * (0.5 + LEVELS * 2.0**-22)
-    assert affine.low - slack <= batch.min()
-    assert batch.max() <= affine.high + slack
+    low, high = _ends(affine)
+    assert low - slack <= batch.min()
+    assert batch.max() <= high + slack
 
 
 @pytest.mark.parametrize("value", [0.0, 3.25, -7.5, 1e-30, -1e30])
 def test_constant_tensors_are_exact(value):
     affine = candidates(_counted(np.full((2, 3), value)))[EXTREMES]
-    real = affine.real(affine.quantized(np.full(4, value, np.float32)))
+    real = in_eight_bits(affine, np.full(4, value, np.float32))
     np.testing.assert_allclose(real, value, rtol=1e-6)
 
 
 def test_numbers_that_are_all_negative_have_zero_at_the_upper_end():
     affine = candidates(_counted(-np.linspace(1, 5, 100)))[EXTREMES]
     assert affine.zero_point == LEVELS
-    assert affine.high == 0.0
-    assert affine.low == pytest.approx(-5.0)
+    assert _ends(affine) == (pytest.approx(-5.0), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,7 @@ def test_errors_by_the_histogram_are_those_of_the_values(batch, clipped):
     histogram = _counted(values)
     affine = Affine.between(clipped * histogram.low, clipped * histogram.high)
     [error] = mean_squared_errors(histogram, [affine])
-    real = affine.real(affine.quantized(values)).astype(np.float64)
+    real = in_eight_bits(affine, values).astype(np.float64)
     assert error == pytest.approx(np.mean((real - values) ** 2), rel=0.1)
 
 
@@ -142,7 +146,7 @@ def test_least_squares_clips_what_is_rare_and_far_away():
     histogram = _counted(values)
     errors = dict(zip(ranges, mean_squared_errors(histogram, list(ranges.values())), strict=True))
     assert errors[LEAST_SQUARES] == min(errors.values()) < 0.9 * errors[EXTREMES]
-    assert ranges[LEAST_SQUARES].high < 57.0
+    assert _ends(ranges[LEAST_SQUARES])[1] < 57.0
 
 
 def test_nothing_is_clipped_where_that_loses_more():

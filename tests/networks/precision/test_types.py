@@ -13,7 +13,7 @@ from chameleon_networks.quantize.types import with_types
 from chameleon_networks.quantize.weights import encoded_weights
 from chameleon_tvm.types import STORAGE
 
-from ..modules import convolved, operators_of  # noqa: TID252 - shared by folders
+from ..modules import convolved, in_eight_bits, operators_of  # noqa: TID252 - shared by folders
 
 INTEGERS = ("int8", "int7")
 RNG = np.random.default_rng(0)
@@ -54,8 +54,7 @@ class _Simulated:
             return values
         if kind not in INTEGERS:
             return STORAGE[kind].rounded(values.astype(np.float32))
-        affine = self._affines[index if number is None else number]
-        return affine.real(affine.quantized(values))
+        return in_eight_bits(self._affines[index if number is None else number], values)
 
     def weights(self, index, values):
         kind = self._types.get(index)
@@ -146,7 +145,7 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of, ra
         assert [chain.spec.dtype for chain in chains_of(typed)] == ["int8"]
         weights = encoded_weights(MATRIX.T, STORAGE[kind]).real.T
         np.testing.assert_allclose(
-            ran(typed, x)[0], affine.real(affine.quantized(x)) @ weights, rtol=1e-5, atol=1e-5
+            ran(typed, x)[0], in_eight_bits(affine, x) @ weights, rtol=1e-5, atol=1e-5
         )
 
 

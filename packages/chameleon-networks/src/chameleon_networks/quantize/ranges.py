@@ -14,7 +14,6 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.types import STORAGE, UINT8
-from numpy.typing import NDArray
 
 from chameleon_networks.quantize.histograms import Floats, Histogram
 
@@ -81,34 +80,6 @@ class Affine:
         # Half of each, since the span of two numbers of float64 may be none.
         scale = _float32(max(2.0 * ((high / 2.0 - low / 2.0) / LEVELS), _TINY))
         return cls(scale=scale, zero_point=min(LEVELS, round(-low / scale)))
-
-    @property
-    def low(self) -> float:
-        """The least real number that can be represented."""
-        return self.scale * -self.zero_point
-
-    @property
-    def high(self) -> float:
-        """The largest real number that can be represented."""
-        return self.scale * (LEVELS - self.zero_point)
-
-    def quantized(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Quantize floating-point numbers to the nearest 8-bit numbers.
-
-        A number half-way between two goes to the even multiple of the scale.
-
-        Args:
-            values: Numbers in an array of any shape.
-        """
-        with np.errstate(over="ignore"):
-            steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
-        steps += np.float32(self.zero_point)
-        return np.asarray(np.clip(steps, 0, LEVELS), UINT8)
-
-    def real(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """The real numbers that 8-bit numbers represent."""
-        steps = values.astype(np.float32) - np.float32(self.zero_point)
-        return np.asarray(steps * np.float32(self.scale), np.float32)
 
 
 def ranges_to_json(ranges: Mapping[str, Affine]) -> dict[str, list[float]]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.types import COMPUTE, FLOAT32, StorageType
@@ -24,6 +25,7 @@ from chameleon_tvm.types import COMPUTE, FLOAT32, StorageType
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moving import is_carrying
 from chameleon_networks.graph.relaxed import bindings_of, relax, users_of
+from chameleon_networks.graph.steps import Step
 from chameleon_networks.quantize.ranges import Affine
 
 
@@ -38,6 +40,17 @@ class Form:
 
     kind: StorageType
     affine: Affine | None = None
+
+    def step(self, source: Any) -> Step:
+        """The step of quantization that rounds a tensor to this form."""
+        if self.affine is None:
+            return Step(source=source, dtype=self.kind.name)
+        return Step(
+            source=source,
+            dtype=self.kind.name,
+            scale=np.array([self.affine.scale], np.float32),
+            zero_point=np.array([self.affine.zero_point], np.int64),
+        )
 
 
 class Network:

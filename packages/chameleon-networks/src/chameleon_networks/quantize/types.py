@@ -19,7 +19,6 @@ from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.relaxed import emitted, relax, rewritten, tvm
-from chameleon_networks.graph.steps import Step
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine
 from chameleon_networks.quantize.reads import Form, Network, Reads
@@ -167,7 +166,7 @@ class _Typed(relax.PyExprMutator):
     def _pair(self, variable: Any, form: Form) -> Any:
         """A tensor rounded to a form and back to float32, once for all its readers in that form."""
         if (variable, form) not in self._pairs:
-            builder, step = self.builder_, _step(self.visit_expr(variable), form)
+            builder, step = self.builder_, form.step(self.visit_expr(variable))
             encoded = builder.emit(step.encode(builder, step.source))
             self._pairs[variable, form] = builder.emit(step.decode(builder, encoded))
         return self._pairs[variable, form]
@@ -191,18 +190,6 @@ class _Typed(relax.PyExprMutator):
         encoded = (sketched_weights if self._sketched else encoded_weights)(first, kind)
         step = encoded.step(axis)
         return self.builder_.emit(step.decode(self.builder_, step.source))
-
-
-def _step(source: Any, form: Form) -> Step:
-    """The quantization step that rounds a tensor to a form."""
-    if form.affine is None:
-        return Step(source=source, dtype=form.kind.name)
-    return Step(
-        source=source,
-        dtype=form.kind.name,
-        scale=np.array([form.affine.scale], np.float32),
-        zero_point=np.array([form.affine.zero_point], np.int64),
-    )
 
 
 def _is_constant(argument: Any) -> bool:
