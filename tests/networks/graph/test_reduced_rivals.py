@@ -159,12 +159,14 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     assert NetworkResult.from_json(result.to_json()) == result
 
 
-def test_a_delivery_stays_where_its_request_fails(compared, deliver, monkeypatch):
+def test_a_delivery_stays_where_what_it_is_compared_with_fails(compared, deliver, monkeypatch):
     def request(*_):
         raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
 
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
+    monkeypatch.setattr(baselines, "untuned", lambda *_: 1 / 0)  # as if TVM could not compile it
     result = deliver(compared)
+    assert result.untuned_seconds is None
     assert result.rivals_reduced == {}
     reason = result.left_out["what is in reduced precision"]
     assert reason == "calibrate: data.py:batches yields no batch"

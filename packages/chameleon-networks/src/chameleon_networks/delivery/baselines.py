@@ -15,7 +15,7 @@ from chameleon_core.dtypes import FLOAT32
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import Footprint, NetworkResult
 from chameleon_core.stages import Arrays, Delivery
-from chameleon_tvm.words import one_line
+from chameleon_tvm.words import first_line, one_line
 
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.compile.uncompilable import no_kernels
@@ -245,9 +245,9 @@ class Baselines:
     def _untuned(self) -> NetworkProcess | None:
         """Start a process with the network that TVM compiles without tuning. None if that fails."""
         delivery = self._delivery
-        plain = prepared(self._network.imported, "NCHW")
         kernels = no_kernels(delivery.target)
         try:
+            plain = prepared(self._network.imported, "NCHW")
             with warnings_once():
                 executable = untuned(plain, delivery.target)
             manifest = manifest_of(plain, [], kernels, delivery.target, delivery.threads)
@@ -257,7 +257,10 @@ class Baselines:
             )
         except ChameleonError as error:
             self._not_run(UNTUNED, error)
-            return None
+        # TVM raises errors of many classes at networks that it cannot compile by itself.
+        except Exception as error:  # noqa: BLE001 - only a comparison is lost
+            self._not_run(UNTUNED, ChameleonError(first_line(error)))
+        return None
 
     def _not_run(self, name: str, error: ChameleonError) -> None:
         log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
