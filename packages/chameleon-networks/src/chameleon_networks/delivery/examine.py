@@ -13,7 +13,6 @@ all missing operators before anything is compiled. Meanwhile the framework runs 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
 import os
 import sys
@@ -30,7 +29,6 @@ import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
-from chameleon_system.imports import without_collecting
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.words import WAY_OUT, first_line
@@ -46,8 +44,8 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import load
 from chameleon_networks.package.package import check_target, manifest_of, write_package
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks.running.profile import Profiler
-from chameleon_networks.running.requests import requested_network
+from chameleon_networks.running.profile import Profiler, summed
+from chameleon_networks.running.requests import preload, requested_network
 from chameleon_networks.running.verify import Expected, agreement, nudged, samples_of
 from chameleon_networks.step_seconds import StepSeconds
 
@@ -188,10 +186,7 @@ Tell = Callable[[Message], None]
 def main() -> None:
     """Answer one request."""
     answers = Answers()
-    for name in sys.argv[1:]:
-        # If something is missing, the network's reading says so better.
-        with contextlib.suppress(ImportError), without_collecting():
-            importlib.import_module(name)
+    preload(sys.argv[1:])
     request = next(requests())
     steps = StepSeconds("start", request["started"])
     try:
@@ -363,7 +358,7 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
         # The first one found cold caches; what the loader does with arguments is seen here.
         network(*inputs)
         runs = [profiler.run() for _ in range(_RUNS)]
-    return profiler.outputs, profiler.summed(runs)
+    return profiler.outputs, summed(runs, profiler.tasks)
 
 
 if __name__ == "__main__":

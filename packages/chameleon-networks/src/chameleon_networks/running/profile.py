@@ -49,7 +49,7 @@ def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> 
     profiler = Profiler(folder, inputs)
     for _ in range(WARM_UP):
         profiler.run()
-    return profiler.summed([profiler.run() for _ in range(RUNS)], quantile=quantile)
+    return summed([profiler.run() for _ in range(RUNS)], profiler.tasks, quantile=quantile)
 
 
 class Profiler:
@@ -60,6 +60,7 @@ class Profiler:
         inputs: The inputs of each inference.
 
     Attributes:
+        tasks: The name of each task, by the name of its kernel's function.
         outputs: The outputs of the last inference.
     """
 
@@ -68,17 +69,13 @@ class Profiler:
         manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
         interpreted = manifest["run_time"] == VIRTUAL_MACHINE
         self._run = (_interpreted if interpreted else _called)(network, inputs)
-        self._tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
+        self.tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
         self.outputs: Arrays = []
 
     def run(self) -> Calls:
         """Run one inference, and return the seconds of each kernel call."""
         calls, self.outputs = self._run()
         return calls
-
-    def summed(self, runs: list[Calls], *, quantile: float = MEDIAN) -> list[KernelTime]:
-        """Combine results of ``run`` to seconds per kernel, as ``kernel_seconds`` does."""
-        return summed(runs, self._tasks, quantile=quantile)
 
 
 def _called(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import importlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +13,7 @@ import numpy as np
 from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins.factory import load_factory
+from chameleon_system.imports import without_collecting
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
@@ -63,6 +66,13 @@ def requested_network(request: Message) -> ImportedNetwork:
             hint="Start a new run, with another output folder.",
         )
     return network
+
+
+def preload(modules: Iterable[str]) -> None:
+    """Import modules. If one is missing, whatever needs it says so better."""
+    for name in modules:
+        with contextlib.suppress(ImportError), without_collecting():
+            importlib.import_module(name)
 
 
 def serve(answer: Callable[[Message], Message], answers: Answers | None = None) -> None:

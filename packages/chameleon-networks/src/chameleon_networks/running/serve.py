@@ -32,6 +32,7 @@ from chameleon_networks.package.load import checked_manifest
 from chameleon_networks.running.kept_networks import kept_network
 from chameleon_networks.running.requests import (
     batches_in,
+    preload,
     read_arrays,
     requested_network,
     serve,
@@ -214,10 +215,7 @@ def main() -> None:
     """Import the modules that the arguments name, and answer requests until standard input ends."""
     os.environ.pop(TOKEN, None)
     answers = Answers()  # before an import that prints something
-    for name in sys.argv[1:]:
-        # If something is missing, the network's reading says so better.
-        with contextlib.suppress(ImportError), without_collecting():
-            importlib.import_module(name)
+    preload(sys.argv[1:])
     serve(Server().answer, answers)
 
 
