@@ -20,18 +20,16 @@ class Histogram:
 
     Each bin begins at a multiple of the width. If a value lies beyond the bins, the width doubles
     as often as needed, and neighbouring bins are merged. So only resolution is lost. Zeros are
-    counted separately: after a ReLU, most values are zero, and zero is exact in any range.
+    in no bin: after a ReLU, most values are zero, and zero is exact in any range.
 
     Attributes:
         count: Number of values, zeros included.
-        zeros: Number of values that are zero.
         low: The smallest value, or zero if all values are positive.
         high: The largest value, or zero if all values are negative.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.zeros = 0
         self.low = 0.0
         self.high = 0.0
         self._counts = np.zeros(_BINS, np.int64)
@@ -59,7 +57,6 @@ class Histogram:
             )
         zeros = int(flat.size - np.count_nonzero(flat))
         self.count += int(flat.size)
-        self.zeros += zeros
         if zeros == flat.size:
             return
         exponent = self._reach(least, most)
