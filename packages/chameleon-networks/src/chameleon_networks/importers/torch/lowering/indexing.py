@@ -30,13 +30,6 @@ def _select(call: Call) -> Any:
     return op.squeeze(op.strided_slice(data, [axis], [place], [place + 1]), [axis])
 
 
-def _parts(call: Call) -> Any:
-    """``split_with_sizes``; TVM's importer makes no tuple of a single part."""
-    if len(call.node.meta["val"]) == 1:
-        return call.emit(relax.Tuple([call.value(0)]))
-    return call.importer._split(call.node)  # noqa: SLF001 - it has no other way in
-
-
 def _index(call: Call) -> Any:
     """``x[..., i, j, ...]`` with index tensors, as NumPy and torch define it.
 
@@ -240,7 +233,6 @@ CONVERTERS: dict[str, Converter] = {
     "embedding.default": lambda call: op.take(call.value(0), call.value(1), 0),
     "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,
-    **dict.fromkeys(("split_with_sizes.default", "split.Tensor"), _parts),
     "index.Tensor": _index,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
     "grouped_mm_fallback.default": _products_by_group,
