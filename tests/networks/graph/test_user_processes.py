@@ -8,6 +8,7 @@ import pytest
 from chameleon_core.network_result import Footprint
 from chameleon_networks.frameworks import running
 from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.running import latency
 from chameleon_networks.running.latency import first_answer
 from chameleon_networks.running.processes import delivered_process
 from chameleon_system.thread_limit import allowed_cores
@@ -51,4 +52,9 @@ def test_a_new_process_gives_an_answer(folder):
 
 def test_what_gives_no_answer_has_no_footprint(folder):
     (folder / "weights.bin").unlink()
+    assert first_answer(folder) == Footprint()
+
+
+def test_a_process_that_takes_too_long_ends_no_run(folder, monkeypatch):
+    monkeypatch.setattr(latency, "_SECONDS", 0.001)
     assert first_answer(folder) == Footprint()

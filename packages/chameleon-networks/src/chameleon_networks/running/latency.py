@@ -53,18 +53,19 @@ def first_answer(folder: Path) -> Footprint:
 
     Returns:
         The seconds to the first answer, the bytes of memory, and the bytes on disk. Memory that the
-        process shares with other processes counts in part (Linux's ``Pss``). Empty if the process
-        fails.
+        process shares with other processes counts in part (Linux's ``Pss``). Empty if a process
+        fails or takes too long.
     """
     command = [sys.executable, "-c", _USER, str(folder)]
     seconds, memory = [], []
     for _ in range(STARTS):
         started = time.time()
-        process = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-        if process.returncode:
-            log.warning("first_answer_not_timed", problem=process.stderr[-400:])
+        try:
+            process = subprocess.run(
+                command, capture_output=True, text=True, timeout=_SECONDS, check=True
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            log.warning("first_answer_not_timed", problem=str(error.stderr or error)[-400:])
             return Footprint()
         answered, kilobytes = process.stdout.split()
         seconds.append(float(answered) - started)
