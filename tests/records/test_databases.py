@@ -14,9 +14,7 @@ import attrs
 import pytest
 from chameleon_records.databases.folder import FolderRecords
 from chameleon_records.databases.parts import INDEX, is_part
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import dump, load
-from chameleon_records.merging import Table
+from chameleon_records.format import RecordsError, Table, dump, load
 from chameleon_records.opening import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
