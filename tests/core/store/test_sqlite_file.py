@@ -77,6 +77,24 @@ def test_a_file_whose_process_was_killed_before_the_tables_has_none(path):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
+def test_no_connection_to_a_refused_file_stays_open(notes, path, read_only, monkeypatch):
+    notes.write("PRAGMA user_version=4")
+    notes.close()
+    connect, opened = sqlite3.connect, []
+
+    def noted(*arguments, **options):
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    with pytest.raises(NotesError, match="newer version"):
+        Notes(path, read_only=read_only)
+    (connection,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_files_of_newer_versions_are_refused(notes, path, version, read_only):
     notes.write(INSERT, ("a",))
