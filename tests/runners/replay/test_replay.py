@@ -11,13 +11,13 @@ from chameleon_core.stages import Contender, MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.replay.options import Noise, ReplayOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.runner import ReplayRunner
+from chameleon_runners.replay.stages import ReplayRunner
 from chameleon_testing.conformance import check_runner
 from stopping import StopAfter, interrupted
 
 from .conftest import pipeline, tasks_of
 
-SPACE = StageRef(factory="chameleon_runners.replay.space:TableSpace")
+SPACE = StageRef(factory="chameleon_runners.replay.stages:TableSpace")
 
 
 def _job(task, configs=None):

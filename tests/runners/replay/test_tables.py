@@ -10,7 +10,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.space import TableSpace
+from chameleon_runners.replay.stages import TableSpace
 from chameleon_runners.replay.table import table_of
 from chameleon_testing.conformance import check_space_provider
 
