@@ -15,6 +15,7 @@ from chameleon_core.space import (
     recorded_features,
     recorded_names,
 )
+from chameleon_core.space.knobs import divisors
 from chameleon_testing.conformance_cases import tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,3 +187,8 @@ def test_a_space_tells_of_all_its_features():
     space = tiled_space()
     configs = space.sample(400, np.random.default_rng(0))
     assert set(space.feature_names) <= set(recorded_names(as_recorded(space, configs)))
+
+
+def test_divisors_of_a_huge_axis_are_found_at_once():
+    assert divisors(12) == (1, 2, 3, 4, 6, 12)
+    assert len(divisors(10**12)) == 13**2

@@ -21,7 +21,7 @@ from chameleon_tvm.spaces.template.estimates import first_guesses, spread
 from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors, tile_sizes
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
 from computing import assembly_of, require_sound, resolved
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,11 +172,6 @@ def test_tiles_cover_their_axis_and_waste_little(extent, most):
     assert 1 in sizes
     assert all(size <= min(extent, most) for size in sizes)
     assert all(-(-extent // size) * size <= 1.13 * extent for size in sizes)
-
-
-def test_divisors_of_a_huge_axis_are_found_at_once():
-    assert divisors(12) == (1, 2, 3, 4, 6, 12)
-    assert len(divisors(10**12)) == 13**2
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
