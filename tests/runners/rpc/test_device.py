@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import attrs
@@ -15,6 +16,8 @@ from behaviours import (
 )
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.plugins.registry import default_registry
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.connecting import connect
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
 
@@ -196,3 +199,21 @@ def test_a_server_that_says_nothing(impostor, native):
     device = RpcDevice(RpcDeviceOptions(address=str(impostor(None)), connect_timeout=0.5))
     with pytest.raises(DeviceLostError, match="does not answer"):
         device.connect(native)
+
+
+def test_a_session_that_is_opened_too_late_is_closed(monkeypatch):
+    given_up, closed = threading.Event(), threading.Event()
+
+    class Session:
+        def get_function(self, _):
+            return closed.set
+
+    def open_late(*_, **__):
+        given_up.wait(60.0)
+        return Session()
+
+    monkeypatch.setattr("tvm.rpc.connect", open_late)
+    with pytest.raises(DeviceLostError, match="does not answer"):
+        connect(Address(host="127.0.0.1", port=9), "", lifetime=60.0, deadline=0.1)
+    given_up.set()
+    assert closed.wait(60.0)

@@ -82,6 +82,15 @@ def test_nothing_stays_behind(served, number):
     assert gone(family)
 
 
+def test_addresses_of_ipv6_are_in_brackets():
+    serving = Serving(ServingPlan(announce="::1"))
+    described = serving.describe()
+    serving.close()
+    assert all(
+        place.startswith("[::1]:") for place in (described["tracker"], *described["servers"])
+    )
+
+
 def test_a_public_address_is_warned_of(served):
     process, answer = served("--host", EVERYWHERE, "--announce", "127.0.0.1")
     assert answer["tracker"].startswith("127.0.0.1:")

@@ -107,6 +107,7 @@ def test_a_tracker_that_greets_and_says_nothing_more(impostor, monkeypatch):
         MAGIC + struct.pack("<i", 4) + b"}{}{",
         framed([0, {}]),
         framed([0, {"server_info": [{"key": "server:a"}], "queue_info": {}}]),
+        framed([0, {"server_info": [], "queue_info": ["key"]}]),
         framed([-1, None]),
         framed(7),
     ],

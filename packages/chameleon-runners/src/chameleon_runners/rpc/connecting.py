@@ -53,6 +53,8 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
     sessions: list[Any] = []
     errors: list[Exception] = []
     given_up = threading.Event()
+    # Either the thread that waits takes the session, or the thread that connects closes it.
+    handing_over = threading.Lock()
 
     def attempt() -> None:
         try:
@@ -60,16 +62,19 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
         except Exception as error:  # noqa: BLE001 - said in the thread that waits
             errors.append(error)
             return
-        if given_up.is_set():
-            hang_up(session)
-        sessions.append(session)
+        with handing_over:
+            if not given_up.is_set():
+                sessions.append(session)
+                return
+        hang_up(session)
 
     thread = threading.Thread(target=attempt, daemon=True, name=f"connect {name}")
     thread.start()
     thread.join(max(0.1, deadline))
-    if sessions:
-        return sessions[0]
-    given_up.set()
+    with handing_over:
+        if sessions:
+            return sessions[0]
+        given_up.set()
     if not errors:
         raise DeviceLostError(
             f"{name} accepts connections but does not answer for {deadline:.0f} s",
