@@ -20,6 +20,7 @@ from behaviours import (
 )
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode, TargetError
+from chameleon_runners.rpc import selftest
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
 from chameleon_runners.rpc.tracker import call, queues
@@ -80,6 +81,17 @@ def test_nothing_stays_behind(served, number):
     os.kill(process.pid, number)
     assert process.wait(timeout=240) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
     assert gone(family)
+
+
+def test_a_device_may_fail_without_words():
+    class Silent:
+        name = "board"
+
+        def round_trip(self):
+            raise TimeoutError
+
+    result = selftest._test(Silent(), None)
+    assert (result["ok"], result["message"]) == (False, "TimeoutError")
 
 
 def test_addresses_of_ipv6_are_in_brackets():

@@ -9,6 +9,7 @@ from typing import Any
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_tvm.building.remote.failures import meaning
+from chameleon_tvm.words import telling_line
 
 from chameleon_runners.rpc.addresses import Address
 
@@ -114,7 +115,7 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
     if meant is not error:
         return meant
     return DeviceLostError(
-        f"{name} cannot be connected to: {brief(error)}",
+        f"{name} cannot be connected to: {telling_line(error)}",
         hint="See that the server runs and that its port can be reached from here.",
     )
 
@@ -127,9 +128,3 @@ def _why_not(name: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return "it did not answer a moment ago"
-
-
-def brief(error: BaseException) -> str:
-    """The last line of an error message, which in TVM's errors is the most useful one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]
