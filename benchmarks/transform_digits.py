@@ -11,8 +11,8 @@ import transform_networks
 from chameleon_core.plugins import default_registry
 from chameleon_transforms import data
 from chameleon_transforms.delivery import retrain
+from chameleon_transforms.network.channels import traced
 from chameleon_transforms.network.space import Candidate, NetworkSpace
-from chameleon_transforms.network.traced import traced
 from torch import Tensor, nn
 
 Pair = tuple[Tensor, Tensor]

@@ -14,9 +14,7 @@ import attrs
 import pytest
 from chameleon_records.databases.folder import FolderRecords
 from chameleon_records.databases.parts import INDEX, is_part
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import dump, load
-from chameleon_records.merging import Table
+from chameleon_records.format import RecordsError, Table, dump, load
 from chameleon_records.opening import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,13 +110,6 @@ def test_nearest_keys_are_of_one_family(place):
 
 
 # -- what is broken --------------------------------------------------------------------------------
-
-
-def test_a_file_of_a_newer_version_is_refused(tmp_path):
-    newer = tmp_path / "newer.jsonl"
-    newer.write_text('{"format":"chameleon-records","version":2}\n{"end":0}\n')
-    with pytest.raises(RecordsError, match="has the format 2"):
-        opened(str(newer))
 
 
 def test_a_run_folders_file_is_none(tmp_path):
@@ -223,10 +214,12 @@ def test_what_no_record_can_be_is_refused(line, said):
         load(f"{head}\n{key}\n{line}\n{end}".encode(), "file")
 
 
-def test_a_file_that_is_none(tmp_path):
+def test_a_file_that_is_none_or_newer():
     for content in (b"", b"\x80\x04pickle", b"[]\n", b'{"format":"other","version":1}\n'):
         with pytest.raises(RecordsError, match="holds no records"):
             load(content, "file")
+    with pytest.raises(RecordsError, match="has the format 2"):
+        load(b'{"format":"chameleon-records","version":2}\n{"end":0}\n', "file")
     with pytest.raises(RecordsError, match="cannot be read from"):
         opened("ftp://somewhere/records")
 

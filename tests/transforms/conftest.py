@@ -4,8 +4,8 @@ import pytest
 import torch
 from chameleon_core.plugins.factory import load_factory
 from chameleon_transforms import hooks
+from chameleon_transforms.network.channels import traced
 from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.network.traced import traced
 from torch import nn
 
 

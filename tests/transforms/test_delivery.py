@@ -15,7 +15,7 @@ from chameleon_transforms.delivery.weights import Carrier, carried, dense
 from chameleon_transforms.nest.modules import module_of
 from chameleon_transforms.nest.program import whole
 from chameleon_transforms.network.changed import changed_network
-from chameleon_transforms.network.traced import traced
+from chameleon_transforms.network.channels import traced
 from torch import nn
 
 WHOLE = whole(8, 16, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), size=(6, 6))

@@ -5,9 +5,8 @@ import pytest
 import torch
 from chameleon_core.errors import ConfigError
 from chameleon_transforms.network.changed import changed_network, replacements
-from chameleon_transforms.network.channels import channel_groups
+from chameleon_transforms.network.channels import channel_groups, traced
 from chameleon_transforms.network.space import AS_IS, NetworkSpace
-from chameleon_transforms.network.traced import traced
 from torch import nn
 
 

@@ -8,8 +8,8 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_transforms import hooks
 from chameleon_transforms.network.changed import changed_network, replacements
+from chameleon_transforms.network.channels import traced
 from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.network.traced import traced
 from chameleon_transforms.scores.judge import Judge
 from torch import nn
 

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 from chameleon_bench.pages.drawing import MOST, axis_of, drawing, paint
-from chameleon_bench.pages.measured import Categories
 from chameleon_bench.pages.plots import Plot, at, of, stacked_seconds
+from chameleon_bench.pages.run_record import Categories
 
 RECT = re.compile(r'<rect x="([\d.]+)%" y="[\d.]+%" width="([\d.]+)%"')
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_bench.pages.measured import Categories, Measured
+from chameleon_bench.pages.run_record import Categories, Measured
 from chameleon_bench.pages.search_plots import LEAST, knob_shares, projected
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,7 +2,6 @@
 
 import sys
 
-from chameleon_cli import group
 from chameleon_cli.main import run
 from chameleon_core.pipeline import load
 from chameleon_core.plugins import registry
@@ -10,6 +9,6 @@ from synthetic import synthetic_registry
 
 if __name__ == "__main__":
     known = synthetic_registry()
-    for module in (registry, group, load):
+    for module in (registry, sys.modules[run.__module__], load):
         module.default_registry = lambda: known
     sys.exit(run(sys.argv[1:]))

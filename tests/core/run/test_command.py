@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chameleon_cli import group
+from chameleon_cli.main import run
 from chameleon_core.pipeline import load
 from chameleon_core.plugins import registry
 from chameleon_core.run_folder import read_store
@@ -35,7 +35,7 @@ def write(tmp_path):
 def chameleon(command_line, monkeypatch):
     """The same command in this process."""
     known = synthetic_registry()
-    for module in (registry, group, load):
+    for module in (registry, sys.modules[run.__module__], load):
         monkeypatch.setattr(module, "default_registry", lambda: known)
     return command_line
 

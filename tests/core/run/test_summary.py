@@ -3,8 +3,7 @@
 import attrs
 import chameleon_core as cc
 import pytest
-from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
-from chameleon_core.loop.end.summary import summary_lines
+from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import BucketResult, NetworkResult
 from chameleon_core.pipeline.load import from_dict

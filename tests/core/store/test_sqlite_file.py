@@ -62,14 +62,6 @@ def test_readers_wait_for_nobody(notes):
     assert notes.read("PRAGMA synchronous") == [(1,)]
 
 
-def test_a_connection_knows_what_it_is(notes, path):
-    assert notes.path == path
-    assert not notes.read_only
-    with Notes(path, read_only=True) as reader:
-        assert reader.path == path
-        assert reader.read_only
-
-
 def test_a_file_whose_process_was_killed_before_the_tables_has_none(path):
     path.touch()
     with pytest.raises(NotesError, match="is empty: its writer"):
@@ -78,7 +70,7 @@ def test_a_file_whose_process_was_killed_before_the_tables_has_none(path):
 
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_files_of_newer_versions_are_refused(notes, path, version, read_only):
+def test_files_of_newer_versions_are_refused(notes, path, version, read_only, monkeypatch):
     notes.write(INSERT, ("a",))
     assert notes.read("PRAGMA user_version") == [(3,)]
     notes.write(f"PRAGMA user_version={version}")
@@ -89,10 +81,16 @@ def test_files_of_newer_versions_are_refused(notes, path, version, read_only):
             written = again.read("PRAGMA user_version")
         assert written == [(version if read_only else 3,)]
         return
+    connections, connect = [], sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *a, **o: connections.append(connect(*a, **o)) or connections[0]
+    )
     with pytest.raises(NotesError, match="newer version of chameleon") as refused:
         Notes(path, read_only=read_only)
     assert str(path) in str(refused.value)
     assert refused.value.hint == "upgrade"
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connections[0].execute("SELECT 1")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

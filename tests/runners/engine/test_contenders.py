@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
-from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.comparison import ContenderState, turns
+from chameleon_runners.engine.context import CandidateRun
 
 
 def contender(name, seconds=math.inf):

@@ -5,7 +5,7 @@ import math
 import attrs
 import pytest
 from chameleon_core.measurement import FailureKind
-from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.context import CandidateRun
 from chameleon_runners.local.context import LocalDisturbance, kept_order
 from chameleon_runners.local.job_run import Rounds
 from chameleon_runners.local.options import LocalOptions

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.pipeline.load import from_dict
-from chameleon_runners.replay.frontend import TableFrontend
 from chameleon_runners.replay.options import TableOptions
+from chameleon_runners.replay.stages import TableFrontend
 
 RECORDED = Path(__file__).parents[2] / "data"
 

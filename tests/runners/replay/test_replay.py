@@ -1,23 +1,21 @@
 """Runs on recorded tables: the clock, the noise, repeatability, our own runs as tables."""
 
-import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind
 from chameleon_core.run_folder import read_store
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Contender, MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.replay.options import Noise, ReplayOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.runner import ReplayRunner
+from chameleon_runners.replay.stages import ReplayRunner
 from chameleon_testing.conformance import check_runner
 from stopping import StopAfter, interrupted
 
 from .conftest import pipeline, tasks_of
 
-SPACE = StageRef(factory="chameleon_runners.replay.space:TableSpace")
+SPACE = StageRef(factory="chameleon_runners.replay.stages:TableSpace")
 
 
 def _job(task, configs=None):
@@ -142,15 +140,3 @@ def test_auto_finds_the_space_of_a_table(tiny, tmp_path):
     pytest.importorskip("tvm")
     result = run_pipeline(pipeline(tiny, tmp_path / "run", space="auto"))
     assert result.operators[0].measurements == 10
-
-
-def test_membership_is_exact_in_spaces_too_large_for_flags():
-    rng = np.random.default_rng(0)
-    knobs = [Choice(name=f"k{i}", options=tuple(range(9))) for i in range(30)]
-    members = rng.integers(0, 9, (50, 30)).astype(np.int32)
-    space = DesignSpace(knobs, only=members)
-    others = rng.integers(0, 9, (50, 30)).astype(np.int32)
-    assert space.legal(members).all()
-    assert not space.legal(others).any()
-    assert len(space.sample(100, rng)) == 50
-    assert space.fingerprint != DesignSpace(knobs, only=members[1:]).fingerprint

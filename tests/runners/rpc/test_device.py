@@ -2,7 +2,9 @@
 
 import os
 import signal
+import threading
 import time
+from types import SimpleNamespace
 
 import attrs
 import numpy as np
@@ -15,11 +17,13 @@ from behaviours import (
 )
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.plugins.registry import default_registry
+from chameleon_runners.rpc import connecting
+from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
-from .conftest import KEY, free_port, free_servers, settle
+from .conftest import KEY, free_servers, settle
 
 EXPECTED = np.arange(32, dtype=np.float32) + 1.0
 
@@ -179,13 +183,6 @@ def test_a_server_of_a_tracker_is_not_reached_by_its_address(settled, native):
         device.connect(native)
 
 
-def test_an_address_where_nobody_is(native):
-    device = RpcDevice(RpcDeviceOptions(address=f"127.0.0.1:{free_port()}"))
-    with pytest.raises(DeviceLostError, match="no server answers at") as caught:
-        device.connect(native)
-    assert "chameleon serve" in str(caught.value.hint)
-
-
 def test_an_address_of_something_else(impostor, native):
     address = impostor(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     with pytest.raises(TargetError, match="no server of TVM's RPC"):
@@ -196,3 +193,24 @@ def test_a_server_that_says_nothing(impostor, native):
     device = RpcDevice(RpcDeviceOptions(address=str(impostor(None)), connect_timeout=0.5))
     with pytest.raises(DeviceLostError, match="does not answer"):
         device.connect(native)
+
+
+def test_a_session_that_is_opened_as_the_wait_ends_is_closed(monkeypatch):
+    opening, closed = threading.Event(), threading.Event()
+
+    class GivenUp(threading.Event):
+        def set(self):
+            opening.set()
+            time.sleep(0.2)
+            super().set()
+
+    def open_late(*_, **__):
+        opening.wait(60.0)
+        return SimpleNamespace(get_function=lambda _: closed.set)
+
+    parts = SimpleNamespace(Event=GivenUp, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr(connecting, "threading", parts)
+    monkeypatch.setattr("tvm.rpc.connect", open_late)
+    with pytest.raises(DeviceLostError, match="does not answer"):
+        connecting.connect(Address(host="127.0.0.1", port=9), "", lifetime=60.0, deadline=0.1)
+    assert closed.wait(60.0)

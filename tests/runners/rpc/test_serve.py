@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -20,6 +21,7 @@ from behaviours import (
 )
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode, TargetError
+from chameleon_runners.rpc import selftest
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
 from chameleon_runners.rpc.tracker import call, queues
@@ -80,6 +82,18 @@ def test_nothing_stays_behind(served, number):
     os.kill(process.pid, number)
     assert process.wait(timeout=240) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
     assert gone(family)
+
+
+def test_a_device_may_fail_without_words():
+    device = Mock(round_trip=Mock(side_effect=TimeoutError))
+    assert selftest._test(device, None)["message"] == "TimeoutError"
+
+
+def test_addresses_of_ipv6_are_in_brackets():
+    serving = Serving(ServingPlan(announce="::1"))
+    shown = serving.describe()
+    serving.close()
+    assert all(place.startswith("[::1]:") for place in (shown["tracker"], *shown["servers"]))
 
 
 def test_a_public_address_is_warned_of(served):

@@ -12,8 +12,8 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.cuda.base import CudaTemplate
-from chameleon_tvm.spaces.cuda.estimates import guessed_cost
 from chameleon_tvm.spaces.cuda.tensor_core import TensorCoreTemplate, shared_bytes
+from chameleon_tvm.spaces.cuda.tiling import guessed_cost
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder
 from chameleon_tvm.spaces.template.provider import template_of

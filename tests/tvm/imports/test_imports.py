@@ -18,10 +18,6 @@ def test_tvm_comes_without_torch_and_leaves_it_importable():
     assert loaded(statements, "tvm", "torch") == ["tvm"]
 
 
-def test_options_and_hooks_need_neither_numpy_nor_tvm():
-    assert loaded("import chameleon_tvm.hooks", "numpy", "tvm", "torch") == []
-
-
 def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
     program = (
         "import gc, sys\n"

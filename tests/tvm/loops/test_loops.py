@@ -2,16 +2,22 @@
 
 import math
 import re
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.fallbacks import STRICT
 from chameleon_tvm.operators.elementary import FUNCTIONS
+from chameleon_tvm.operators.matmul_specs import DenseSpec
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
 from chameleon_tvm.spaces.loops.partial_sums import begun
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.loops.template import LoopTemplate
 from chameleon_tvm.spaces.loops.trees import found
 from chameleon_tvm.spaces.loops.vectors import counted_loop
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -346,3 +352,12 @@ def test_elementary_functions_are_good_to_float32(name):
             "erf": np.vectorize(math.erf),
         }[name](x.astype(np.float64)).astype(np.float32)
     np.testing.assert_allclose(ran(function, [x], x.shape), exact, rtol=2e-6, atol=1e-6)
+
+
+def test_an_error_without_words_is_named(monkeypatch):
+    monkeypatch.delenv(STRICT)
+    refuse = Mock(side_effect=AssertionError)
+    monkeypatch.setattr("chameleon_tvm.spaces.loops.template.default_plan", refuse)
+    task = DenseSpec(input=(4, 8), units=8).task("t", AVX2)
+    with pytest.raises(ConfigError, match="scheduled as loops: AssertionError"):
+        LoopTemplate(task, TemplateOptions())

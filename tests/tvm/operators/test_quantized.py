@@ -8,7 +8,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.quantized import Quantization
+from chameleon_tvm.operators.epilogues import Quantization
 from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from computing import NATIVE
 from hypothesis import given, settings

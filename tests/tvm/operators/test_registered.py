@@ -162,7 +162,9 @@ def test_an_own_operator_keeps_its_template_unless_the_pipeline_names_another(in
     auto = AutoSpace(AutoOptions(templates=named.templates))
     assert type(auto.builder(task, threads=1).template) is OtherDense
     # On targets and for operators that it is not for, the own one stays.
-    assert template_of(attrs.evolve(task, target=CUDA), named).__module__.endswith("cuda.matmul")
+    assert template_of(attrs.evolve(task, target=CUDA), named).__module__.endswith(
+        "cuda.tensor_core"
+    )
     with pytest.raises(PluginError, match="unknown template 'dens'; did you mean 'dense'"):
         template_of(task, TemplateOptions(templates=("dens",)))
 

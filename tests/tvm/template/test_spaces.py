@@ -12,7 +12,6 @@ from chameleon_core.task import Task
 from chameleon_testing.conformance_cases import grid
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators import specs
-from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.base import TemplateBuilder
@@ -21,7 +20,7 @@ from chameleon_tvm.spaces.template.estimates import first_guesses, spread
 from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors, tile_sizes
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
 from computing import assembly_of, require_sound, resolved
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,12 +91,6 @@ def test_no_legal_tile_needs_more_registers_than_there_are(target, registers):
     sums = values["tile_rows"] * values["tile_columns"] * values["tile_vectors"]
     assert (sums + values["tile_vectors"] <= registers).all()
     assert (sums >= registers // 4).all()
-
-
-def test_the_space_is_the_same_in_every_process():
-    assert space_of(R8).fingerprint == space_of(R8).fingerprint
-    assert space_of(R8).fingerprint != space_of(R8, HASWELL).fingerprint
-    np.testing.assert_array_equal(space_of(R8).first_guesses, space_of(R8).first_guesses)
 
 
 POINTWISE = specs.Conv2dSpec(input=[1, 64, 56, 56], filters=64, kernel=1, layout="NHWC")
@@ -174,11 +167,6 @@ def test_tiles_cover_their_axis_and_waste_little(extent, most):
     assert all(-(-extent // size) * size <= 1.13 * extent for size in sizes)
 
 
-def test_divisors_of_a_huge_axis_are_found_at_once():
-    assert divisors(12) == (1, 2, 3, 4, 6, 12)
-    assert len(divisors(10**12)) == 13**2
-
-
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
 def test_tiles_of_one_class_have_the_same_taps(kernel, stride, padding, columns):
     spec = specs.Conv2dSpec(input=[1, 4, 23, 23], filters=4, kernel=kernel, stride=stride)
@@ -222,11 +210,10 @@ def test_a_function_is_written_once_for_all_constants_of_an_operator():
 
 
 AVX2 = json.dumps({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
-AVX512 = json.dumps({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 NEON = json.dumps(
     {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"], "num-cores": 2}
 )
-SPEC = Conv2dSpec(input=(1, 64, 1, 26), filters=24, kernel=1, layout="NHWC")
+SPEC = specs.Conv2dSpec(input=(1, 64, 1, 26), filters=24, kernel=1, layout="NHWC")
 
 
 def _spilled(target, spec, **tile):
@@ -259,18 +246,18 @@ def test_more_positions_than_half_of_the_registers_spill_with_one_vector_alone()
     assert not _spilled(AVX2, SPEC, rows=[1] * 14, columns=columns, vectors=[2] * 14).any()
 
 
-@pytest.mark.parametrize("target", [AVX512, NEON])
+@pytest.mark.parametrize("target", [ZEN4, NEON])
 def test_nothing_spills_where_a_multiply_add_broadcasts_or_overwrites_its_sum(target):
     assert not _spilled(target, SPEC, rows=[1, 1], columns=[13, 26], vectors=[1, 1]).any()
 
 
 @pytest.mark.parametrize(("channels", "filters"), [(256, 48), (512, 1000)])
 def test_a_map_thirteen_wide_is_not_guessed_to_fit_the_registers_at_once(channels, filters):
-    spec = Conv2dSpec(input=(1, channels, 13, 13), filters=filters, kernel=1, layout="NHWC")
+    spec = specs.Conv2dSpec(input=(1, channels, 13, 13), filters=filters, kernel=1, layout="NHWC")
     space = TemplateSpace(TemplateOptions()).design_space(spec.task("t", AVX2))
     first = space.decode(space.first_guesses[0])
     assert first["tile_rows"] * first["tile_columns"] < 13
-    wide = TemplateSpace(TemplateOptions()).design_space(spec.task("t", AVX512))
+    wide = TemplateSpace(TemplateOptions()).design_space(spec.task("t", ZEN4))
     assert wide.decode(wide.first_guesses[0])["tile_columns"] == 13
 
 

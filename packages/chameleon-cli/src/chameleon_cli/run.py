@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import click
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.end.summary import summary_lines, usage_of
+from chameleon_core.loop.end.result import RunResult, summary_lines, usage_of
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of

@@ -1,9 +1,9 @@
-"""Records as lines of JSON, the format of exported files and folders (docs/records.md).
+"""Records as lines of JSON, the format of exported files (docs/records.md), and their merging.
 
 A file has a header, and a line for each key, followed by a line for each of its records. The last
 line has the number of records, so a reader notices an incomplete file. Everything is checked while
 it is read, because anybody may have written the file. Lines are data; nothing in them is run or
-imported.
+imported. When records of several sources are merged, the best record of each configuration stays.
 """
 
 from __future__ import annotations
@@ -13,10 +13,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.measurement import NUMBERS, FailureKind, Measurement
 from chameleon_core.stages import Record, RecordKey
+from chameleon_core.stages.record_database import rank
 
-from chameleon_records.errors import RecordsError
+
+class RecordsError(ChameleonError):
+    """A record database cannot be read or written as requested."""
+
+    exit_code = ExitCode.USAGE
+
 
 VERSION = 1
 """The version of the format. Files of a newer version are refused."""
@@ -267,3 +274,49 @@ def _depth(value: Any) -> int:
     elif isinstance(value, list):
         inner = value
     return 1 + max(map(_depth, inner), default=0)
+
+
+Config = tuple[int, ...]
+
+
+class Table:
+    """Records in memory, by key and configuration, into which further records are merged.
+
+    Records may be merged repeatedly and in any order, with the same result, because the record of a
+    configuration with the lowest rank always stays.
+    """
+
+    def __init__(self, tables: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
+        self._records: dict[RecordKey, dict[Config, Record]] = {}
+        for records in tables:
+            self.merge(records)
+
+    def merge(self, added: Mapping[RecordKey, Sequence[Record]]) -> Records:
+        """Add records, and return those that changed the table."""
+        changed: Records = {}
+        for key, records in added.items():
+            known = self._records.setdefault(key, {})
+            for record in map(normal, records):
+                config = record.measurement.config
+                if config not in known or rank(record) < rank(known[config]):
+                    known[config] = record
+                    changed.setdefault(key, []).append(record)
+        return changed
+
+    def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
+        """The keys that have records, sorted by digest.
+
+        Args:
+            like: a key. Only keys of the same ``family`` are returned; all keys if None.
+        """
+        keys = (key for key, records in self._records.items() if records)
+        alike = (key for key in keys if like is None or key.family == like.family)
+        return sorted(alike, key=lambda key: key.digest)
+
+    def records(self, key: RecordKey) -> list[Record]:
+        """The records of a key, sorted by configuration."""
+        return [record for _, record in sorted(self._records.get(key, {}).items())]
+
+    def everything(self) -> Records:
+        """All records, by key."""
+        return {key: self.records(key) for key in self.keys()}

@@ -14,9 +14,7 @@ from chameleon_records.databases.folder import FolderRecords
 from chameleon_records.databases.http import http_records
 from chameleon_records.databases.parts import SUFFIX, ReadRecords
 from chameleon_records.databases.sqlite import SQLiteRecords
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import load
-from chameleon_records.merging import Table
+from chameleon_records.format import RecordsError, Table, load
 from chameleon_records.options import FilesOptions
 
 _URLS = ("http://", "https://")

@@ -28,7 +28,7 @@ def chameleon_runners() -> Iterable[PluginRecord]:
     yield _record("cuda", cuda, "cuda.runner:CudaRunner", CudaOptions)
     yield _record("rpc", rpc, "rpc.runner:RpcRunner", RpcOptions)
     yield _record("ray", ray, "ray.runner:RayRunner", RayOptions)
-    factory = "replay.runner:ReplayRunner"
+    factory = "replay.stages:ReplayRunner"
     yield _record("replay", replay, factory, ReplayOptions, operators=("table",))
 
 
@@ -36,14 +36,14 @@ def chameleon_runners() -> Iterable[PluginRecord]:
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontends of this package."""
     summary = "Recorded tables: Kernel Tuner caches, T4 files, run folders"
-    yield _record("table", summary, "replay.frontend:TableFrontend", TableOptions)
+    yield _record("table", summary, "replay.stages:TableFrontend", TableOptions)
 
 
 @hookimpl
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
     summary = "The configurations of a recorded table, with a knob for each parameter"
-    yield _record("table", summary, "replay.space:TableSpace", operators=("table",))
+    yield _record("table", summary, "replay.stages:TableSpace", operators=("table",))
 
 
 @hookimpl

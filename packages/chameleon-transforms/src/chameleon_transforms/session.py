@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from chameleon_transforms.data import batches, checked, minibatch
 from chameleon_transforms.delivery.point import write_point
+from chameleon_transforms.network.channels import TracedNetwork, checked_scores, traced
 from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.network.traced import TracedNetwork, checked_scores, traced
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.search.figure import page, table
 from chameleon_transforms.search.front import Point

@@ -29,8 +29,8 @@ from chameleon_transforms.nest.domain import Nest
 from chameleon_transforms.nest.modules import TransformedConvolution, module_of
 from chameleon_transforms.nest.program import Program, whole
 from chameleon_transforms.nest.tasks import Spec, spec_of
+from chameleon_transforms.network.channels import traced
 from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.network.traced import traced
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.transforms.grouping import Depthwise
 

@@ -18,8 +18,8 @@ from chameleon_core.words import in_seconds
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from chameleon_bench.pages.measured import Categories
 from chameleon_bench.pages.plots import Plot
+from chameleon_bench.pages.run_record import Categories
 
 MOST = 2000
 """The largest number of points that a drawing shows; ``plots.js`` has the same number."""

@@ -21,7 +21,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from chameleon_bench.pages.measured import Categories
+from chameleon_bench.pages.run_record import Categories
 
 Column = Categories | NDArray[Any] | Sequence[Any]
 """Numbers or words, one per row; numbers that are not finite are missing values."""

@@ -28,8 +28,7 @@ from chameleon_bench.pages.plots import (
     stacked_seconds,
     titled,
 )
-from chameleon_bench.pages.run_events import since
-from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
+from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds, since
 from chameleon_bench.pages.search_plots import search_plots
 
 _ROWS = 20

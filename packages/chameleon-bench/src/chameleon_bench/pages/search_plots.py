@@ -10,7 +10,6 @@ from chameleon_core.stages.jobs import TUNED
 from chameleon_core.words import in_seconds
 from numpy.typing import NDArray
 
-from chameleon_bench.pages.measured import Categories, Measured
 from chameleon_bench.pages.plots import (
     DOWNWARDS,
     Column,
@@ -23,7 +22,7 @@ from chameleon_bench.pages.plots import (
     points,
     titled,
 )
-from chameleon_bench.pages.run_record import TaskRecord
+from chameleon_bench.pages.run_record import Categories, Measured, TaskRecord
 
 
 def search_plots(task: TaskRecord) -> list[Plot]:

@@ -14,9 +14,8 @@ from chameleon_core.stages.jobs import TUNED
 from chameleon_core.task import Task
 from chameleon_core.words import in_seconds
 
-from chameleon_bench.pages.measured import Measured, shown
 from chameleon_bench.pages.rendering import Table, bar
-from chameleon_bench.pages.run_record import TaskRecord
+from chameleon_bench.pages.run_record import Measured, TaskRecord, shown
 
 _TEN = 10
 _MANY = 10.0

@@ -13,8 +13,7 @@ import numpy as np
 
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.end.result import OperatorResult, RunResult
-from chameleon_core.loop.end.summary import summary_lines
+from chameleon_core.loop.end.result import OperatorResult, RunResult, summary_lines
 from chameleon_core.network_result import NetworkResult
 from chameleon_core.pipeline.nodes import expanded
 from chameleon_core.pipeline.schema import Requirement

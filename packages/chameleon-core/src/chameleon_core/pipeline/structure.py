@@ -31,56 +31,6 @@ from chameleon_core.pipeline.nodes import (
 from chameleon_core.plugins.options import former_names, renamed
 from chameleon_core.words import did_you_mean, listing, with_hint
 
-
-@attrs.define(eq=False)
-class KeyPath:
-    """Keeps the keys that lead to the value being read, to name the value in error messages.
-
-    An example of such a message is "option 'network.sizes' for explorer 'ppo' must be ...".
-    """
-
-    _owner: str = attrs.field(default="", init=False)
-    _path: list[str] = attrs.field(factory=list, init=False)
-
-    def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run every part, and collect the faults of all of them."""
-        values: list[Any] = []
-        problems: list[Problem] = []
-        for key, part in parts:
-            with self._inside(key), Collecting(problems):
-                values.append(part())
-        if problems:
-            raise PipelineError(problems)
-        return values
-
-    @contextmanager
-    def _inside(self, key: str) -> Iterator[None]:
-        self._path.append(key)
-        try:
-            yield
-        finally:
-            self._path.pop()
-
-    def _dotted(self) -> str:
-        return ".".join(self._path).replace(".[", "[")
-
-    def _place(self) -> str:
-        return f"'{self._dotted()}' of {self._owner}" if self._path else self._owner
-
-    def _about(self) -> str:
-        return f"option '{self._dotted()}' for {self._owner}" if self._path else self._owner
-
-    def _wrong(self, node: Node, wanted: str, more: str = "") -> PipelineError:
-        message = f"{self._about()} must be {wanted}, not {node.in_words()}{more}"
-        return PipelineError.at(node.mark, message)
-
-    def _failed(self, mark: Mark, words: str) -> PipelineError:
-        # Messages of attrs' validators begin with the attribute's name, which `_about` has already.
-        named = f"'{self._path[-1]}' " if self._path else "\0"
-        rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
-        return PipelineError.at(mark, f"{self._about()}{rest}")
-
-
 NAMES = {
     int: "an integer",
     float: "a number",
@@ -92,7 +42,7 @@ NAMES = {
 
 
 @attrs.define(eq=False)
-class Structurer(KeyPath):
+class Structurer:
     """Makes instances of annotated types, such as options classes, from a pipeline's values.
 
     A ``Node`` is a value of a pipeline with its position in the file. If the type is an attrs
@@ -127,6 +77,8 @@ class Structurer(KeyPath):
     _classes: Callable[[str], Tags] = registered_classes
     _find: Callable[[str, Node], object] | None = None
     _blamed: Callable[[], bool] = lambda: False
+    _owner: str = attrs.field(default="", init=False)
+    _path: list[str] = attrs.field(factory=list, init=False)
 
     def make(self, node: Node, kind: Any, owner: str) -> Any:
         """Make an instance of a type from a node.
@@ -373,6 +325,46 @@ class Structurer(KeyPath):
                 with self._inside(field.alias):
                     problems += self._failed(value.mark, _words(error)).problems
         return problems
+
+    # ----- faults, and the keys that lead to them ---------------------------------------------
+
+    def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        """Run every part, and collect the faults of all of them."""
+        values: list[Any] = []
+        problems: list[Problem] = []
+        for key, part in parts:
+            with self._inside(key), Collecting(problems):
+                values.append(part())
+        if problems:
+            raise PipelineError(problems)
+        return values
+
+    @contextmanager
+    def _inside(self, key: str) -> Iterator[None]:
+        self._path.append(key)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def _dotted(self) -> str:
+        return ".".join(self._path).replace(".[", "[")
+
+    def _place(self) -> str:
+        return f"'{self._dotted()}' of {self._owner}" if self._path else self._owner
+
+    def _about(self) -> str:
+        return f"option '{self._dotted()}' for {self._owner}" if self._path else self._owner
+
+    def _wrong(self, node: Node, wanted: str, more: str = "") -> PipelineError:
+        message = f"{self._about()} must be {wanted}, not {node.in_words()}{more}"
+        return PipelineError.at(node.mark, message)
+
+    def _failed(self, mark: Mark, words: str) -> PipelineError:
+        # Messages of attrs' validators begin with the attribute's name, which `_about` has already.
+        named = f"'{self._path[-1]}' " if self._path else "\0"
+        rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
+        return PipelineError.at(mark, f"{self._about()}{rest}")
 
 
 def _in_current_names(node: Node, options: type, owner: str) -> tuple[Node, list[Problem]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -220,8 +221,9 @@ class Factorization(Knob):
 
 
 @cache
-def _divisors(extent: int) -> tuple[int, ...]:
-    small = [d for d in range(1, int(extent**0.5) + 1) if extent % d == 0]
+def divisors(extent: int) -> tuple[int, ...]:
+    """All divisors of a number, ascending."""
+    small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
     return tuple(sorted({*small, *(extent // d for d in small)}))
 
 
@@ -234,7 +236,7 @@ def _factorizations(extent: int, parts: int) -> NDArray[np.int64]:
         rows = np.concatenate(
             [
                 np.insert(_factorizations(extent // first, parts - 1), 0, first, axis=1)
-                for first in _divisors(extent)
+                for first in divisors(extent)
             ]
         )
     rows.flags.writeable = False

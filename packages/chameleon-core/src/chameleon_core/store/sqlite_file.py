@@ -62,31 +62,29 @@ class SQLiteFile(Closing):
     def _open_to_write(self) -> sqlite3.Connection:
         # Autocommit mode: outside a transaction, each statement is one commit.
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
-        try:
+        with _closed_after_errors(connection):
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             self._check_version(connection)
             connection.executescript(self.schema)
             connection.execute(f"PRAGMA user_version={self.version}")
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def _open_to_read(self) -> sqlite3.Connection:
         quoted = self.path.absolute().as_uri()
         connection = sqlite3.connect(f"{quoted}?mode=ro", uri=True, timeout=10.0)
         try:
-            self._check_version(connection)
+            with _closed_after_errors(connection):
+                self._check_version(connection)
         except sqlite3.OperationalError:
             # SQLite needs a -shm file to read a WAL file, and cannot make one in a read-only
             # folder. Without a -wal file the database file is complete, and can be read as
             # immutable.
-            connection.close()
             if Path(f"{self.path}-wal").exists():
                 raise
             connection = sqlite3.connect(f"{quoted}?immutable=1", uri=True)
-            self._check_version(connection)
+            with _closed_after_errors(connection):
+                self._check_version(connection)
         return connection
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
@@ -166,6 +164,15 @@ class SQLiteFile(Closing):
                 f"cannot {doing} {self.path}: {_reason(error, self.path)}",
                 hint=self.damaged if _damaged(error) else self.later,
             ) from error
+
+
+@contextlib.contextmanager
+def _closed_after_errors(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _damaged(error: Exception) -> bool:

@@ -16,8 +16,8 @@ import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm import types
-from chameleon_tvm.operators.quantized import Quantization
-from chameleon_tvm.operators.quantized_products import QuantizedProduct
+from chameleon_tvm.operators.epilogues import Quantization
+from chameleon_tvm.operators.requantizing import QuantizedProduct
 from chameleon_tvm.operators.spec import slope_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
 from chameleon_tvm.types import COMPUTE, INT8, ComputeType

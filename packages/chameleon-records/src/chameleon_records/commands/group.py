@@ -18,9 +18,7 @@ from chameleon_system.files import write_whole
 
 from chameleon_records.databases.contract import Rules
 from chameleon_records.databases.parts import SUFFIX
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import Records, dump, printable
-from chameleon_records.merging import Table
+from chameleon_records.format import Records, RecordsError, Table, dump, printable
 from chameleon_records.opening import opened_at
 from chameleon_records.tables.export import write_rows
 from chameleon_records.tables.rows import is_run, records_of_run, rows_of

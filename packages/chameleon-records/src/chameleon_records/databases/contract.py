@@ -12,8 +12,7 @@ from collections.abc import Callable
 import attrs
 from chameleon_core.stages import Record, RecordDatabase, RecordKey
 
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import Records
+from chameleon_records.format import Records, RecordsError
 
 Kept = Callable[[RecordKey, list[Record]], list[Record]]
 """A function that returns which records of a key to keep."""

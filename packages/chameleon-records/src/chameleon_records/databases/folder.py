@@ -17,9 +17,7 @@ from chameleon_system.files import write_whole
 
 from chameleon_records.databases import parts
 from chameleon_records.databases.contract import Kept
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import Records, dump, load
-from chameleon_records.merging import Table
+from chameleon_records.format import Records, RecordsError, Table, dump, load
 
 log = structlog.get_logger()
 

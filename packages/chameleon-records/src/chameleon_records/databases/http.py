@@ -9,9 +9,7 @@ import urllib.request
 import structlog
 
 from chameleon_records.databases.parts import INDEX, SUFFIX, ReadRecords, checked_part, parts_of
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import load
-from chameleon_records.merging import Table
+from chameleon_records.format import RecordsError, Table, load
 
 log = structlog.get_logger()
 

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from chameleon_core.stages import Record, RecordKey
 
 from chameleon_records.databases.contract import Kept, PlacedRecords
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import NAME, VERSION, check_version
-from chameleon_records.merging import Table
+from chameleon_records.format import NAME, VERSION, RecordsError, Table, check_version
 
 SUFFIX = ".jsonl"
 """The suffix of files with records."""

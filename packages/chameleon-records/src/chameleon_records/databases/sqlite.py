@@ -15,9 +15,9 @@ from chameleon_core.stages.record_database import rank
 from chameleon_core.store.sqlite_file import SQLiteFile
 
 from chameleon_records.databases.contract import Kept, PlacedRecords
-from chameleon_records.errors import RecordsError
 from chameleon_records.format import (
     VERSION,
+    RecordsError,
     key_from_json,
     normal,
     record_from_json,

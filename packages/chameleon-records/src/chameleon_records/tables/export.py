@@ -17,7 +17,7 @@ from typing import Any
 from chameleon_core.measurement import NUMBERS
 from chameleon_system.files import write_whole
 
-from chameleon_records.errors import RecordsError
+from chameleon_records.format import RecordsError
 from chameleon_records.tables.kernel_tuner import as_cache, as_t4
 from chameleon_records.tables.rows import Row, by_task, rows_of
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from chameleon_core.measurement import FailureKind, Measurement
 
-from chameleon_records.errors import RecordsError
+from chameleon_records.format import RecordsError
 from chameleon_records.tables.rows import Row
 
 _MILLISECONDS = 1e3

@@ -10,8 +10,7 @@ from chameleon_core.loop.start.shared_records import CONDITIONS, MIXED, kept_rec
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.stages import Record, RecordKey
 
-from chameleon_records.errors import RecordsError
-from chameleon_records.format import Records
+from chameleon_records.format import Records, RecordsError
 from chameleon_records.opening import opened_at
 
 

@@ -10,8 +10,7 @@ from typing import Generic, TypeVar
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
-from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.context import MeasureContext
+from chameleon_runners.engine.context import CandidateRun, MeasureContext
 from chameleon_runners.engine.preparation import Preparation
 from chameleon_runners.engine.workers import Worker, WorkerEvent
 

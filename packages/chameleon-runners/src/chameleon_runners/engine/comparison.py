@@ -17,8 +17,7 @@ from chameleon_core.stages import ComparisonPlan, Contender
 from chameleon_core.task import Task
 
 from chameleon_runners.engine.build_phase import BuildPhase
-from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.context import MeasureContext
+from chameleon_runners.engine.context import CandidateRun, MeasureContext
 from chameleon_runners.engine.preparation import Preparation
 from chameleon_runners.engine.workers import StoppedError, WorkerEvent
 from chameleon_runners.worker.protocol import Message

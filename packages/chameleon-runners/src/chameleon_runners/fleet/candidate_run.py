@@ -8,8 +8,7 @@ from pathlib import Path
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
-from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.context import checked_and_timed
+from chameleon_runners.engine.context import CandidateRun, checked_and_timed
 from chameleon_runners.engine.references import Reference
 from chameleon_runners.engine.workers import WorkerEvent
 from chameleon_runners.fleet.device_state import DeviceState

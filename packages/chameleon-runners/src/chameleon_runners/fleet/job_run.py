@@ -3,19 +3,56 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
+import attrs
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.engine.build_phase import BuildPhase
+from chameleon_runners.engine.context import MeasureContext
 from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.workers import WorkerEvent
 from chameleon_runners.fleet.candidate_run import FleetCandidateRun
-from chameleon_runners.fleet.context import FleetContext
+from chameleon_runners.fleet.device_pool import DevicePool
 from chameleon_runners.fleet.device_state import DeviceState
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.pace import PaceMonitor
 from chameleon_runners.fleet.verdicts import Verdict
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class FleetContext(MeasureContext):
+    """A ``MeasureContext`` with the devices of a fleet.
+
+    Attributes:
+        options: The runner's options.
+        devices: The devices.
+        paces: The object that compares how fast the devices are.
+        folder: The folder for exported kernels.
+    """
+
+    options: FleetOptions
+    devices: DevicePool
+    paces: PaceMonitor
+    folder: Path
+
+    def candidate(self, config: Sequence[int], number: int) -> FleetCandidateRun:
+        """Make the initial state of a configuration that is to be built and measured.
+
+        Args:
+            config: The knob indices.
+            number: A number that no other exported kernel in the folder has.
+        """
+        return FleetCandidateRun(
+            config=tuple(int(index) for index in config),
+            slot=number,
+            artifact=self.folder / f"artifact-{number}",
+            tries=self.retries + 1,
+        )
+
 
 _LOOK_AHEAD = 8
 """The number of candidates to try again for which a free device is sought at a time."""

@@ -18,10 +18,9 @@ from chameleon_runners.engine.references import Reference, stage_key
 from chameleon_runners.engine.runner import MeasuringRunner, Resources
 from chameleon_runners.engine.workers import StoppedError, WorkerEvent, WorkerPool
 from chameleon_runners.fleet.candidate_run import FleetCandidateRun
-from chameleon_runners.fleet.context import FleetContext
 from chameleon_runners.fleet.device_pool import DevicePool
 from chameleon_runners.fleet.device_state import DeviceRef, DeviceState
-from chameleon_runners.fleet.job_run import FleetJobRun
+from chameleon_runners.fleet.job_run import FleetContext, FleetJobRun
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.pace import PaceMonitor
 from chameleon_runners.fleet.verdicts import Verdict

@@ -20,7 +20,7 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, MeasureJob
 
 from chameleon_runners.engine.build_phase import BuildPhase
-from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.context import CandidateRun
 from chameleon_runners.engine.preparation import JobPreparation
 from chameleon_runners.engine.workers import StoppedError, Worker, WorkerEvent
 from chameleon_runners.local.context import LocalContext, Looks

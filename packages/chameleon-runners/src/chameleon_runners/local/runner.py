@@ -18,8 +18,8 @@ from chameleon_system.cores import CoreWatch, usable_cores
 from chameleon_system.disturbance import CoreMeter
 from chameleon_system.processor import processor_name
 
-from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.comparison import Comparison, ContenderState
+from chameleon_runners.engine.context import CandidateRun
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.engine.references import Reference, stage_key

@@ -9,6 +9,7 @@ from typing import Any
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_tvm.building.remote.failures import meaning
+from chameleon_tvm.words import telling_line
 
 from chameleon_runners.rpc.addresses import Address
 
@@ -53,6 +54,8 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
     sessions: list[Any] = []
     errors: list[Exception] = []
     given_up = threading.Event()
+    # Either the thread that waits takes the session, or the thread that connects closes it.
+    handing_over = threading.Lock()
 
     def attempt() -> None:
         try:
@@ -60,16 +63,19 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
         except Exception as error:  # noqa: BLE001 - said in the thread that waits
             errors.append(error)
             return
-        if given_up.is_set():
-            hang_up(session)
-        sessions.append(session)
+        with handing_over:
+            if not given_up.is_set():
+                sessions.append(session)
+                return
+        hang_up(session)
 
     thread = threading.Thread(target=attempt, daemon=True, name=f"connect {name}")
     thread.start()
     thread.join(max(0.1, deadline))
-    if sessions:
-        return sessions[0]
-    given_up.set()
+    with handing_over:
+        if sessions:
+            return sessions[0]
+        given_up.set()
     if not errors:
         raise DeviceLostError(
             f"{name} accepts connections but does not answer for {deadline:.0f} s",
@@ -109,7 +115,7 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
     if meant is not error:
         return meant
     return DeviceLostError(
-        f"{name} cannot be connected to: {brief(error)}",
+        f"{name} cannot be connected to: {telling_line(error)}",
         hint="See that the server runs and that its port can be reached from here.",
     )
 
@@ -122,9 +128,3 @@ def _why_not(name: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return "it did not answer a moment ago"
-
-
-def brief(error: BaseException) -> str:
-    """The last line of an error message, which in TVM's errors is the most useful one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]

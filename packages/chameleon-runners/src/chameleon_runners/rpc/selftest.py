@@ -13,6 +13,7 @@ from typing import Any
 
 from chameleon_core.errors import ChameleonError
 from chameleon_system.processes.answering import Answers, requests
+from chameleon_tvm.words import telling_line
 
 from chameleon_runners.rpc import tracker
 from chameleon_runners.rpc.addresses import Address
@@ -63,7 +64,7 @@ def _test(session: RpcSession, target: str | None) -> dict[str, Any]:
             facts = session.prepare(target, index=0, threads=1, cache_bytes=1 << 20, cooldown=0.0)
         result |= facts.to_json()
     except Exception as error:  # noqa: BLE001 - whatever a device does is its result
-        result |= {"ok": False, "message": str(error).strip().splitlines()[-1]}
+        result |= {"ok": False, "message": telling_line(error)}
     return {**result, "seconds": time.perf_counter() - started}
 
 

@@ -21,9 +21,10 @@ from chameleon_tvm.building.remote.kernels import KernelLoader, flush_of
 from chameleon_tvm.building.remote.smoke_test import check_output, smoke_test_for
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.words import telling_line
 
 from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.connecting import brief, connect, hang_up
+from chameleon_runners.rpc.connecting import connect, hang_up
 
 _WATCH_SECONDS = 0.5
 _SET_THREADS, _BIG_CORES = "runtime.config_threadpool", 1
@@ -152,7 +153,8 @@ class RpcSession:
             raise
         except Exception as error:
             raise TargetError(
-                f"{self.name} cannot run a tiny test function built for {target}: {brief(error)}",
+                f"{self.name} cannot run a tiny test function built for {target}: "
+                f"{telling_line(error)}",
                 hint="See that the target describes the device, and that both sides have the "
                 "same version of apache-tvm (and a compiler there, if none is here).",
             ) from error

@@ -274,7 +274,9 @@ class Serving:
         return {
             "tracker": str(self.address),
             "key": self._plan.key,
-            "servers": [f"{self._announced}:{server.address.port}" for server in self.servers],
+            "servers": [
+                str(attrs.evolve(server.address, host=self._announced)) for server in self.servers
+            ],
             "runner": runner,
         }
 

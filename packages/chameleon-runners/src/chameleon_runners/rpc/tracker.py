@@ -107,7 +107,7 @@ def queues(tracker: Address, *, timeout: float) -> list[Queue]:
         raise DeviceLostError(f"no tracker answers at {tracker} in time", hint=_START) from None
     try:
         return _queues(_granted(answer))
-    except (TypeError, ValueError, KeyError, IndexError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise _no_tracker(tracker, f"its summary cannot be read ({error})") from error
 
 

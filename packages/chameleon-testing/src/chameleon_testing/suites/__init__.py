@@ -13,21 +13,21 @@ instructions are in ``chameleon_tvm.testing.suites``, those of transforms and ne
 ``chameleon_transforms.testing``.
 """
 
-from chameleon_testing.suites import base, hardware, pipelines, search
+from chameleon_testing.suites import base, pipelines, stages
 
 ConformanceSuite = base.ConformanceSuite
 StageSuite = base.StageSuite
 TaskSuite = base.TaskSuite
-ExplorerSuite = search.ExplorerSuite
-CostModelSuite = search.CostModelSuite
-SamplerSuite = search.SamplerSuite
-SynthesizerSuite = search.SynthesizerSuite
-SchedulerSuite = search.SchedulerSuite
-SpaceSuite = hardware.SpaceSuite
-RunnerSuite = hardware.RunnerSuite
-BaselineSuite = hardware.BaselineSuite
-RivalSuite = hardware.RivalSuite
-RecordDatabaseSuite = hardware.RecordDatabaseSuite
+ExplorerSuite = stages.ExplorerSuite
+CostModelSuite = stages.CostModelSuite
+SamplerSuite = stages.SamplerSuite
+SynthesizerSuite = stages.SynthesizerSuite
+SchedulerSuite = stages.SchedulerSuite
+SpaceSuite = stages.SpaceSuite
+RunnerSuite = stages.RunnerSuite
+BaselineSuite = stages.BaselineSuite
+RivalSuite = stages.RivalSuite
+RecordDatabaseSuite = stages.RecordDatabaseSuite
 FrontendSuite = pipelines.FrontendSuite
 TargetSuite = pipelines.TargetSuite
 PresetSuite = pipelines.PresetSuite

@@ -16,8 +16,7 @@ from chameleon_core.space import Choice, DesignSpace
 from chameleon_transforms.contract import Transform
 from chameleon_transforms.nest.domain import Extent
 from chameleon_transforms.nest.program import Program
-from chameleon_transforms.network.channels import ChannelGroup, channel_groups
-from chameleon_transforms.network.traced import Layer, TracedNetwork
+from chameleon_transforms.network.channels import ChannelGroup, Layer, TracedNetwork, channel_groups
 
 AS_IS = "as it is"
 """Label of the choice that leaves a layer unchanged."""

@@ -20,8 +20,8 @@ from torch import Tensor, fx, nn
 
 from chameleon_transforms.contract import Judged, NetworkScore
 from chameleon_transforms.network.changed import convolution_of
+from chameleon_transforms.network.channels import NORMALISATIONS, checked_scores
 from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
-from chameleon_transforms.network.traced import NORMALISATIONS, checked_scores
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 

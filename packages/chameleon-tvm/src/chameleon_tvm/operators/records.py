@@ -33,7 +33,7 @@ OPERATORS = (
     OperatorRecord(
         summary="Matrix products neither side of which is constant",
         arguments=BatchMatmulSpec,
-        factory=f"{_HERE}.batch_matmul:BatchMatmul",
+        factory=f"{_HERE}.matmul:BatchMatmul",
     ),
     OperatorRecord(
         summary="Scaled dot-product attention, with a mask or without",

@@ -6,12 +6,12 @@ This module is cheap to import, because a pipeline file is checked without TVM o
 from __future__ import annotations
 
 from chameleon_tvm.operators.attention_specs import AttentionSpec
-from chameleon_tvm.operators.convolution_spec import ConvolutionSpec
 from chameleon_tvm.operators.convolution_specs import (
     CONVOLUTIONS,
     Conv1dSpec,
     Conv2dSpec,
     Conv3dSpec,
+    ConvolutionSpec,
     DepthwiseConv1dSpec,
     DepthwiseConv2dSpec,
     DepthwiseConv3dSpec,

@@ -15,7 +15,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 
 from chameleon_tvm.instructions.fragments import SIDE
-from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.epilogues import Epilogue
 from chameleon_tvm.operators.specs import (
     Conv2dSpec,
     DepthwiseConv2dSpec,

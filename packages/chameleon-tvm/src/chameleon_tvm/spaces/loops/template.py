@@ -24,6 +24,7 @@ from chameleon_tvm.spaces.loops.partial_sums import REFUSED
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.words import telling_line
 
 KIND = "loops"
 """The kind (``Task.operator``) of tasks that are functions of loops in a network."""
@@ -62,7 +63,7 @@ class LoopTemplate(Template):
                 fall_back("function_not_scheduled_as_loops", error, task=task.name)
             raise ConfigError(
                 f"the function of task {task.name!r} cannot be scheduled as loops: "
-                f"{str(error).splitlines()[-1]}",
+                f"{telling_line(error)}",
                 hint="Use `space: sketch` for it.",
             ) from error
 

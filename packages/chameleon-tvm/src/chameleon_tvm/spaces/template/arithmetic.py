@@ -20,10 +20,10 @@ from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
 from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.quantized import Quantization
+from chameleon_tvm.operators.epilogues import Quantization
 from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
+from chameleon_tvm.spaces.template.epilogues import pack_bias
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
-from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType
 
 EXACT_FLOAT = 2**24

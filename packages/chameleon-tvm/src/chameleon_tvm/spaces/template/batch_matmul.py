@@ -27,9 +27,9 @@ from chameleon_tvm.spaces.template.arithmetic import (
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import channel_blocks, filled, pack_constants, tile_of
 from chameleon_tvm.spaces.template.direct import DirectConvolution
+from chameleon_tvm.spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
-from chameleon_tvm.spaces.template.quantized_epilogue import QuantizedProductEpilogue
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.space import DesignSpace
+from chameleon_core.space.knobs import divisors
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ from chameleon_tvm.spaces.template.geometry import (
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.planar import PlanarProducts
 from chameleon_tvm.spaces.template.tile_products import TileProducts
-from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.spaces.template.winograd import (
     WinogradConvolution,
     pack_transformed,

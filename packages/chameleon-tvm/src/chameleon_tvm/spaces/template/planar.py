@@ -24,6 +24,7 @@ from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import ConvolutionSpec
+from chameleon_tvm.spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
 from chameleon_tvm.spaces.template.planar_tiling import (
     PlanarTile,
@@ -31,7 +32,6 @@ from chameleon_tvm.spaces.template.planar_tiling import (
     planar_geometry,
     staged_rows,
 )
-from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 from chameleon_tvm.types import FLOAT32
 
 _UNROLLED = 16

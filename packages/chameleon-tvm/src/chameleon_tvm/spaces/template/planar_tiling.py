@@ -12,6 +12,7 @@ from typing import Any, Self
 import attrs
 import numpy as np
 from chameleon_core.space import Choice, Constraint, Values
+from chameleon_core.space.knobs import divisors
 
 from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.template.algorithms import KNOB
@@ -26,7 +27,7 @@ from chameleon_tvm.spaces.template.estimates import (
     floats,
 )
 from chameleon_tvm.spaces.template.geometry import Geometry
-from chameleon_tvm.spaces.template.tiling import MOST_ROWS, divisors, tile_sizes
+from chameleon_tvm.spaces.template.tiling import MOST_ROWS, tile_sizes
 
 PLANAR = "planar"
 """Name of the planar algorithm."""

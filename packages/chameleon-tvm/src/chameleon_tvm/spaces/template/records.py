@@ -73,14 +73,14 @@ TEMPLATES = (
     _record(
         "dense-cuda",
         "Matrix products with constant weights, half precision on tensor cores",
-        f"{_GPU}.matmul:product_template",
+        f"{_GPU}.tensor_core:product_template",
         "dense",
         target="cuda",
     ),
     _record(
         "batch-matmul-cuda",
         "Matrix products neither side of which is constant, half precision on tensor cores",
-        f"{_GPU}.matmul:product_template",
+        f"{_GPU}.tensor_core:product_template",
         "batch_matmul",
         target="cuda",
     ),

@@ -81,12 +81,6 @@ class Estimates:
     weights_in_l2: Numbers
 
 
-def divisors(extent: int) -> tuple[int, ...]:
-    """All divisors of ``extent``, ascending."""
-    small = [d for d in range(1, math.isqrt(extent) + 1) if extent % d == 0]
-    return tuple(sorted({*small, *(extent // d for d in small)}))
-
-
 def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
     """The sizes of tiles to choose from along an axis, as values of a knob.
 

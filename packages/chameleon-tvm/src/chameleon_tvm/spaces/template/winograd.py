@@ -20,9 +20,9 @@ from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
 from chameleon_tvm.spaces.template.transforms import TAPS, Registers, transforms
-from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 @attrs.frozen(kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import attrs
 import numpy as np
@@ -11,70 +11,15 @@ from numpy.typing import NDArray
 
 from chameleon_tvm import emit
 from chameleon_tvm.emit import Buffer, Expr, Stmt
-from chameleon_tvm.operators.activations import activate
-from chameleon_tvm.operators.spec import FusedSpec, TypedSpec
+from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     channel_block,
     physical_index,
     physical_shape,
 )
+from chameleon_tvm.spaces.template.epilogues import epilogue_of
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
-from chameleon_tvm.spaces.template.quantized_epilogue import (
-    QuantizedProductEpilogue,
-    QuantizedVectorEpilogue,
-)
-from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
-from chameleon_tvm.types import HALVES, STORAGE
-
-
-class HalfVectorEpilogue(VectorEpilogue):
-    """Writes the steps between float32 sums and an output of bfloat16, float16 or float32.
-
-    Args:
-        spec: The operator's arguments, with or without an epilogue.
-        channels: Number of elements of the bias, padding included. The bias is packed as float32.
-        shape: Shape of the output and of the residual.
-    """
-
-    def __init__(self, spec: TypedSpec, channels: int, shape: Sequence[int]) -> None:
-        super().__init__(spec if isinstance(spec, FusedSpec) else None, channels, shape)
-        self._written = STORAGE[spec.output_dtype]
-        self.out_type = self._written.storage_dtype
-        if self.residual is not None:
-            self.residual = emit.buffer("residual", shape, dtype=self.out_type)
-
-    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
-        if self.residual is not None:
-            added = emit.load(self.residual, index, lanes)
-            sums = sums + emit.widening(self._written, added)
-        return emit.rounding(self._written, activate(sums, self.activation))
-
-
-def epilogue_of(
-    spec: FusedSpec | BatchMatmulSpec | None,
-    channels: int,
-    shape: Sequence[int],
-    *,
-    sums: str = "float32",
-) -> VectorEpilogue:
-    """Make the epilogue of a template, which adds bias and residual and applies the activation.
-
-    Args:
-        spec: The operator's arguments. None if the operator has no bias, residual or activation and
-            is in float32.
-        channels: Number of elements of the bias, padding included.
-        shape: Shape of the output and of the residual.
-        sums: Dtype in which the kernel adds up products.
-    """
-    if spec is not None and spec.dtype in HALVES:
-        return HalfVectorEpilogue(spec, channels, shape)
-    if isinstance(spec, BatchMatmulSpec):
-        product = QuantizedProductEpilogue(spec, channels, shape)
-        return product if spec.quantized else VectorEpilogue(None, channels, shape)
-    if spec is not None and spec.quantized:
-        return QuantizedVectorEpilogue(spec, channels, shape, sums=sums)
-    return VectorEpilogue(spec, channels, shape)
 
 
 @attrs.frozen(kw_only=True, eq=False)

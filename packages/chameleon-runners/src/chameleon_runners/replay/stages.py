@@ -1,21 +1,97 @@
-"""The runner ``replay``, which takes measurements from recorded tables, on a simulated clock."""
+"""The stages that replay recorded tables: frontend, space, and a runner on a simulated clock."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 import numpy as np
+from chameleon_core.errors import ConfigError
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Contender, MeasureJob, Runner
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Builder, Contender, Frontend, MeasureJob, Runner, SpaceProvider
 from chameleon_core.task import Task
 
-from chameleon_runners.replay.options import Noise, ReplayOptions
-from chameleon_runners.replay.reading import table_of_task
+from chameleon_runners.replay.options import Noise, ReplayOptions, TableOptions
+from chameleon_runners.replay.reading import OPERATOR, table_of_task, tables_at
 from chameleon_runners.replay.table import Table
+
+
+class TableSpace(SpaceProvider):
+    """Design spaces of recorded tables."""
+
+    def __init__(self, options: NoOptions) -> None:
+        del options
+
+    def design_space(self, task: Task) -> DesignSpace:
+        return table_of_task(task).space()
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        del threads
+        raise ConfigError(
+            f"task {task.name!r} is a recorded table, which holds no code to build",
+            hint="write `runner: replay`",
+        )
+
+
+_TARGET = "recorded"
+"""The target of every recorded task, since the records are the same on every machine."""
+
+
+class TableFrontend(Frontend):
+    """Makes one task per recorded table. A run folder has one table per measured task.
+
+    Args:
+        options: The paths of the tables.
+    """
+
+    def __init__(self, options: TableOptions) -> None:
+        paths = options.paths
+        self._paths = (paths,) if isinstance(paths, str) else paths
+
+    def check_source(self) -> None:
+        for path in self._paths:
+            if not Path(path).exists():
+                tables_at(path)
+
+    def tasks(self, target: str) -> list[Task]:
+        """Make a task for each recorded table; ``target`` is ignored.
+
+        A task's arguments identify its table by the content only, so that a search does not depend
+        on the table's folder.
+
+        Args:
+            target: Not used.
+
+        Raises:
+            ConfigError: A table is missing or cannot be read.
+        """
+        del target
+        tables = [(path, table) for path in self._paths for table in tables_at(path)]
+        names: set[str] = set()
+        tasks = []
+        for path, table in tables:
+            name, number = table.name, 1
+            while name in names:
+                number += 1
+                name = f"{table.name}-{number}"
+            names.add(name)
+            tasks.append(
+                Task(
+                    name=name,
+                    operator=OPERATOR,
+                    arguments={"table": table.name, "digest": table.digest},
+                    target=_TARGET,
+                    flop=table.flop,
+                    location=path,
+                )
+            )
+        return tasks
 
 
 class ReplayRunner(Runner):
