@@ -15,6 +15,7 @@ from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import LANES
 from chameleon_tvm.spaces.loops.partial_sums import REFUSED
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.words import telling_line
 
 log = structlog.get_logger()
 
@@ -50,7 +51,7 @@ def with_default_schedules(
             tuned = None if plan_of is None else plan_of(str(variable.name_hint), function)
             loops = scheduled(function, tuned or default_plan(function), lanes)
         except REFUSED as error:
-            log.debug("default_schedule_refused", problem=str(error).splitlines()[-1])
+            log.debug("default_schedule_refused", problem=telling_line(error))
             continue
         except Exception as error:  # noqa: BLE001 - TVM's own schedule replaces it
             fall_back("default_schedule_failed", error, function=variable.name_hint)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.types import INT8, STORAGE, UINT8
+from chameleon_tvm.words import telling_line
 
 from chameleon_networks.graph import relaxed, steps
 from chameleon_networks.graph.affine import with_folded_scales
@@ -359,7 +360,7 @@ def prepared(module: Any, layout: str) -> Any:
         )
     except tvm.error.InternalError as error:
         raise LayoutError(
-            f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
+            f"TVM cannot convert the network to {layout}: {telling_line(error)}",
             hint=NEXT_STEP,
         ) from error
 
