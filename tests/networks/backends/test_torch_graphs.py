@@ -6,6 +6,7 @@ import io
 import json
 import runpy
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ from torch import nn
 from torch._dynamo.convert_frame import compile_lock
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+
+DOUBLED = torch.fx.symbolic_trace(lambda x: x * 2.0)
 
 
 class Network:
@@ -65,10 +68,8 @@ def eager_is_slow(monkeypatch):
 def no_delivery(monkeypatch):
     """Nothing is delivered."""
 
-    def refuse(*_, **__):
-        raise AssertionError("a run was started")
-
-    monkeypatch.setattr(deliveries, "waiting_run", refuse)
+    refusal = Mock(side_effect=AssertionError("a run was started"))
+    monkeypatch.setattr(deliveries, "waiting_run", refusal)
 
 
 class Net(nn.Module):
@@ -111,6 +112,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
         monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
         monkeypatch.setattr(deliveries, "waiting_run", None)
+        monkeypatch.setitem(sys.modules, "chameleon_networks.backends.graph_exports", None)
         torch._dynamo.reset()
         again = torch.compile(net, backend=chameleon)
         _same(again(x), net(x))
@@ -280,14 +282,11 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkey
     ],
 )
 def test_whatever_fails_leaves_torchs_code(step, error, reason, tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise error
-
     if step is None:
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     else:
-        monkeypatch.setattr(torch.export, step, fail)
+        monkeypatch.setattr(torch.export, step, Mock(side_effect=error))
     x = torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
         compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
@@ -348,8 +347,7 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
         return True
 
     folders = children(deliver, 0)
-    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
-    tuned = deliveries.Delivery(graph, [x], [], seconds=5.0)
+    tuned = deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=5.0)
     predicted = tuned.predicted()
     predicted.prepare()
     tuned.prepare(exported=predicted)
@@ -434,10 +432,7 @@ def test_a_refusal_is_kept_and_said_again(children):
 
 
 def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    children(interrupted, 0)
+    children(Mock(side_effect=KeyboardInterrupt), 0)
     compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
     with torch.no_grad(), pytest.raises(KeyboardInterrupt):
         compiled(torch.ones(3))
@@ -467,8 +462,7 @@ def test_two_that_want_one_network_deliver_it_once(children):
         return False
 
     folders = children(deliver, -signal.SIGTERM)
-    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
-    both = [deliveries.Delivery(graph, [x], [], seconds=None) for _ in range(2)]
+    both = [deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=None) for _ in range(2)]
     threads = [threading.Thread(target=delivery.folder) for delivery in both]
     for thread in threads:
         thread.start()
@@ -496,11 +490,12 @@ def test_digests_tell_weights_and_shapes_apart():
 
 
 def test_each_record_database_has_its_own_networks_and_refusals(monkeypatch):
-    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
     folders = set()
     for own, shared in [(None, ""), (None, "a"), ("none", "a"), ("a", "b"), ("b", "")]:
         monkeypatch.setenv("CHAMELEON_RECORDS", shared)
-        folders.add(deliveries.Delivery(graph, [x], [], seconds=None, records=own)._folder)
+        folders.add(
+            deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=None, records=own)._folder
+        )
     assert len(folders) == 4
 
 
@@ -514,10 +509,17 @@ def test_no_thread_traces_while_a_graph_is_exported(monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr(torch.export, "export", export)
-    graph, x = torch.fx.symbolic_trace(lambda x: x * 2.0), torch.ones(3)
     with pytest.raises(deliveries.StaysError, match="cannot export it"):
-        deliveries.Delivery(graph, [x], [], seconds=None).prepare()
+        deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=None).prepare()
     assert free == [False]
+
+
+UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks.importers"
+
+
+def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python):
+    program = "import sys, chameleon_networks.backends.torch_graphs; print(*sys.modules)"
+    assert not [name for name in run_python(program).split() if name.startswith(UNUSED)]
 
 
 def test_torch_finds_the_backend_by_its_name():

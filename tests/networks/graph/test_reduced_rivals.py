@@ -20,7 +20,7 @@ from chameleon_networks.delivery.reduced_rivals import (
 from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running.processes import framework_process
-from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.verify import Sample
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

@@ -19,7 +19,7 @@ from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.verify import Sample
 from chameleon_networks.shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders

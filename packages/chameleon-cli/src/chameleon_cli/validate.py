@@ -51,23 +51,21 @@ def command(
     operator occurs, and everything that cannot be compiled. PIPELINE may then also be the model
     itself, such as net.onnx, net.pt2 or net.py:function.
     """
-    if coverage:
-        start_logs()
-        with results_alone():
-            resolved = _of_model(pipeline, overrides) or load_pipeline(pipeline, overrides)
-            from chameleon_cli.inspection import coverage_of, show_coverage  # noqa: PLC0415 - as below
-
-            operators = coverage_of(resolved)
-        show_coverage(operators, as_json=as_json)
-        return
     with results_alone():
-        resolved = load_pipeline(pipeline, overrides)
-        if not quick:
+        model = _of_model(pipeline, overrides) if coverage else None
+        resolved = model or load_pipeline(pipeline, overrides)
+        if coverage or not quick:
             start_logs()
             # The import brings NumPy, which faults of the file itself do not need.
-            from chameleon_cli.inspection import inspect_pipeline  # noqa: PLC0415
+            from chameleon_cli import inspection  # noqa: PLC0415
 
-            inspect_pipeline(resolved, pipeline, overrides)
+            if coverage:
+                operators = inspection.coverage_of(resolved)
+            else:
+                inspection.inspect_pipeline(resolved, pipeline, overrides)
+    if coverage:
+        inspection.show_coverage(operators, as_json=as_json)
+        return
     if as_json:
         click.echo(
             json.dumps(

@@ -21,6 +21,13 @@ __all__ = ["compile"]
 _LOCK = threading.Lock()
 
 
+class StaysError(Exception):
+    """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
+
+    The message names the reason.
+    """
+
+
 def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
     """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon.
 

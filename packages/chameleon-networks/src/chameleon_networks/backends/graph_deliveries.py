@@ -12,7 +12,7 @@ import json
 import operator
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,26 +21,16 @@ import structlog
 import torch
 from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
-from chameleon_core.versions import versions
+from chameleon_core.plugins.given import ENVIRONMENT as PLUGINS
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.imports import without_collecting
+from chameleon_system.kept import surroundings
 from chameleon_system.processes.child import status_words
-from chameleon_system.processor import processor_name
-from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
-from torch._dynamo.convert_frame import compile_lock
-from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
 
+from chameleon_networks.backends import StaysError
 from chameleon_networks.backends.waiting_run import waiting_run
-from chameleon_networks.frameworks.running import TORCH, torch_inference
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
-from chameleon_networks.importers.torch import inference
-from chameleon_networks.importers.torch.lowering.decompositions import with_decompositions
-from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks.running.verify import samples_of
 
 log = structlog.get_logger()
 
@@ -62,13 +52,6 @@ _FORM = 3
 _READ = {"aten", "higher_order", "prims", "quantized_decomposed", "torch_nn", "torchvision"}
 _READ |= {"transformers"}
 """Namespaces with operators that networks may have. Others may have them only in terms of these."""
-
-
-class StaysError(Exception):
-    """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
-
-    The message names the reason.
-    """
 
 
 class Delivery:
@@ -111,7 +94,7 @@ class Delivery:
         self._program = self._folder / "graph.pt2"
         self._network = self._folder / "run" / "network"
         self._refusal = self._folder / "refused.txt"
-        self._kept: KeptNetwork | None = None
+        self._forget: Callable[[], None] | None = None
 
     def predicted(self) -> Self:
         """The delivery of the same graph for which nothing is measured."""
@@ -142,16 +125,19 @@ class Delivery:
             with contextlib.suppress(OSError):  # the graph is exported again
                 os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
         if not self._program.exists():
-            program = _exported(self._graph, self._arguments, self._weights)
+            # These imports take long, and a network in the cache needs none of them.
+            from chameleon_networks.backends import graph_exports  # noqa: PLC0415
+
+            program = graph_exports.exported(self._graph, self._arguments, self._weights)
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
             write_whole(self._program, content.getvalue())
             if whole and self._seconds is None:
-                self._kept = _kept(self._program, program)
+                self._forget = graph_exports.kept_program(self._program, program)
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
-        check = self._kept is not None
+        check = self._forget is not None
         pipeline = {
             # With ``check``, the run finds in the cache what this process has kept.
             "model": {"torch": {"source": self._program.name, "compare": False, "check": check}},
@@ -206,8 +192,8 @@ class Delivery:
                 status = child.stop(_IDLE_END_SECONDS if nice else _END_SECONDS)
         finally:
             self._program.unlink(missing_ok=True)
-            if self._kept is not None:
-                self._kept.forget()
+            if self._forget is not None:
+                self._forget()
         if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {_error_in(child.log)}"
@@ -215,32 +201,6 @@ class Delivery:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
             write_whole(self._refusal, reason)
         raise StaysError(reason)
-
-
-def _kept(file: Path, program: ExportedProgram) -> KeptNetwork | None:
-    """Keep the graph of an exported program, and torch's answers, where a run looks for them.
-
-    The result is None if the program cannot be imported; the run then says why.
-
-    Args:
-        file: The file of the program.
-        program: The program.
-    """
-    network = TorchNetwork(TorchOptions(source=str(file), compare=False))
-    vars(network)["program"] = program
-    network.kept = kept = kept_network(network)
-    assert kept is not None  # noqa: S101 - a file has an origin
-    with contextlib.suppress(Exception):  # the run raises the same error
-        with compile_lock:  # torch replaces methods of ``nn.Module`` while it decomposes a program
-            network.keep()
-        samples = samples_of(network)
-        run = torch_inference(program.module(), program)
-        answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
-        if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
-            kept.keep_answers(answers, samples)
-        return kept
-    kept.forget()
-    return None
 
 
 def _place_of(records: str | None) -> str | None:
@@ -275,7 +235,8 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     """
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
-    facts = [_FORM, versions(_DISTRIBUTIONS), processor_name(), cores, threads]
+    # A plugin that is not installed may replace a distribution.
+    facts = [_FORM, surroundings(_DISTRIBUTIONS, ()), os.environ.get(PLUGINS), cores, threads]
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
@@ -308,51 +269,3 @@ def _constants(module: fx.GraphModule) -> Iterator[tuple[str, Tensor]]:
 def _bytes(value: Tensor) -> memoryview:
     numbers: NDArray[np.uint8] = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
     return numbers.data
-
-
-class _Frozen(nn.Module):
-    """A graph whose weights are constants."""
-
-    def __init__(
-        self, graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
-    ) -> None:
-        super().__init__()
-        self.graph = graph
-        self.names = [f"weight_{i}" if i in weights else "" for i in range(len(arguments))]
-        for name, value in zip(self.names, arguments, strict=True):
-            if name:
-                self.register_buffer(name, value.detach())
-
-    def forward(self, *inputs: Tensor) -> Any:
-        """Its outputs."""
-        rest = iter(inputs)
-        return self.graph(*(getattr(self, name) if name else next(rest) for name in self.names))
-
-
-def _exported(
-    graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
-) -> ExportedProgram:
-    """Export a graph as a torch program, and check that its calls do nothing but return tensors.
-
-    Raises:
-        StaysError: torch cannot export the graph, or a call of it does something else.
-    """
-    inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
-    if not inputs:
-        raise StaysError("it has no inputs")
-    frozen = _Frozen(graph, arguments, weights)
-    try:
-        # Other threads must not trace meanwhile, because export replaces methods of all modules.
-        with compile_lock:
-            program = torch.export.export(frozen, inputs, strict=False)
-            # Changes in place of arguments and weights become outputs of their own.
-            decomposed = with_decompositions(program, {})
-    except Exception as error:
-        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
-    outputs = decomposed.graph_signature.output_specs
-    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
-        raise StaysError("a call changes a tensor in place")
-    for node in decomposed.graph.nodes:
-        if inference.draws_numbers(node):
-            raise StaysError(f"it draws random numbers ({node.target})")
-    return program

@@ -26,8 +26,9 @@ from chameleon_core.words import in_seconds
 from chameleon_system.files import write_whole
 from torch import Tensor, fx, nn
 
-from chameleon_networks import load
-from chameleon_networks.backends.graph_deliveries import Delivery, StaysError
+from chameleon_networks.backends import StaysError
+from chameleon_networks.backends.graph_deliveries import Delivery
+from chameleon_networks.package.load import load
 from chameleon_networks.running.verify import TOLERANCE, agreement
 
 log = structlog.get_logger()

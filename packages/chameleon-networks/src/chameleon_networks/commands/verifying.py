@@ -36,7 +36,6 @@ from chameleon_networks.package.package import MANIFEST, manifest_of, read_manif
 from chameleon_networks.quantize.batches import user_samples
 from chameleon_networks.running import verify
 from chameleon_networks.running.processes import delivered_process, framework_process
-from chameleon_networks.running.samples import Sample
 from chameleon_networks.source_location import SourceLocation
 
 log = structlog.get_logger()
@@ -166,15 +165,14 @@ def _folder_of(delivered: Path, bucket: str) -> Path:
     return delivered / str(next(one["folder"] for one in known if one["name"] == bucket))
 
 
-def _samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
+def _samples(network: ImportedNetwork, source: str | None) -> list[verify.Sample]:
     """The batches of inputs to compare: the user's, or random ones.
 
     Raises:
         ConfigError: The user's function yields no batch.
     """
     if source is None:
-        rng = np.random.default_rng(0)
-        return [Sample(inputs=network.samples(rng)) for _ in range(verify.SAMPLES)]
+        return [verify.Sample(inputs=inputs) for inputs in verify.samples_of(network.samples)]
     samples = list(user_samples(network, source, "--inputs"))
     if not samples:
         raise ConfigError(f"--inputs: {source} yields no batch", hint="Yield at least one.")
@@ -201,7 +199,7 @@ class Comparison:
     target: str
     threads: int
 
-    def of(self, samples: Sequence[Sample]) -> Verification:
+    def of(self, samples: Sequence[verify.Sample]) -> Verification:
         """Compare the delivered network's outputs with its framework's outputs for some samples.
 
         Args:

@@ -119,7 +119,7 @@ class DeliverySteps:
         }
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary_folder()))
-        self._samples = samples_of(settled.network)
+        self._samples = samples_of(settled.network.samples)
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
         self._kept = kept if isinstance(kept, KeptNetwork) else None

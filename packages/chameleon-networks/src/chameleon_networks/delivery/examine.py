@@ -74,7 +74,7 @@ class Reference:
         self.name: str = network.frameworks[0]
         self.expected: Expected | None = None
         self.seconds = math.inf
-        self._samples = samples_of(network)
+        self._samples = samples_of(network.samples)
         self.inputs = self._samples[0]
         self._network = network
         self._threads = threads

@@ -94,7 +94,7 @@ class NetworkFrontend(SettledNetwork):
         self.reader = None if reader is None else _finished(reader)
         if begun is not None and self.reader is not None:
             try:
-                self.reader.open(network.frameworks[0], begun.threads, samples_of(network))
+                self.reader.open(network.frameworks[0], begun.threads, samples_of(network.samples))
             except (ChameleonError, OSError):  # the delivery starts another one
                 self.reader = None
         self.precision = None

@@ -19,7 +19,7 @@ from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dis
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.running.processes import NetworkProcess, framework_process
-from chameleon_networks.running.verify import SAMPLES, Run, compared
+from chameleon_networks.running.verify import Run, compared, samples_of
 
 WAY_OUT = (
     "Give the network a mask as an input, with `pad: 0`, and have it take out what is masked; or "
@@ -100,8 +100,7 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
     """
     for probe in probes(bucketed.dimensions):
         network = bucketed.with_extents(probe.asked)
-        rng = np.random.default_rng(0)
-        samples = [network.samples(rng) for _ in range(SAMPLES)]
+        samples = samples_of(network.samples)
         with contextlib.ExitStack() as stack:
             reference = stack.enter_context(_reference(bucketed, probe.asked, threads))
             expected = [reference.outputs(inputs) for inputs in samples]

@@ -22,8 +22,7 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import KEPT, batches_of
 from chameleon_networks.running.processes import NetworkProcess, reduced_process
 from chameleon_networks.running.requests import write_batches
-from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.verify import Run, agreement_of_all, magnitudes
+from chameleon_networks.running.verify import Run, Sample, agreement_of_all, magnitudes
 
 
 def reduced_request(

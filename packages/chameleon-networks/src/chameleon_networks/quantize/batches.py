@@ -15,7 +15,7 @@ from chameleon_tvm.words import first_line
 from numpy.typing import NDArray
 
 from chameleon_networks.importers.imported_network import BucketInputs, ImportedNetwork
-from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.verify import Sample
 
 log = structlog.get_logger()
 

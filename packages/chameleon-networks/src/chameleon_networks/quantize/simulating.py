@@ -29,8 +29,7 @@ from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.weights import Means, channel_means
 from chameleon_networks.running.requests import read_arrays, requested_network, serve, write_arrays
-from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.verify import error_between, magnitudes
+from chameleon_networks.running.verify import Sample, error_between, magnitudes
 
 log = structlog.get_logger()
 

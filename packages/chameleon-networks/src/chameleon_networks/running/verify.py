@@ -11,8 +11,6 @@ from chameleon_core.arrays import Arrays
 from chameleon_core.errors import ChameleonError
 from numpy.typing import NDArray
 
-from chameleon_networks.importers.imported_network import ImportedNetwork
-
 TOLERANCE = 1e-3
 """Largest accepted |difference| over the largest |expected|, in float32. It is a hundred times the
 error that rounding causes in the built-in networks, and a hundredth of a wrong kernel's error."""
@@ -41,11 +39,47 @@ SAMPLES = 3
 
 Run = Callable[[Arrays], Arrays]
 
+Cut = tuple[int, int, int]
+"""Number of an output, number of one of its axes, and the extent to keep along that axis."""
 
-def samples_of(network: ImportedNetwork) -> list[Arrays]:
-    """Random inputs of ``SAMPLES`` inferences, the same ones in every process."""
+
+@attrs.frozen(kw_only=True, eq=False)
+class Sample:
+    """The inputs of one inference, with which a network is checked or calibrated.
+
+    Attributes:
+        inputs: One array for each input, with the shapes that the network is compiled for.
+        cuts: If the inputs were padded, the parts of the outputs that belong to the unpadded
+            inputs. Outputs that no cut names are kept whole.
+    """
+
+    inputs: Arrays
+    cuts: tuple[Cut, ...] = ()
+
+    def cut(self, outputs: Arrays) -> Arrays:
+        """Cut the outputs to the part that belongs to the unpadded inputs.
+
+        Args:
+            outputs: The outputs of the network for ``inputs``.
+        """
+        parts = list(outputs)
+        for number, axis, extent in self.cuts:
+            parts[number] = parts[number][(slice(None),) * axis + (slice(extent),)]
+        return parts
+
+    def run(self, network: Run) -> Arrays:
+        """Run a network on the inputs, and cut its outputs to the part for the unpadded inputs."""
+        return self.cut(network(self.inputs))
+
+
+def samples_of(samples: Callable[[np.random.Generator], Arrays]) -> list[Arrays]:
+    """Random inputs of ``SAMPLES`` inferences, the same ones in every process.
+
+    Args:
+        samples: A function that draws the inputs of one inference, as a network's ``samples``.
+    """
     rng = np.random.default_rng(0)
-    return [network.samples(rng) for _ in range(SAMPLES)]
+    return [samples(rng) for _ in range(SAMPLES)]
 
 
 @attrs.frozen(kw_only=True)

@@ -38,8 +38,7 @@ from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.quantize.eligibility import eligible
 from chameleon_networks.quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks.quantize.weights import Means
-from chameleon_networks.running.samples import Sample
-from chameleon_networks.running.verify import Run
+from chameleon_networks.running.verify import Run, Sample
 from chameleon_networks.step_seconds import StepSeconds
 
 log = structlog.get_logger()

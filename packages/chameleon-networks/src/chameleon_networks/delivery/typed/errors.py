@@ -21,7 +21,7 @@ from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.weights import Means
 from chameleon_networks.running.processes import RUN_SECONDS, AskedProcess
 from chameleon_networks.running.requests import read_arrays, request_of
-from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.verify import Sample
 
 log = structlog.get_logger()
 

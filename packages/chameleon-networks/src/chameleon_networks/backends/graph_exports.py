@@ -1,0 +1,107 @@
+"""Exports graphs of ``torch.compile``, and imports them where a run of this machine finds them.
+
+Only graphs without a network in the cache need this module, whose imports take long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from chameleon_tvm.words import first_line
+from torch import Tensor, fx, nn
+from torch._dynamo.convert_frame import compile_lock
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+
+from chameleon_networks.backends import StaysError
+from chameleon_networks.frameworks.running import TORCH, torch_inference
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks.importers.torch import inference
+from chameleon_networks.importers.torch.lowering.decompositions import with_decompositions
+from chameleon_networks.running.kept_networks import KeptAnswers, kept_network
+from chameleon_networks.running.verify import samples_of
+
+
+class _Frozen(nn.Module):
+    """A graph whose weights are constants."""
+
+    def __init__(
+        self, graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
+    ) -> None:
+        super().__init__()
+        self.graph = graph
+        self.names = [f"weight_{i}" if i in weights else "" for i in range(len(arguments))]
+        for name, value in zip(self.names, arguments, strict=True):
+            if name:
+                self.register_buffer(name, value.detach())
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Its outputs."""
+        rest = iter(inputs)
+        return self.graph(*(getattr(self, name) if name else next(rest) for name in self.names))
+
+
+def exported(
+    graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
+) -> ExportedProgram:
+    """Export a graph as a torch program, and check that its calls do nothing but return tensors.
+
+    Args:
+        graph: The graph, as torch traced it.
+        arguments: The arguments of one call of the graph.
+        weights: Indices of the arguments that become constants of the program.
+
+    Raises:
+        StaysError: torch cannot export the graph, or a call of it does something else.
+    """
+    inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
+    if not inputs:
+        raise StaysError("it has no inputs")
+    try:
+        # Other threads must not trace meanwhile, because export replaces methods of all modules.
+        with compile_lock:
+            program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
+            # Changes in place of arguments and weights become outputs of their own.
+            decomposed = with_decompositions(program, {})
+    except Exception as error:
+        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
+    outputs = decomposed.graph_signature.output_specs
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
+        raise StaysError("a call changes a tensor in place")
+    for node in decomposed.graph.nodes:
+        if inference.draws_numbers(node):
+            raise StaysError(f"it draws random numbers ({node.target})")
+    return program
+
+
+def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | None:
+    """Keep the graph of an exported program, and torch's answers, where a run looks for them.
+
+    The result is a function that removes them again. It is None if the program cannot be imported;
+    the run then says why.
+
+    Args:
+        file: The file of the program.
+        program: The program.
+    """
+    network = TorchNetwork(TorchOptions(source=str(file), compare=False))
+    vars(network)["program"] = program
+    network.kept = kept = kept_network(network)
+    assert kept is not None  # noqa: S101 - a file has an origin
+    with contextlib.suppress(Exception):  # the run raises the same error
+        with compile_lock:  # torch replaces methods of ``nn.Module`` while it decomposes a program
+            network.keep()
+        samples = samples_of(network.samples)
+        run = torch_inference(program.module(), program)
+        answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
+        if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
+            kept.keep_answers(answers, samples)
+        return kept.forget
+    kept.forget()
+    return None
