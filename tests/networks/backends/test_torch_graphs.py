@@ -361,8 +361,7 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
 
 
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
-    network = tmp_path / "network"
-    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: network)
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "network")
     monkeypatch.setattr(backend, "load", lambda *_, **__: Network())
     timings = []
 
@@ -433,9 +432,8 @@ def test_a_refusal_is_kept_and_said_again(children):
 
 def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
     children(Mock(side_effect=KeyboardInterrupt), 0)
-    compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
     with torch.no_grad(), pytest.raises(KeyboardInterrupt):
-        compiled(torch.ones(3))
+        torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
     assert not list(kept_networks.kept_networks().iterdir())
     assert not list(cache.glob("*/*/graph.pt2"))
 
@@ -474,9 +472,8 @@ def test_two_that_want_one_network_deliver_it_once(children):
 
 @pytest.mark.parametrize("name", ["mode", "second", "seconds", "records"])
 def test_options_that_are_none_are_refused(name):
-    graph = torch.fx.symbolic_trace(nn.ReLU())
     with pytest.raises(ConfigError, match=r"the backend chameleon") as refused:
-        chameleon(graph, [torch.ones(3)], options={name: "soon://records"})
+        chameleon(DOUBLED, [torch.ones(3)], options={name: "soon://records"})
     assert "Attribute(" not in str(refused.value)
 
 
@@ -520,6 +517,12 @@ UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks.importer
 def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python):
     program = "import sys, chameleon_networks.backends.torch_graphs; print(*sys.modules)"
     assert not [name for name in run_python(program).split() if name.startswith(UNUSED)]
+
+
+def test_a_waiting_run_imports_no_rich_tracebacks(run_python):
+    program = "import sys, chameleon_networks.backends.waiting_run as child\n"
+    program += "list(map(__import__, child._IMPORTS)); print('rich' in sys.modules)"
+    assert run_python(program) == "False\n"
 
 
 def test_torch_finds_the_backend_by_its_name():

@@ -58,6 +58,9 @@ class LazyGroup(click.Group):
         factory = self._factory(cmd_name)
         if factory is None:
             return None
+        if self.logs(cmd_name):
+            # It imports structlog without rich, which the command's own import would bring along.
+            load_factory("chameleon_cli.logs:configure")
         command = load_factory(factory)
         if not isinstance(command, click.Command):
             raise PluginError(

@@ -20,8 +20,9 @@ from chameleon_system.files import user_cache_folder
 from chameleon_system.imports import without_collecting
 from chameleon_system.processes.child import ChildProcess
 
-_IMPORTS = ("chameleon_cli.run", "chameleon_networks.delivery.bucketed")
-"""Modules of ``chameleon run`` that import what takes long."""
+_IMPORTS = ("chameleon_cli.logs", "chameleon_cli.run", "chameleon_networks.delivery.bucketed")
+"""Modules of ``chameleon run`` that import what takes long. The first imports structlog without
+rich."""
 
 _STAGES = (("runners", "local"), ("spaces", "auto"), ("cost_models", "one-shot"))
 """The stages of a run without measurements that import what takes long, by kind and name."""
@@ -70,8 +71,7 @@ def wait() -> None:
             importlib.import_module(name)
         for kind, name in _STAGES:
             load_factory(default_registry().record(kind, name).factory)
-    folder = os.fsdecode(sys.stdin.buffer.readline().rstrip(b"\n"))
-    if folder:
+    if folder := os.fsdecode(sys.stdin.buffer.readline().rstrip(b"\n")):
         os.chdir(folder)
         runpy.run_module("chameleon_cli", run_name="__main__")
 
