@@ -16,7 +16,8 @@ from chameleon_cli.main import run as chameleon_command
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, Registry
 from chameleon_core.plugins.registry import default_registry
-from synthetic import record_of, registering, synthetic_document, synthetic_registry
+from programs import completed
+from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 # Worker processes and programs that tests start import its modules, as tests do (`pythonpath`).
 SUPPORT = Path(__file__).with_name("support")
@@ -121,8 +122,7 @@ def plugin():
     """Makes a plugin named ``odd`` with one implementation, a class of a test module."""
 
     def make(kind, factory, options=NoOptions):
-        hook = registering(record_of(factory, options, name="odd"))
-        return type("Odd", (), {f"chameleon_{kind}": hook})()
+        return plugin_of(**{kind: [record_of(factory, options, name="odd")]})
 
     return make
 
@@ -180,9 +180,6 @@ def run_python():
     """Runs a program with arguments in a process of its own; gives what it prints."""
 
     def run(program, *arguments, **more):
-        words = [sys.executable, "-c", program, *map(str, arguments)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return completed([sys.executable, "-c", program, *arguments], **more).stdout
 
     return run

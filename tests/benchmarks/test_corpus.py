@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import corpus_runs as runs
 import corpus_table as tables
 import pytest
 from chameleon_core.errors import ConfigError
+from programs import completed
 
 from .conftest import BENCHMARKS, SMALL, ended
 
@@ -263,8 +263,7 @@ def test_the_code_is_known_by_its_files_and_their_changes(tmp_path):
 
     def git(*words):
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        command = ["git", "-C", str(tmp_path), *who, *words]
-        subprocess.run(command, check=True, capture_output=True)
+        completed(["git", "-C", tmp_path, *who, *words])
 
     for folder in ("packages", "benchmarks/corpus_networks", "docs"):
         tmp_path.joinpath(folder).mkdir(parents=True)

@@ -1,12 +1,12 @@
 """The script for GPUs: what it reads off its results, and all of it with the CPU standing in."""
 
 import json
-import subprocess
 import sys
 
 import gpu_figures as figures
 import pytest
 from chameleon_bench.suites.load import load_suite
+from programs import completed
 
 from .conftest import BENCHMARKS
 
@@ -129,8 +129,7 @@ def test_the_suite_is_table_5_in_float32_for_every_tuner():
 
 
 def run(*words, **more):
-    command = [sys.executable, str(BENCHMARKS / "gpu.py"), *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True, **more)
+    return completed([sys.executable, BENCHMARKS / "gpu.py", *words], None, **more)
 
 
 def test_without_a_gpu_it_says_what_else_there_is(tmp_path):

@@ -1,11 +1,11 @@
 """Code for every kind of CPU gives the right results, on a CPU of another kind."""
 
 import os
-import subprocess
 import sys
 
 import kinds
 import pytest
+from programs import completed
 
 ONNX, TORCH = kinds.SUITES
 
@@ -66,14 +66,7 @@ def _instructions(kind, folder):
         **kinds.KINDS[kind].environment(folder),
         "OTHER_CPU_COUNTS": str(counts),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", INSTRUCTIONS],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = completed([sys.executable, "-c", INSTRUCTIONS], env=environment)
     products = [*map(int, counts.read_text().split())] if counts.exists() else [0, 0]
     return set(done.stdout.split()), products
 

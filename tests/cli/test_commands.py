@@ -21,30 +21,26 @@ from chameleon_core.errors import (
 )
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.resolve import STAGES
-from chameleon_core.plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry
 from chameleon_system.processor import this_processor
+from synthetic import plugin_of
 
 PIPELINE = "model: {onnx: net.onnx}\ntarget: native\npreset: hot\n"
 
 
-class Commands:
-    """A plugin with a command of its own, and some that are broken."""
-
-    @hookimpl
-    def chameleon_commands(self):
-        where = "cli_test_commands:"
-        return [
-            CommandRecord(name="raise", summary="Raises.", factory=f"{where}raiser"),
-            CommandRecord(name="broken", summary="Cannot be imported.", factory="no_such:x"),
-            CommandRecord(name="wrong", summary="Is no command.", factory=f"{where}wrong"),
-            CommandRecord(name="run", summary="Wants to be run.", factory=f"{where}raiser"),
-        ]
+COMMANDS = [
+    CommandRecord(name="raise", summary="Raises.", factory="cli_test_commands:raiser"),
+    CommandRecord(name="broken", summary="Cannot be imported.", factory="no_such:x"),
+    CommandRecord(name="wrong", summary="Is no command.", factory="cli_test_commands:wrong"),
+    CommandRecord(name="run", summary="Wants to be run.", factory="cli_test_commands:raiser"),
+]
+"""A command of a plugin's own, and some that are broken."""
 
 
 @pytest.fixture
 def raising(chameleon, fakes, install, monkeypatch):
     """``chameleon raise`` with this error, or with a function that is called instead."""
-    install(fakes.registry(("commands-dist", Commands())))
+    install(fakes.registry(("commands-dist", plugin_of(commands=COMMANDS))))
 
     def call(error, *options):
         @click.command("raise")
@@ -200,12 +196,8 @@ def test_plugins_lists_what_is_installed_with_its_options(chameleon):
 
 
 def test_plugins_shows_duplicates_apart_and_warns_of_broken_ones(chameleon, fakes, install):
-    class Broken:
-        @hookimpl
-        def chameleon_runners(self):
-            raise RuntimeError("no device")
-
-    install(fakes.registry(("extra-dist", fakes.Extra()), ("broken-dist", Broken())))
+    broken = plugin_of(runners=RuntimeError("no device"))
+    install(fakes.registry(("extra-dist", fakes.EXTRA), ("broken-dist", broken)))
     outcome = chameleon("plugins")
     assert outcome.code == ExitCode.OK
     assert "fakes:random" in outcome.out
@@ -218,18 +210,10 @@ def test_plugins_shows_duplicates_apart_and_warns_of_broken_ones(chameleon, fake
 
 
 def test_plugins_lists_a_kind_that_a_distribution_brings(chameleon, fakes, install):
-    class Placing:
-        @hookimpl
-        def chameleon_kinds(self):
-            suite = "placing:PlacerSuite"
-            yield Kind(name="placers", summary="", distribution="my-placers", conformance=suite)
-
-        @hookimpl
-        def chameleon_placers(self):
-            factory = "placing:Greedy"
-            yield PluginRecord(name="greedy", summary="By.", factory=factory, options=NoOptions)
-
-    install(fakes.registry(("my-placers", Placing())))
+    suite, factory = "placing:PlacerSuite", "placing:Greedy"
+    kind = Kind(name="placers", summary="", distribution="my-placers", conformance=suite)
+    greedy = PluginRecord(name="greedy", summary="By.", factory=factory, options=NoOptions)
+    install(fakes.registry(("my-placers", plugin_of(kinds=[kind], placers=[greedy]))))
     assert "placers\n  greedy  By.\n" in chameleon("plugins").out
     assert chameleon("plugins", "placer").out == "placers\n  greedy  By.\n"
     assert "unknown placer 'gredi'" in chameleon("plugins", "check", "placers:gredi").err

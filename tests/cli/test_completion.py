@@ -4,22 +4,19 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import CommandRecord, hookimpl
+from chameleon_core.plugins import CommandRecord
+from synthetic import plugin_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-class Commands:
-    @hookimpl
-    def chameleon_commands(self):
-        summary = "Cannot be imported."
-        return [CommandRecord(name="vanish", summary=summary, factory="no_such_module:x")]
+VANISH = CommandRecord(name="vanish", summary="Cannot be imported.", factory="no_such_module:x")
 
 
 @pytest.fixture
 def complete(chameleon, fakes, install, monkeypatch):
     """What a shell offers for the last of some words: kinds, values and helps, by value."""
-    install(fakes.registry(("commands-dist", Commands())))
+    install(fakes.registry(("commands-dist", plugin_of(commands=[VANISH]))))
 
     def call(*words):
         monkeypatch.setenv("_CHAMELEON_COMPLETE", "zsh_complete")

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.plugins import PluginRecord, PresetRecord, hookimpl
+from chameleon_core.plugins import PluginRecord, PresetRecord
+from synthetic import plugin_of
 
 
 @attrs.frozen(kw_only=True)
@@ -18,18 +19,14 @@ class SourceOptions:
     source: str
 
 
-class Nets:
-    """A frontend whose files end with ``.net`` and list the models in them."""
-
-    @hookimpl
-    def chameleon_frontends(self):
-        yield PluginRecord(
-            name="nets",
-            summary="By.",
-            factory="none:None",
-            options=SourceOptions,
-            detect="detecting:models",
-        )
+NETS = PluginRecord(
+    name="nets",
+    summary="By.",
+    factory="none:None",
+    options=SourceOptions,
+    detect="detecting:models",
+)
+"""A frontend whose files end with ``.net`` and list the models in them."""
 
 
 def models(folder, file):
@@ -51,7 +48,7 @@ def models(folder, file):
 @pytest.fixture
 def detecting(chameleon, install, fakes, monkeypatch):
     monkeypatch.setitem(sys.modules, "detecting", SimpleNamespace(models=models))
-    install(fakes.registry(("my-nets", Nets())))
+    install(fakes.registry(("my-nets", plugin_of(frontends=[NETS]))))
     return chameleon
 
 

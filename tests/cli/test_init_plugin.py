@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from chameleon_core.plugins import KINDS
 from chameleon_core.plugins.given import ENVIRONMENT
 from chameleon_core.plugins.registry import default_registry
 from chameleon_testing.suites.base import outcomes
+from programs import completed
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +96,7 @@ def test_an_author_gets_from_nothing_to_a_bench_without_opening_our_source(tmp_p
     """In a process of its own, as a user's is; the bench is read, and what it would run listed."""
 
     def chameleon(*arguments, code=0):
-        words = [sys.executable, "-m", "chameleon_cli", *map(str, arguments)]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        return done
+        return completed([sys.executable, "-m", "chameleon_cli", *arguments], code, cwd=tmp_path)
 
     chameleon("init", "--plugin", "explorer", "probe-bench")
     folder = tmp_path / "probe-bench"

@@ -1,10 +1,10 @@
 """The commands one waits for import nothing heavy, with whatever plugins are installed."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+from programs import completed
 
 HEAVY = {"torch", "tvm", "xgboost", "sklearn", "lightgbm", "scipy", "structlog", "rich"}
 
@@ -27,13 +27,7 @@ Registry.load = classmethod(lambda _: alone)
 
 def modules_after(program, *arguments, folder):
     """The exit code of a command line and the modules that it imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        check=True,
-    )
+    done = completed([sys.executable, "-c", program, *arguments], cwd=folder)
     report = json.loads(done.stderr.splitlines()[-1])
     return report["code"], set(report["modules"])
 

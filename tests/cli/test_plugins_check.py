@@ -12,7 +12,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.given import ENVIRONMENT
 from chameleon_core.stages import Sampler
-from synthetic import SyntheticPlugins, record_of, registering
+from synthetic import SYNTHETIC, plugin_of, record_of
 
 
 class Broken(Sampler):
@@ -30,15 +30,14 @@ class Unwelcome(Broken):
         raise LookupError("nothing here")
 
 
-class Plugins:
-    chameleon_samplers = registering(record_of(Broken), record_of(Unwelcome))
+PLUGIN = plugin_of(samplers=[record_of(Broken), record_of(Unwelcome)])
 
 
 @pytest.fixture(autouse=True)
 def _installed(install, monkeypatch):
     monkeypatch.setenv("CHAMELEON_DEBUG", "")
     monkeypatch.setenv(ENVIRONMENT, "")
-    install(Registry.from_plugins([Plugins(), SyntheticPlugins()]))
+    install(Registry.from_plugins([PLUGIN, SYNTHETIC]))
 
 
 def test_a_broken_one_ends_with_a_sentence_and_exit_code_3(capsys):
@@ -88,7 +87,7 @@ def test_an_unknown_name_says_what_is_alike_and_how_to_give_a_folder(capsys):
 
 @pytest.mark.parametrize("kind", ["sampler", "samplers", "Sampler", "cost-model", "cost_models"])
 def test_a_kind_may_be_written_in_the_singular(kind, capsys):
-    registry = Registry.from_plugins([SyntheticPlugins()])
+    registry = Registry.from_plugins([SYNTHETIC])
     meant = "cost_models" if kind.startswith("cost") else "samplers"
     assert find(registry, f"{kind}:synthetic") == registry.find(meant, "synthetic")
     assert run(["plugins", kind]) == ExitCode.OK
@@ -101,13 +100,9 @@ def test_a_kind_that_there_is_not_is_refused(capsys):
 
 
 def test_a_distribution_tells_plugins_of_two_kinds_apart(install, capsys):
-    class Other:
-        chameleon_samplers = registering(record_of(Broken))
-
-    class Explorers:
-        chameleon_explorers = registering(record_of(Broken))
-
-    install(Registry.from_plugins([("one", Other()), ("two", Explorers())]))
+    broken = [record_of(Broken)]
+    plugins = [("one", plugin_of(samplers=broken)), ("two", plugin_of(explorers=broken))]
+    install(Registry.from_plugins(plugins))
     assert run(["plugins", "check", "broken"]) == ExitCode.USAGE
     capsys.readouterr()
     assert run(["plugins", "check", "one:broken", "--json"]) == ExitCode.PLUGIN

@@ -15,20 +15,16 @@ import structlog
 from chameleon_cli.json_lines import JsonLines
 from chameleon_cli.results_table import print_table
 from chameleon_core.errors import ConfigError, ExitCode
-from chameleon_core.plugins import CommandRecord, hookimpl
+from chameleon_core.plugins import CommandRecord
+from synthetic import plugin_of
 
-
-class Commands:
-    @hookimpl
-    def chameleon_commands(self):
-        factory = "cli_test_streams:command"
-        return [CommandRecord(name="say", summary="Says something.", factory=factory)]
+SAY = CommandRecord(name="say", summary="Says something.", factory="cli_test_streams:command")
 
 
 @pytest.fixture
 def saying(chameleon, fakes, install, monkeypatch):
     """``chameleon say``, which calls a function."""
-    install(fakes.registry(("commands-dist", Commands())))
+    install(fakes.registry(("commands-dist", plugin_of(commands=[SAY]))))
 
     def call(say, *options):
         module = ModuleType("cli_test_streams")

@@ -7,9 +7,15 @@ import attrs
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, TargetError
 from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.stages import Frontend, TargetResolver
-from synthetic import ModelOptions, SyntheticFrontend, synthetic_document, synthetic_registry
+from synthetic import (
+    ModelOptions,
+    SyntheticFrontend,
+    plugin_of,
+    synthetic_document,
+    synthetic_registry,
+)
 
 
 class Resolver(TargetResolver):
@@ -66,29 +72,20 @@ class TeamOptions:
     )
 
 
-class Plugins:
-    @hookimpl
-    def chameleon_targets(self):
-        return [record("board", Resolver)]
-
-    @hookimpl
-    def chameleon_frontends(self):
-        return [record("file", FromFile, FileOptions)]
-
-    @hookimpl
-    def chameleon_explorers(self):
-        team = record("team", "synthetic:SyntheticExplorer", TeamOptions)
-        return [record("gone", "no_such_module:Explorer"), team]
-
-    @hookimpl
-    def chameleon_runners(self):
-        tables = record("tables", "synthetic:SyntheticRunner")
-        return [attrs.evolve(tables, operators=("table",))]
+PLUGIN = plugin_of(
+    targets=[record("board", Resolver)],
+    frontends=[record("file", FromFile, FileOptions)],
+    explorers=[
+        record("gone", "no_such_module:Explorer"),
+        record("team", "synthetic:SyntheticExplorer", TeamOptions),
+    ],
+    runners=[attrs.evolve(record("tables", "synthetic:SyntheticRunner"), operators=("table",))],
+)
 
 
 @pytest.fixture
 def validate(chameleon, install, tmp_path):
-    install(synthetic_registry(Plugins()))
+    install(synthetic_registry(PLUGIN))
     for name in ("net", "uncompilable", "misshapen"):
         (tmp_path / name).touch()
 

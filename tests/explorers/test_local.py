@@ -104,22 +104,6 @@ def test_climbs_leave_a_hill_whose_top_is_known():
     assert reached >= 9
 
 
-def test_everything_is_found_in_the_end():
-    search = Search(grid(3, 4, 2), LocalOptions(), batch=4)
-    while len(search.round()):
-        pass
-    assert len(search.seen) == 24
-
-
-def test_isolated_configurations_are_reached_too():
-    # No two legal configurations are neighbours: only kicks and restarts find the next one.
-    space = grid(6, 6, holds=lambda v: (v["k0"] % 2 == 0) & (v["k1"] % 2 == 0))
-    search = Search(space, LocalOptions(), batch=2)
-    while len(search.round()):
-        pass
-    assert len(search.seen) == 9
-
-
 def test_batches_of_one_climb_too():
     space = grid(15, 15, 15)
     search = Search(space, LocalOptions(), batch=1)

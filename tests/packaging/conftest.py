@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 from packaging.requirements import Requirement
+from programs import completed
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"__pycache__", "build", "dist", "runs", "_build", "reference"}
@@ -106,23 +106,15 @@ def installed_from_wheel(example, folder):
     # The index is asked for the build's own tool only where it is not installed.
     offline = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
     build = [*pip, "wheel", "--no-deps", *offline, "--wheel-dir", str(wheels), str(source)]
-    subprocess.run(build, check=True, capture_output=True)
+    completed(build)
     (wheel,) = wheels.glob("*.whl")
     install = [*pip, "install", "--no-deps", "--target", str(site), str(wheel)]
-    subprocess.run(install, check=True, capture_output=True)
+    completed(install)
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *([known] if known else [])])}
 
 
 def chameleon(environment, folder, *arguments):
     """What a command prints as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "chameleon_cli", *map(str, arguments), "--json"],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    words = [sys.executable, "-m", "chameleon_cli", *arguments, "--json"]
+    return json.loads(completed(words, env=environment, cwd=folder).stdout)

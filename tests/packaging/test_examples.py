@@ -2,10 +2,10 @@
 
 import ast
 import os
-import subprocess
 import sys
 
 import pytest
+from programs import completed
 from size import code_lines
 
 from .conftest import chameleon, installed_from_wheel
@@ -94,16 +94,7 @@ def test_the_wheel_of_an_explorer_is_found_checked_and_used(climb, with_climb, t
 
 
 def printed(environment, folder, *words):
-    done = subprocess.run(
-        [sys.executable, "-m", *map(str, words)],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return completed([sys.executable, "-m", *words], env=environment, cwd=folder).stdout
 
 
 def test_its_own_tests_pass_on_the_wheel(climb, with_climb, tmp_path):

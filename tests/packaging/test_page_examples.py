@@ -3,7 +3,6 @@
 The pages name a ResNet-18, a run ``conv`` and data of the reader; small ones stand in for these.
 """
 
-import subprocess
 import sys
 
 import chameleon_core as cc
@@ -11,6 +10,7 @@ import pytest
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
 from doc_pages import PYTHON, ROOT, commands_of
+from programs import completed
 
 pytestmark = pytest.mark.long
 
@@ -83,5 +83,4 @@ def test_commands_and_python_run_in_the_order_of_their_pages(folder, monkeypatch
         blocks = PYTHON.findall(file.read_text())
         path = "import sys; sys.path.append('runs/resnet18/network')"
         script = FRESH.join([f"{path}\n{NAMES}", *blocks])
-        ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
-        assert ran.returncode == 0, (file, ran.stderr.decode())
+        completed([sys.executable, "-c", script])

@@ -10,9 +10,10 @@ from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
+from synthetic import plugin_of
 
 MINIMAL = {"model": {"operators": [{"dense": {"input": [4, 8], "units": 16}}]}, "target": "native"}
 EVERYTHING = {
@@ -116,14 +117,11 @@ def test_operators_of_other_distributions_are_in_it(root, monkeypatch):
 
 
 def test_a_name_of_two_distributions_is_told_apart():
-    class Other:
-        @hookimpl
-        def chameleon_explorers(self):
-            yield PluginRecord(
-                name="annealing", summary="another one", options=NoOptions, factory="other:Other"
-            )
-
-    registry = Registry.from_plugins([("other", Other())], with_installed=True)
+    other = PluginRecord(
+        name="annealing", summary="another one", options=NoOptions, factory="other:Other"
+    )
+    plugins = [("other", plugin_of(explorers=[other]))]
+    registry = Registry.from_plugins(plugins, with_installed=True)
     check = Draft202012Validator(pipeline_schema(registry))
     for explorer, fits in [
         ("annealing", True),  # which means that of the default preset

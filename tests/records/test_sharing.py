@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,
     SyntheticRunner,
+    plugin_of,
     record_of,
-    registering,
     synthetic_document,
     synthetic_registry,
 )
@@ -70,10 +70,6 @@ class Memory(RecordDatabase):
         self.closed.append(self.place)
 
 
-class MemoryPlugin:
-    chameleon_record_databases = registering(record_of(Memory, MemoryOptions, place_option="at"))
-
-
 class Devices(SyntheticRunner):
     """A runner whose conditions a test sets, and which loses a device now and then."""
 
@@ -89,8 +85,10 @@ class Devices(SyntheticRunner):
         return super()._outcome(task, config)
 
 
-class DevicesPlugin:
-    chameleon_runners = registering(record_of(Devices, RunnerOptions))
+PLUGIN = plugin_of(
+    record_databases=[record_of(Memory, MemoryOptions, place_option="at")],
+    runners=[record_of(Devices, RunnerOptions)],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +107,7 @@ def run(tmp_path):
         more = {"records": "memory", "budget": {"measurements": 8, "batch_size": 4}, **more}
         document = synthetic_document(tmp_path / name, operators=operators, **more)
         document["runner"] = {"name": runner, "log": str(log)}
-        registry = synthetic_registry(MemoryPlugin(), DevicesPlugin())
+        registry = synthetic_registry(PLUGIN)
         assert not registry.errors
         with capture_logs() as logs:
             result = run_pipeline(from_dict(document, registry=registry), fresh=fresh)

@@ -13,7 +13,7 @@ from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_runners.worker.stages import make_builder, make_device
-from synthetic import record_of, registering, synthetic_document, synthetic_registry
+from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 TASK = Task(name="t", operator="o", arguments={}, target="nowhere", flop=1.0)
 
@@ -69,8 +69,7 @@ class Made(Builder):
         raise NotImplementedError
 
 
-class Plugin:
-    chameleon_spaces = registering(record_of(EverySpace, EveryOptions, name="every"))
+PLUGIN = plugin_of(spaces=[record_of(EverySpace, EveryOptions, name="every")])
 
 
 WRITTEN = {
@@ -88,7 +87,7 @@ WRITTEN = {
 
 def read(tmp_path, written):
     # `sketch` is an installed space: what a worker finds, too.
-    registry = synthetic_registry(Plugin(), *_installed_spaces())
+    registry = synthetic_registry(PLUGIN, *_installed_spaces())
     document = synthetic_document(tmp_path / "run", space=written)
     return from_dict(document, registry=registry).space
 

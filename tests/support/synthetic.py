@@ -308,37 +308,44 @@ def record_of(
     )
 
 
-def registering(*records: PluginRecord) -> Callable[[object], Iterator[PluginRecord]]:
-    """A hook of a plugin that registers records, for the body of the plugin's class."""
+def plugin_of(**hooks: object) -> object:
+    """A plugin whose hooks return these records, or raise these errors, by the names of kinds."""
 
-    @hookimpl
-    def hook(self: object) -> Iterator[PluginRecord]:
-        del self
-        yield from records
+    def hook_of(returned: object) -> Callable[[object], object]:
+        @hookimpl
+        def hook(self: object) -> object:
+            del self
+            if isinstance(returned, BaseException):
+                raise returned
+            return returned
 
-    return hook
+        return hook
+
+    named = {f"chameleon_{kind}": hook_of(returned) for kind, returned in hooks.items()}
+    return type("Plugin", (), named)()
 
 
 _synthetic = partial(record_of, name=_NAME)
 
 
-class SyntheticPlugins:
-    """Registers every synthetic stage."""
-
-    chameleon_frontends = registering(_synthetic(SyntheticFrontend, ModelOptions))
-    chameleon_spaces = registering(_synthetic(SyntheticSpace))
-    chameleon_explorers = registering(_synthetic(SyntheticExplorer))
-    chameleon_cost_models = registering(_synthetic(SyntheticCostModel))
-    chameleon_samplers = registering(_synthetic(SyntheticSampler))
-    chameleon_synthesizers = registering(_synthetic(SyntheticSynthesizer))
-    chameleon_runners = registering(
+SYNTHETIC = plugin_of(
+    frontends=[_synthetic(SyntheticFrontend, ModelOptions)],
+    spaces=[_synthetic(SyntheticSpace)],
+    explorers=[_synthetic(SyntheticExplorer)],
+    cost_models=[_synthetic(SyntheticCostModel)],
+    samplers=[_synthetic(SyntheticSampler)],
+    synthesizers=[_synthetic(SyntheticSynthesizer)],
+    runners=[
         _synthetic(SyntheticRunner, RunnerOptions),
         record_of(SyntheticReplay, RunnerOptions, name="synthetic-replay"),
-    )
-    chameleon_rivals = registering(_synthetic(SyntheticRival))
-    chameleon_baselines = registering(
-        _synthetic(SyntheticBaseline), record_of(SyntheticUntuned, name="synthetic-untuned")
-    )
+    ],
+    rivals=[_synthetic(SyntheticRival)],
+    baselines=[
+        _synthetic(SyntheticBaseline),
+        record_of(SyntheticUntuned, name="synthetic-untuned"),
+    ],
+)
+"""A plugin that registers every synthetic stage."""
 
 
 def synthetic_document(
@@ -374,7 +381,7 @@ def synthetic_document(
 
 def synthetic_registry(*plugins: object) -> Registry:
     """Core's own plugins, the synthetic ones, and more; nothing else that is installed."""
-    return Registry.from_plugins([*plugins, hooks, SyntheticPlugins()])
+    return Registry.from_plugins([*plugins, hooks, SYNTHETIC])
 
 
 def run_synthetic(document: Mapping[str, Any]) -> RunResult:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import subprocess
 import sys
 
 import attrs
@@ -16,6 +15,7 @@ from chameleon_transforms.nest.modules import module_of
 from chameleon_transforms.nest.program import whole
 from chameleon_transforms.network.changed import changed_network
 from chameleon_transforms.network.channels import traced
+from programs import completed
 from torch import nn
 
 WHOLE = whole(8, 16, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), size=(6, 6))
@@ -168,14 +168,7 @@ def test_the_script_runs_by_itself(small, images, space, digits_folder):
     point.write_network(space.network.module, images, digits_folder, "original")
     script = digits_folder / "retrain.py"
     shutil.copyfile(retrain.__file__, script)
-    done = subprocess.run(
-        [sys.executable, "-I", str(script), "--epochs", "1"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=digits_folder.parent,
-    )
-    assert done.returncode == 0, done.stderr
+    done = completed([sys.executable, "-I", script, "--epochs", "1"], cwd=digits_folder.parent)
     assert "accuracy of the original" in done.stdout
     network = loaded(digits_folder / "network.py").Network()
     network.load_state_dict(torch.load(digits_folder / "retrained.pt", weights_only=True))

@@ -6,11 +6,12 @@ import attrs
 import pytest
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import KernelTime, NetworkResult
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.run_folder import LISTINGS, listing_folder
 from chameleon_core.task import Task
 from chameleon_tvm.building.winners import MOST, worth_listing
 from structlog.testing import capture_logs
+from synthetic import plugin_of
 
 SPACE = """
 from chameleon_core.stages import Builder
@@ -38,16 +39,13 @@ class Space(SyntheticSpace):
 """
 
 
-class Plugin:
-    @hookimpl
-    def chameleon_spaces(self):
-        yield PluginRecord(
-            name="listed",
-            summary="listed",
-            options=NoOptions,
-            factory="listed_space:Space",
-            listings="chameleon_tvm.building.winners:list_winners",
-        )
+LISTED = PluginRecord(
+    name="listed",
+    summary="listed",
+    options=NoOptions,
+    factory="listed_space:Space",
+    listings="chameleon_tvm.building.winners:list_winners",
+)
 
 
 @pytest.fixture
@@ -60,7 +58,9 @@ def listed(pipeline, tmp_path, monkeypatch):
 
     def made(operators, **more):
         return run_pipeline(
-            pipeline(plugins=[Plugin()], space="listed", operators=operators, **more)
+            pipeline(
+                plugins=[plugin_of(spaces=[LISTED])], space="listed", operators=operators, **more
+            )
         )
 
     return made

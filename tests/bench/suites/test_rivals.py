@@ -6,7 +6,7 @@ from chameleon_bench.cells.running import run_cell
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.schema import StageSpec
-from synthetic import SyntheticRival, record_of, registering, synthetic_registry
+from synthetic import SyntheticRival, plugin_of, record_of, synthetic_registry
 
 SUITE = """\
 pipelines:
@@ -34,18 +34,17 @@ class Team(SyntheticRival):
         return attrs.evolve(super().tune(task, **given), details={"members": names})
 
 
-class Plugin:
-    chameleon_rivals = registering(record_of(Team, TeamOptions))
+PLUGIN = plugin_of(rivals=[record_of(Team, TeamOptions)])
 
 
 @pytest.fixture
 def load_team(load):
-    return lambda members: load(SUITE.replace("MEMBERS", members), plugins=[Plugin()])
+    return lambda members: load(SUITE.replace("MEMBERS", members), plugins=[PLUGIN])
 
 
 def test_stages_among_its_options_are_made_of_the_run_s_plugins(load_team):
     (cell,) = load_team("[synthetic, {name: synthetic}]").cells()
-    result = run_cell(cell, registry=synthetic_registry(Plugin()), interruption=Interruption())
+    result = run_cell(cell, registry=synthetic_registry(PLUGIN), interruption=Interruption())
     assert result.failure is None
     assert result.environment["op0"]["members"] == ["explorers:synthetic"] * 2
 

@@ -18,25 +18,36 @@ class Scripted(Explorer):
         return Candidates(configs=self._configs, scores=self._scores)
 
 
-def second_batch(space, tuner, measure):
-    tuner.tell(measure(space, tuner.ask()))
-    return tuner.ask()
+@pytest.fixture
+def space(grid):
+    return grid(9, 9)
 
 
-def test_unusable_rows_are_replaced(grid, make_tuner, measure):
+@pytest.fixture
+def second_batch(space, make_tuner, measure):
+    """What a tuner with other stages asks for in its second round."""
+
+    def ask(space=space, **stages):
+        tuner = make_tuner(space, **stages)
+        tuner.tell(measure(space, tuner.ask()))
+        return tuner.ask()
+
+    return ask
+
+
+def test_unusable_rows_are_replaced(grid, make_tuner, second_batch):
     space = grid(9, 9, holds=lambda v: v["k0"] != 8)
     visited = make_tuner(space).ask()
     rows = np.array([[8, 0], [7, 99], [-1, 0], *visited.tolist(), [6, 8], [6, 8], [6, 7]])
-    batch = second_batch(space, make_tuner(space, explorer=Scripted(rows)), measure)
+    batch = second_batch(space, explorer=Scripted(rows))
     assert len(batch) == 4
     assert space.legal(batch).all()
     assert len(space.distinct(np.concatenate([visited, batch]))) == 8
 
 
-def test_an_explorer_that_finds_nothing_is_replaced_by_chance(grid, make_tuner, measure):
-    space = grid(9, 9)
+def test_an_explorer_that_finds_nothing_is_replaced_by_chance(second_batch):
     nothing = Scripted(np.empty((0, 2), np.int32))
-    assert len(second_batch(space, make_tuner(space, explorer=nothing), measure)) == 4
+    assert len(second_batch(explorer=nothing)) == 4
 
 
 @pytest.mark.parametrize(
@@ -50,29 +61,26 @@ def test_an_explorer_that_finds_nothing_is_replaced_by_chance(grid, make_tuner, 
     ],
     ids=["knobs", "one axis", "floats", "strings", "ragged"],
 )
-def test_rubbish_names_the_explorer(grid, make_tuner, measure, configs):
-    space = grid(9, 9)
+def test_rubbish_names_the_explorer(second_batch, configs):
     with pytest.raises(PluginError, match="explorer 'odd-explorers' returned") as caught:
-        second_batch(space, make_tuner(space, explorer=Scripted(configs)), measure)
+        second_batch(explorer=Scripted(configs))
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((1, 1)), ["good"]])
-def test_scores_of_another_shape(grid, make_tuner, measure, scores):
-    space = grid(9, 9)
+def test_scores_of_another_shape(second_batch, scores):
     explorer = Scripted(np.array([[8, 8]]), scores)
     with pytest.raises(PluginError, match=r"odd-explorers.*scores"):
-        second_batch(space, make_tuner(space, explorer=explorer), measure)
+        second_batch(explorer=explorer)
 
 
-def test_not_even_candidates(grid, make_tuner, measure):
+def test_not_even_candidates(second_batch):
     class Lazy(Explorer):
         def explore(self, score, visited, count):
             return None
 
-    space = grid(9, 9)
     with pytest.raises(PluginError, match=r"odd-explorers.*NoneType instead of Candidates"):
-        second_batch(space, make_tuner(space, explorer=Lazy()), measure)
+        second_batch(explorer=Lazy())
 
 
 class Model(CostModel):
@@ -108,8 +116,7 @@ def _explored(tuner):
     return tuner.stages.selected_batch_first(tuner.stages.explore(tuner.visited, 9), 4)
 
 
-def test_what_the_model_would_measure_together_comes_first(grid, make_tuner, measure):
-    space = grid(9, 9)
+def test_what_the_model_would_measure_together_comes_first(space, make_tuner, measure):
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([4, 2]))
     tuner.tell(measure(space, tuner.ask()))
     candidates = _explored(tuner)
@@ -119,8 +126,7 @@ def test_what_the_model_would_measure_together_comes_first(grid, make_tuner, mea
     assert (np.diff(candidates.scores) <= 0).all()
 
 
-def test_each_configuration_keeps_its_own_score(grid, make_tuner, measure):
-    space = grid(9, 9)
+def test_each_configuration_keeps_its_own_score(space, make_tuner):
     explorer = Scripted(CANDIDATES, -np.arange(9.0))
     tuner = make_tuner(space, explorer=explorer, cost_model=Together([4, 2]))
     proposed = list(map(tuple, tuner.ask().tolist()))
@@ -128,8 +134,7 @@ def test_each_configuration_keeps_its_own_score(grid, make_tuner, measure):
     assert tuner.scores == {config: -config[1] for config in proposed}
 
 
-def test_rows_that_are_none_are_left_out(grid, make_tuner, measure):
-    space = grid(9, 9)
+def test_rows_that_are_none_are_left_out(space, make_tuner, measure):
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([99, 3, -1, 3]))
     tuner.tell(measure(space, tuner.ask()))
     candidates = _explored(tuner)
@@ -139,31 +144,28 @@ def test_rows_that_are_none_are_left_out(grid, make_tuner, measure):
 
 
 @pytest.mark.parametrize("rows", [[0.5], [[0, 1]], "first", [[0], [1, 2]]])
-def test_rubbish_instead_of_rows_names_the_model(grid, make_tuner, measure, rows):
-    space = grid(9, 9)
-    tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together(rows))
+def test_rubbish_instead_of_rows_names_the_model(second_batch, rows):
     with pytest.raises(PluginError, match="cost model 'odd-cost_models' returned"):
-        second_batch(space, tuner, measure)
+        second_batch(explorer=Scripted(CANDIDATES), cost_model=Together(rows))
 
 
-def test_nan_predictions_count_as_the_lowest(grid, make_tuner, measure):
+def test_nan_predictions_count_as_the_lowest(space, make_tuner, measure):
     def predicted(configs):
         scores = np.arange(len(configs), dtype=float)
         scores[1::2] = np.nan
         return scores
 
-    space = grid(9, 9)
     tuner = make_tuner(space, cost_model=Model(predicted))
-    assert len(second_batch(space, tuner, measure)) == 4
+    tuner.tell(measure(space, tuner.ask()))
+    assert len(tuner.ask()) == 4
     scores = tuner.stages.score(space.from_keys(np.arange(81)))
     assert np.isfinite(scores).all()
     assert (scores[1::2] == scores.min()).all()
 
 
-def test_a_model_of_only_nan_still_leaves_a_batch(grid, make_tuner, measure):
-    space = grid(9, 9)
+def test_a_model_of_only_nan_still_leaves_a_batch(second_batch):
     model = Model(lambda configs: np.full(len(configs), np.nan))
-    assert len(second_batch(space, make_tuner(space, cost_model=model), measure)) == 4
+    assert len(second_batch(cost_model=model)) == 4
 
 
 @pytest.mark.parametrize(
@@ -173,27 +175,24 @@ def test_a_model_of_only_nan_still_leaves_a_batch(grid, make_tuner, measure):
         ({"cost_model": Model(lambda configs: 1 / 0)}, "odd-cost_models.*ZeroDivisionError"),
     ],
 )
-def test_a_broken_model_is_named(grid, make_tuner, measure, replaced, named):
-    space = grid(9, 9)
+def test_a_broken_model_is_named(second_batch, replaced, named):
     with pytest.raises(PluginError, match=named):
-        second_batch(space, make_tuner(space, **replaced), measure)
+        second_batch(**replaced)
 
 
-def test_an_exception_keeps_its_cause(grid, make_tuner, measure):
+def test_an_exception_keeps_its_cause(second_batch):
     class Broken(Sampler):
         def select(self, candidates, visited, count):
             raise KeyError("tile_f")
 
-    space = grid(9, 9)
     with pytest.raises(PluginError, match="sampler 'odd-samplers' failed to select") as caught:
-        second_batch(space, make_tuner(space, sampler=Broken()), measure)
+        second_batch(sampler=Broken())
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_a_synthesizer_cannot_enlarge_a_batch(grid, make_tuner, measure):
+def test_a_synthesizer_cannot_enlarge_a_batch(second_batch):
     class Greedy(Synthesizer):
         def refine(self, batch, candidates, visited):
             return candidates.configs
 
-    space = grid(9, 9)
-    assert len(second_batch(space, make_tuner(space, synthesizer=Greedy()), measure)) == 4
+    assert len(second_batch(synthesizer=Greedy())) == 4

@@ -4,21 +4,19 @@ import threading
 from collections import Counter
 
 import pytest
-from chameleon_core import hooks
 from chameleon_core.errors import PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import Registry
 from stopping import StopAfter, interrupted
 from synthetic import (
     RunnerOptions,
     SyntheticExplorer,
-    SyntheticPlugins,
     SyntheticRunner,
     everything,
+    plugin_of,
     record_of,
-    registering,
     synthetic_document,
+    synthetic_registry,
 )
 
 OPERATORS = [[9, 9, 9], [8, 9, 10], [7, 9, 11]]
@@ -61,9 +59,10 @@ class FailsSoon(Watched):
     fails_after = 8
 
 
-class Plugins:
-    chameleon_runners = registering(*(record_of(one, RunnerOptions) for one in (Elsewhere, Tired)))
-    chameleon_explorers = registering(record_of(Watched), record_of(FailsSoon))
+PLUGIN = plugin_of(
+    runners=[record_of(one, RunnerOptions) for one in (Elsewhere, Tired)],
+    explorers=[record_of(Watched), record_of(FailsSoon)],
+)
 
 
 def pipeline_of(folder, *, at_once=3, runner="elsewhere", explorer="watched"):
@@ -72,9 +71,7 @@ def pipeline_of(folder, *, at_once=3, runner="elsewhere", explorer="watched"):
     )
     document["runner"] = {"name": runner, "log": str(folder / "log")}
     document["budget"] = {"measurements": 18, "batch_size": 4, "tasks_at_once": at_once}
-    return from_dict(
-        document, registry=Registry.from_plugins([Plugins(), hooks, SyntheticPlugins()])
-    )
+    return from_dict(document, registry=synthetic_registry(PLUGIN))
 
 
 @pytest.fixture(autouse=True)

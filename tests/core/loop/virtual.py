@@ -8,20 +8,19 @@ from collections import Counter, deque
 from typing import Any
 
 import attrs
-from chameleon_core import hooks
 from chameleon_core.loop import tuning
 from chameleon_core.loop.round.in_flight import BatchesInFlight
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, Registry
+from chameleon_core.plugins import NoOptions
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Arrival, Frontend, MeasureStream
 from synthetic import (
-    SyntheticPlugins,
     SyntheticRunner,
+    plugin_of,
     record_of,
-    registering,
     synthetic_document,
+    synthetic_registry,
     synthetic_task,
 )
 
@@ -170,12 +169,12 @@ class Stubborn(Scheduler):
         return next((index for index, state in enumerate(states) if not state.done), None)
 
 
-class VirtualPlugins:
-    """Registers the fleet as the runner ``virtual``, and what it is tried with."""
-
-    chameleon_schedulers = registering(record_of(Stubborn))
-    chameleon_frontends = registering(record_of(Alike))
-    chameleon_runners = registering(record_of(VirtualFleet, FleetOptions, name="virtual"))
+PLUGIN = plugin_of(
+    schedulers=[record_of(Stubborn)],
+    frontends=[record_of(Alike)],
+    runners=[record_of(VirtualFleet, FleetOptions, name="virtual")],
+)
+"""Registers the fleet as the runner ``virtual``, and what it is tried with."""
 
 
 def pipeline_of(output, **more):
@@ -183,9 +182,7 @@ def pipeline_of(output, **more):
     fleet = more.pop("fleet", {})
     document = synthetic_document(output, baselines=[], **more)
     document["runner"] = {"name": "virtual", **fleet}
-    return from_dict(
-        document, registry=Registry.from_plugins([VirtualPlugins(), hooks, SyntheticPlugins()])
-    )
+    return from_dict(document, registry=synthetic_registry(PLUGIN))
 
 
 def run(monkeypatch, pipeline, *, search_seconds, **more):

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import attrs
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, Registry, hookimpl
+from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, Registry
+from synthetic import plugin_of
 
 HERE = "chameleon_core.errors:ChameleonError"
 
@@ -76,67 +77,29 @@ DEFAULT = {
 }
 
 
-class Fakes:
-    """One plugin with one or two of everything."""
-
-    @hookimpl
-    def chameleon_frontends(self):
-        return [record("operators", OperatorsOptions), record("onnx", OnnxOptions)]
-
-    @hookimpl
-    def chameleon_spaces(self):
-        return [record("template"), record("sketch")]
-
-    @hookimpl
-    def chameleon_explorers(self):
-        return [record("annealing", AnnealingOptions), record("random")]
-
-    @hookimpl
-    def chameleon_cost_models(self):
-        return [record("forest")]
-
-    @hookimpl
-    def chameleon_samplers(self):
-        return [record("greedy")]
-
-    @hookimpl
-    def chameleon_synthesizers(self):
-        return [record("none")]
-
-    @hookimpl
-    def chameleon_runners(self):
-        return [record("local")]
-
-    @hookimpl
-    def chameleon_baselines(self):
-        return [record("untuned"), record("vendor")]
-
-    @hookimpl
-    def chameleon_schedulers(self):
-        return [record("round-robin")]
-
-    @hookimpl
-    def chameleon_targets(self):
-        return [record("compiler")]
-
-    @hookimpl
-    def chameleon_presets(self):
-        hot = {"explorer": {"name": "annealing", "clip_range": 0.1}, "budget": {"batch_size": 64}}
-        return [
-            PresetRecord(name="default", summary="What applies.", pipeline=DEFAULT),
-            PresetRecord(name="hot", summary="Hot.", pipeline=hot),
-        ]
+HOT = {"explorer": {"name": "annealing", "clip_range": 0.1}, "budget": {"batch_size": 64}}
+FAKES = {
+    "frontends": [record("operators", OperatorsOptions), record("onnx", OnnxOptions)],
+    "spaces": [record("template"), record("sketch")],
+    "explorers": [record("annealing", AnnealingOptions), record("random")],
+    "cost_models": [record("forest")],
+    "samplers": [record("greedy")],
+    "synthesizers": [record("none")],
+    "runners": [record("local")],
+    "baselines": [record("untuned"), record("vendor")],
+    "schedulers": [record("round-robin")],
+    "targets": [record("compiler")],
+    "presets": [
+        PresetRecord(name="default", summary="What applies.", pipeline=DEFAULT),
+        PresetRecord(name="hot", summary="Hot.", pipeline=HOT),
+    ],
+}
+"""The records of one plugin: one or two of every kind."""
 
 
 def registry(*more):
-    return Registry.from_plugins([("fakes", Fakes()), *more])
+    return Registry.from_plugins([("fakes", plugin_of(**FAKES)), *more])
 
 
-class Extra:
-    """A second explorer called random."""
-
-    @hookimpl
-    def chameleon_explorers(self):
-        return [
-            PluginRecord(name="random", summary="Another one.", factory=HERE, options=NoOptions)
-        ]
+EXTRA = plugin_of(explorers=[attrs.evolve(record("random"), summary="Another one.")])
+"""A plugin with a second explorer called random."""

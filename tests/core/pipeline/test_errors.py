@@ -5,7 +5,8 @@ import pytest
 from chameleon_core.errors import ConfigError, ExitCode
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry, hookimpl
+from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry
+from synthetic import plugin_of
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
 
@@ -141,16 +142,9 @@ def test_one_mistake_is_one_line_at_its_place(faults, text, expected):
 
 
 def test_an_explorer_that_needs_scores_needs_a_cost_model(fakes, faults):
-    class Blind:
-        @hookimpl
-        def chameleon_explorers(self):
-            return [attrs.evolve(fakes.record("walk"), scores=True)]
-
-        @hookimpl
-        def chameleon_cost_models(self):
-            return [attrs.evolve(fakes.record("blind"), scores=False)]
-
-    using = fakes.registry(("blind-dist", Blind()))
+    walk = attrs.evolve(fakes.record("walk"), scores=True)
+    blind = attrs.evolve(fakes.record("blind"), scores=False)
+    using = fakes.registry(("blind-dist", plugin_of(explorers=[walk], cost_models=[blind])))
     assert faults(f"{HEAD}explorer: walk\ncost_model: blind\n", using=using) == [
         (
             "pipeline.yaml:3:11: explorer 'walk' needs the scores of a cost model, and cost model "
@@ -267,12 +261,8 @@ def test_a_file_that_cannot_be_read_is_a_config_error(tmp_path, registry):
 
 
 def test_a_missing_stage_is_named_with_what_is_installed(fakes, load, faults):
-    class NoPresets(fakes.Fakes):
-        @hookimpl
-        def chameleon_presets(self):
-            return []
-
-    lines = faults(HEAD, using=Registry.from_plugins([NoPresets()]))
+    plugin = plugin_of(**{**fakes.FAKES, "presets": []})
+    lines = faults(HEAD, using=Registry.from_plugins([plugin]))
     assert "pipeline.yaml:1:1: missing 'space', and no preset gives one; installed: sketch, " in (
         "\n".join(lines)
     )
@@ -280,17 +270,13 @@ def test_a_missing_stage_is_named_with_what_is_installed(fakes, load, faults):
 
 
 def test_the_exit_code_blames_plugins_only_where_they_are_to_blame(fakes, load):
-    class Broken:
-        @hookimpl
-        def chameleon_explorers(self):
-            raise RuntimeError("no licence")
-
+    broken = plugin_of(explorers=RuntimeError("no licence"))
     text = HEAD + "explorer: ppo\n"
     with pytest.raises(PipelineError) as caught:
         load(text)
     assert caught.value.exit_code == ExitCode.USAGE
     with pytest.raises(PipelineError) as caught:
-        load(text, using=fakes.registry(("broken-dist", Broken())))
+        load(text, using=fakes.registry(("broken-dist", broken)))
     assert caught.value.exit_code == ExitCode.PLUGIN
     assert "'broken-dist' failed in chameleon_explorers: RuntimeError: no licence" in (
         caught.value.hint
@@ -298,7 +284,7 @@ def test_the_exit_code_blames_plugins_only_where_they_are_to_blame(fakes, load):
 
 
 def test_a_name_of_two_distributions_is_an_error_until_one_is_picked(fakes, load, faults):
-    using = fakes.registry(("other-dist", fakes.Extra()))
+    using = fakes.registry(("other-dist", fakes.EXTRA))
     text = "model: {onnx: a}\ntarget: x\nexplorer: random\n"
     assert faults(text, using=using) == [
         (
@@ -313,13 +299,9 @@ def test_a_name_of_two_distributions_is_an_error_until_one_is_picked(fakes, load
 
 
 def test_two_default_presets_need_a_choice(fakes, load):
-    class Other:
-        @hookimpl
-        def chameleon_presets(self):
-            pipeline = {**fakes.DEFAULT, "explorer": "random"}
-            return [PresetRecord(name="default", summary="", pipeline=pipeline)]
-
-    using = fakes.registry(("other-dist", Other()))
+    pipeline = {**fakes.DEFAULT, "explorer": "random"}
+    preset = PresetRecord(name="default", summary="", pipeline=pipeline)
+    using = fakes.registry(("other-dist", plugin_of(presets=[preset])))
     text = "model: {onnx: a}\ntarget: x\n"
     with pytest.raises(AmbiguousNameError, match="'fakes' and 'other-dist'"):
         load(text, using=using)

@@ -14,11 +14,11 @@ from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import Scope, StageSpec
 from chameleon_core.pipeline.yaml import dump_yaml, parse_yaml
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry
 from chameleon_core.plugins.options import FORMER
 from hypothesis import example, given
 from hypothesis import strategies as st
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: llvm -mcpu=native\n"
 
@@ -164,12 +164,7 @@ def test_the_digest_is_of_the_search_and_not_of_its_budget(load):
 
 
 def test_several_target_resolvers_must_be_told_apart(fakes, load, faults):
-    class Second:
-        @hookimpl
-        def chameleon_targets(self):
-            return [fakes.record("other")]
-
-    using = fakes.registry(("second", Second()))
+    using = fakes.registry(("second", plugin_of(targets=[fakes.record("other")])))
     (line,) = faults(HEAD, using=using)
     assert line.startswith("pipeline.yaml:2:9: several plugins read targets; write {resolver: ")
     text = "model: {onnx: a}\ntarget: {resolver: other, text: fpga}\n"
@@ -202,14 +197,12 @@ class Renamed:
     batch: int = 1
 
 
-class Renaming:
-    @hookimpl
-    def chameleon_frontends(self):
-        return [PluginRecord(name="net", summary="", factory="fractions:Fraction", options=Renamed)]
+RENAMED = PluginRecord(name="net", summary="", factory="fractions:Fraction", options=Renamed)
+RENAMING = plugin_of(frontends=[RENAMED])
 
 
 def test_an_option_is_read_by_its_former_name(fakes, load, faults, tmp_path):
-    using = fakes.registry(("renaming", Renaming()))
+    using = fakes.registry(("renaming", RENAMING))
     text = "model: {net: {NAME: a.net, batch: 2}}\ntarget: native\n"
     today = load(text.replace("NAME", "source"), using=using)
     former = load(text.replace("NAME", "file"), using=using)
@@ -221,7 +214,7 @@ def test_an_option_is_read_by_its_former_name(fakes, load, faults, tmp_path):
 
 
 def test_a_folder_with_an_option_s_former_name_is_of_the_same_pipeline(fakes, load):
-    using = fakes.registry(("renaming", Renaming()))
+    using = fakes.registry(("renaming", RENAMING))
     pipeline = load("model: {net: {source: a.net}}\ntarget: native\n", using=using)
     section = dict(pipeline.document["model"]["net"])
     section["file"] = section.pop("source")
@@ -293,27 +286,13 @@ class Foreign(First):
     """Another distribution's."""
 
 
-class Explorers:
-    """A plugin with explorers."""
-
-    def __init__(self, **records):
-        self.records = records
-
-    @hookimpl
-    def chameleon_explorers(self):
-        return [
-            PluginRecord(name=name, summary="", factory=f"{__name__}:{chosen}", options=options)
-            for name, (chosen, options) in self.records.items()
-        ]
+def explorers(factory, **options):
+    """A plugin with explorers of a class."""
+    return plugin_of(explorers=[record_of(factory, own, name=n) for n, own in options.items()])
 
 
-OURS = (
-    "ours",
-    Explorers(
-        team=("First", TeamOptions), first=("First", FirstOptions), second=("First", NoOptions)
-    ),
-)
-THEIRS = "theirs", Explorers(first=("Foreign", NoOptions), third=("Foreign", NoOptions))
+OURS = "ours", explorers(First, team=TeamOptions, first=FirstOptions, second=NoOptions)
+THEIRS = "theirs", explorers(Foreign, first=NoOptions, third=NoOptions)
 
 
 def team(tmp_path, *plugins, explorer="team"):
@@ -349,7 +328,7 @@ def test_a_third_party_s_member_may_be_told_apart_by_its_distribution(tmp_path):
 
 
 def test_a_default_that_nobody_brings_is_said_when_the_pipeline_is_read(tmp_path):
-    alone = "ours", Explorers(team=("First", TeamOptions), first=("First", FirstOptions))
+    alone = "ours", explorers(First, team=TeamOptions, first=FirstOptions)
     with pytest.raises(PipelineError, match="unknown explorer 'second'"):
         team(tmp_path, alone)
 

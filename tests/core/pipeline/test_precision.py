@@ -5,8 +5,9 @@ import pytest
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.plugins import PluginRecord, SectionRecord, hookimpl
+from chameleon_core.plugins import PluginRecord, SectionRecord
 from chameleon_networks.precision.section import Precision
+from synthetic import plugin_of
 
 HEAD = "model: {net: {}}\ntarget: native\n"
 
@@ -14,17 +15,9 @@ HEAD = "model: {net: {}}\ntarget: native\n"
 @pytest.fixture
 def using(fakes):
     """A registry with a frontend that knows two types beside float32."""
-
-    class Networks:
-        @hookimpl
-        def chameleon_frontends(self):
-            return [attrs.evolve(fakes.record("net"), precisions=("bfloat16", "int8"))]
-
-        @hookimpl
-        def chameleon_sections(self):
-            return [SectionRecord(name="precision", summary="", options=Precision)]
-
-    return fakes.registry(("networks", Networks()))
+    net = attrs.evolve(fakes.record("net"), precisions=("bfloat16", "int8"))
+    section = SectionRecord(name="precision", summary="", options=Precision)
+    return fakes.registry(("networks", plugin_of(frontends=[net], sections=[section])))
 
 
 @pytest.mark.parametrize("text", ["", "precision: float32\n", "precision: {type: float32}\n"])

@@ -21,6 +21,7 @@ from chameleon_core.plugins import (
     hookimpl,
 )
 from chameleon_core.plugins.manager import DiscoveredPlugin, load_plugins
+from synthetic import plugin_of
 
 
 def record(name="good", **changes):
@@ -28,19 +29,8 @@ def record(name="good", **changes):
     return PluginRecord(name=name, **values)
 
 
-def plugin(kind, returned):
-    """A plugin whose hook for a kind returns, or raises, this."""
-
-    def hook(self):
-        if isinstance(returned, BaseException):
-            raise returned
-        return returned
-
-    return type("Plugin", (), {f"chameleon_{kind}": hookimpl(hook)})()
-
-
 def explorers(returned):
-    return plugin("explorers", returned)
+    return plugin_of(explorers=returned)
 
 
 GOOD = ("good-dist", explorers([record()]))
@@ -132,13 +122,12 @@ def test_options_that_clash_or_cannot_be_read_are_refused():
 )
 def test_bad_presets_are_refused(pipeline, message):
     preset = PresetRecord(name="p", summary="", pipeline=pipeline)
-    assert message in load(plugin("presets", [preset])).errors[0].message
+    assert message in load(plugin_of(presets=[preset])).errors[0].message
 
 
 def test_a_command_needs_a_factory():
-    (error,) = load(
-        plugin("commands", [CommandRecord(name="go", summary="", factory="nothing")])
-    ).errors
+    command = CommandRecord(name="go", summary="", factory="nothing")
+    (error,) = load(plugin_of(commands=[command])).errors
     assert "the command 'go' with the factory 'nothing'" in error.message
 
 
@@ -172,7 +161,7 @@ def test_a_hook_with_arguments_of_its_own_and_one_that_does_not_exist_are_report
         def chameleon_explorers(self, colour):
             return []
 
-    registry = load(Wrong(), plugin("explorer", []))
+    registry = load(Wrong(), plugin_of(explorer=[]))
     assert registry.names("explorers") == ("good",)
     first, second = registry.errors
     assert "failed to load: PluginValidationError" in first.message
@@ -284,19 +273,19 @@ class Idle:
 def operators(*classes, **changes):
     """A plugin that registers operators."""
     values = {"summary": "", "factory": "a:B", **changes}
-    return plugin("operators", [OperatorRecord(arguments=cls, **values) for cls in classes])
+    return plugin_of(operators=[OperatorRecord(arguments=cls, **values) for cls in classes])
 
 
 def templates(**changes):
     """A plugin that registers a template."""
     values = {"summary": "", "factory": "a:B", "operators": ("conv2d",), "targets": ("llvm",)}
-    return plugin("templates", [TemplateRecord(name="mine", **{**values, **changes})])
+    return plugin_of(templates=[TemplateRecord(name="mine", **{**values, **changes})])
 
 
 def instructions(*names, **changes):
     """A plugin that registers instructions."""
     values = {"summary": "", "factory": "a:B", **changes}
-    return plugin("instructions", [InstructionRecord(name=name, **values) for name in names])
+    return plugin_of(instructions=[InstructionRecord(name=name, **values) for name in names])
 
 
 @pytest.mark.parametrize(
@@ -359,7 +348,7 @@ PLACERS = Kind(
 
 
 def test_a_distribution_brings_a_kind_that_others_register():
-    greedy, brings = plugin("placers", [record("greedy")]), plugin("kinds", [PLACERS])
+    greedy, brings = plugin_of(placers=[record("greedy")]), plugin_of(kinds=[PLACERS])
     registry = load(("other-dist", greedy), ("placer-dist", brings))
     assert not registry.errors
     assert list(registry.kinds) == [*KINDS, "placers"]
@@ -378,7 +367,7 @@ def test_a_distribution_brings_a_kind_that_others_register():
     ],
 )
 def test_a_kind_that_cannot_be_is_left_out(changes, message):
-    registry = load(plugin("kinds", (attrs.evolve(PLACERS, **row) for row in [changes])))
+    registry = load(plugin_of(kinds=(attrs.evolve(PLACERS, **row) for row in [changes])))
     assert message in registry.errors[0].message
     assert list(registry.kinds) == list(KINDS)
     assert registry.names("explorers") == ("good",)

@@ -37,7 +37,7 @@ from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.factory import hint_after
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.kinds import hook_specs
-from synthetic import SyntheticPlugins, synthetic_document, synthetic_registry
+from synthetic import SYNTHETIC, synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)
@@ -224,7 +224,7 @@ def _registry(*more):
     from chameleon_core import hooks  # noqa: PLC0415
 
     core = ("chameleon-tuner-core", hooks)
-    registry = Registry.from_plugins([core, (OURS, SyntheticPlugins()), *more])
+    registry = Registry.from_plugins([core, (OURS, SYNTHETIC), *more])
     assert not registry.errors
     return registry
 

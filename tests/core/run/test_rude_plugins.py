@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import attrs
@@ -12,6 +11,7 @@ from chameleon_core.errors import ExitCode, PluginError
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins import hookimpl
+from programs import completed
 from synthetic import SyntheticExplorer, synthetic_document
 
 PROGRAM = """
@@ -19,7 +19,7 @@ import os, sys
 from chameleon_core import hooks
 from chameleon_cli.main import run
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from synthetic import SyntheticPlugins, SyntheticExplorer
+from synthetic import SYNTHETIC, SyntheticExplorer
 
 class Loud(SyntheticExplorer):
     def __init__(self, *given):
@@ -39,35 +39,28 @@ class Plugin:
     def chameleon_explorers(self):
         yield PluginRecord(name="loud", summary="", options=NoOptions, factory="__main__:Loud")
 
-known = Registry.from_plugins([hooks, SyntheticPlugins(), Plugin()])
+known = Registry.from_plugins([hooks, SYNTHETIC, Plugin()])
 Registry.load = classmethod(lambda _: known)
 sys.exit(run(sys.argv[1:]))
 """
 
 
-def _command(tmp_path, *words, **environment):
+def _command(tmp_path, code, *words, **environment):
     file = tmp_path / "p.yaml"
     file.write_text(json.dumps(synthetic_document(tmp_path / "run", explorer="loud")))
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, "run", str(file), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    words = (sys.executable, "-c", PROGRAM, "run", file, *words)
+    return completed(words, code, env={**os.environ, **environment})
 
 
 def test_stdout_holds_the_result_alone(tmp_path):
-    done = _command(tmp_path, "--json")
-    assert done.returncode == 0, done.stderr
+    done = _command(tmp_path, ExitCode.OK, "--json")
     assert set(json.loads(done.stdout)) >= {"run", "operators"}
     for text in ("a print while it is made", "it explores", "a library's line", "a child process"):
         assert text in done.stderr
 
 
 def test_a_plugin_that_exits_is_a_plugin_error(tmp_path):
-    done = _command(tmp_path, LEAVE="1")
-    assert done.returncode == ExitCode.PLUGIN
+    done = _command(tmp_path, ExitCode.PLUGIN, LEAVE="1")
     assert "explorer 'loud' failed to explore: SystemExit: 0" in done.stderr
 
 

@@ -19,8 +19,6 @@ from synthetic import (
     SyntheticExplorer,
     SyntheticFrontend,
     SyntheticRunner,
-    record_of,
-    registering,
 )
 
 
@@ -216,14 +214,9 @@ class SharedRunner(SyntheticRunner):
         return SHARED
 
 
-class SharedRunners:
-    """Registers it."""
-
-    chameleon_runners = registering(record_of(SharedRunner, RunnerOptions, name="shared"))
-
-
-def test_a_result_says_it_over_all_processes_of_the_run(pipeline):
-    resolved = pipeline(plugins=[SharedRunners()], runner={"name": "shared"})
+def test_a_result_says_it_over_all_processes_of_the_run(pipeline, plugin):
+    shared = plugin("runners", SharedRunner, RunnerOptions)
+    resolved = pipeline(plugins=[shared], runner={"name": "odd"})
     interrupted(resolved, StopAfter(1))
     result = run_pipeline(resolved)
     assert result.disturbance == SHARED + SHARED

@@ -3,7 +3,6 @@
 import ctypes
 import json
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from chameleon_networks.package.load import load
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.runtime.linking import OBJECTS
 from chameleon_tvm.operators.specs import Conv2dSpec
+from programs import completed
 
 from .conftest import operator_deliverer
 
@@ -86,39 +86,27 @@ def test_the_example_gives_the_same_bits(parallel, tmp_path):
     files = write_c_bundle(parallel.folder, bundle, "conv")
     assert {file.name for file in files} == {file.name for file in bundle.iterdir()}
     for words in (("-B", "build", "."), ("--build", "build")):
-        compiler = subprocess.run(
-            [CMAKE, *words], cwd=bundle, check=False, capture_output=True, text=True
-        )
-        assert compiler.returncode == 0, compiler.stdout + compiler.stderr
+        completed([CMAKE, *words], cwd=bundle)
     [data] = parallel.activations
     np.save(tmp_path / "data.npy", data)
     data.tofile(tmp_path / "data.raw")
     wanted = load(parallel.folder)(data)
     for name, threads in (("data.npy", "1"), ("data.raw", "3")):
-        ran = _example(bundle, bundle / "weights.bin", tmp_path / name, "--threads", threads)
-        assert ran.returncode == 0, ran.stderr
+        ran = _example(0, bundle, bundle / "weights.bin", tmp_path / name, "--threads", threads)
         assert ran.stdout.splitlines()[0] == "output0.npy"
         assert "latency 0." in ran.stdout
         output = np.load(bundle / "build" / "output0.npy")
         assert output.shape == wanted.shape
         assert output.tobytes() == wanted.tobytes()
     np.save(tmp_path / "wide.npy", data.astype(np.float64))
-    ran = _example(bundle, bundle / "weights.bin", tmp_path / "wide.npy")
-    assert ran.returncode == 1
+    ran = _example(1, bundle, bundle / "weights.bin", tmp_path / "wide.npy")
     assert "another shape, type or order than data" in ran.stderr
 
 
-def _example(bundle, *words):
+def _example(code, bundle, *words):
     """The example's process, which has neither Python nor TVM to find."""
-    return subprocess.run(
-        ["./conv_example", *map(str, words), "--runs", "3"],
-        cwd=bundle / "build",
-        env={},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    words = ("./conv_example", *words, "--runs", "3")
+    return completed(words, code, cwd=bundle / "build", env={}, timeout=240)
 
 
 def test_handles_run_at_the_same_time(bundled):

@@ -14,6 +14,8 @@ from chameleon_networks.compile import compile  # noqa: A004 - the name of a mod
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_tvm.types import array_type
 
+from ..modules import module_of  # noqa: TID252 - shared by folders
+
 LLVM = '{"kind": "llvm"}'
 SCANS = list(product(["cumsum", "cumprod"], [False, True]))
 
@@ -23,18 +25,11 @@ SCANS = list(product(["cumsum", "cumprod"], [False, True]))
     ("shape", "axis"), [((3, 5, 70), 1), ((2, 9, 4), 2), ((129, 3), 0), ((17,), 0), ((4, 1, 6), 1)]
 )
 def test_scans(shape, axis, dtype):
-    builder = relax.BlockBuilder()
-    source = relax.Var("x", relax.TensorType(shape, dtype))
-    with builder.function("main", [source]):
-        with builder.dataflow():
-            scans = [
-                builder.emit(getattr(relax.op, name)(source, axis, exclusive=exclusive))
-                for name, exclusive in SCANS
-            ]
-            result = builder.emit_output(relax.Tuple(scans))
-        builder.emit_func_output(result)
+    def build(emit, source):
+        return tuple(emit(getattr(relax.op, n)(source, axis, exclusive=e)) for n, e in SCANS)
+
     x = np.random.default_rng(0).integers(1, 3, shape).astype(dtype)
-    with np.errstate(over="ignore"), untuned(builder.get()) as network:
+    with np.errstate(over="ignore"), untuned(module_of(build, (shape, dtype))) as network:
         for (name, exclusive), got in zip(SCANS, network(x), strict=True):
             expected = getattr(np, name)(x, axis)
             if exclusive:
@@ -47,28 +42,18 @@ def test_scans(shape, axis, dtype):
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
 def test_tvms_own_schedules_sort_as_networks_do(dtype):
     kind = array_type(dtype)
-    builder = relax.BlockBuilder()
-    source = relax.Var("x", relax.TensorType((6,), dtype))
-    with builder.function("main", [source]):
-        with builder.dataflow():
-            result = builder.emit_output(relax.op.argsort(source, dtype="int64"))
-        builder.emit_func_output(result)
+    module = module_of(lambda _, source: relax.op.argsort(source, dtype="int64"), ((6,), dtype))
     x = np.array([3, np.nan if "float" in dtype else 255, 7, 0, 9, 1], "float32").astype(kind)
-    machine = relax.VirtualMachine(compile.untuned(builder.get(), LLVM), tvm.cpu())
+    machine = relax.VirtualMachine(compile.untuned(module, LLVM), tvm.cpu())
     order = machine["main"](tvm.runtime.tensor(x)).numpy()
     np.testing.assert_array_equal(order, [3, 5, 0, 2, 4, 1])
 
 
 def test_copies_of_an_untuned_network_load_it(monkeypatch):
-    builder = relax.BlockBuilder()
-    source = relax.Var("x", relax.TensorType((3,), "float32"))
-    with builder.function("main", [source]):
-        with builder.dataflow():
-            weights = relax.const(np.arange(3, dtype="float32"))
-            result = builder.emit_output(relax.op.multiply(source, weights))
-        builder.emit_func_output(result)
+    weights = relax.const(np.arange(3, dtype="float32"))
+    module = module_of(lambda _, source: relax.op.multiply(source, weights), (3,))
     x = np.full(3, 2, "float32")
-    with untuned(builder.get()) as network:
+    with untuned(module) as network:
         monkeypatch.setattr(onnx_networks, "compiled", None)
         for other in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):  # noqa: S301
             with other:

@@ -61,9 +61,10 @@ SAMPLES = {
             torch.narrow(input=x, dim=0, start=1, length=2),
             torch.cov(input=x, fweights=torch.tensor([1, 2, 0]), aweights=y.abs(), correction=0),
             torch.combinations(input=y, r=2),
-            *torch.linalg.lstsq(x, b=x[:, :2], driver="gelss"),
-            *torch.linalg.lstsq(x, x[:, :2])[:2],
-            torch.linalg.lstsq(x.mT, y[:, None], driver="gels").solution,
+            # Each column more doubles the operators at least.
+            *torch.linalg.lstsq(x[1:, :2], b=x[1:, 1:], driver="gelss"),
+            *torch.linalg.lstsq(x[1:, :2], x[1:, 1:])[:2],
+            torch.linalg.lstsq(x[1:, :2].mT, y[:2, None], driver="gels").solution,
         ),
         torch.cat([r(3, 3) + torch.eye(3), r(1, 3)]),
         r(3),
@@ -286,7 +287,7 @@ SAMPLES = {
         lambda x, y: (
             torch.linalg.inv(x),
             torch.linalg.det(x[:, :2, :2]),
-            *torch.linalg.slogdet(x),
+            *torch.linalg.slogdet(x[:, 1:, 1:]),
             torch.linalg.solve(x, y),
             torch.linalg.solve(x[:, :2, :2], y[:, :2].mT, left=False),
         ),

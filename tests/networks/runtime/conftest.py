@@ -30,6 +30,7 @@ from chameleon_networks.runtime.pack import pack_weights
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
+from programs import completed
 
 from ..export.conftest import operator_deliverer  # noqa: TID252 - its helpers
 from ..graph.sequence.conftest import TARGET, THREADS, deliverer  # noqa: TID252 - its helpers
@@ -216,13 +217,7 @@ def in_child(action, seconds=240):
 def alone(script, *words, seconds=240):
     """A Python process of its own that runs a script: its text, or a file."""
     code = [script] if isinstance(script, Path) else ["-c", script]
-    return subprocess.run(
-        [sys.executable, *map(str, (*code, *words))],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
+    return completed([sys.executable, *code, *words], None, timeout=seconds)
 
 
 @pytest.fixture(scope="module")

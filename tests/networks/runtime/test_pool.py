@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_networks.runtime.linking import SOURCES
+from programs import completed
 from tvm_ffi.libinfo import include_paths
 
 DRIVER = Path(__file__).with_name("pool_test.c")
@@ -27,7 +28,7 @@ def compiled(target, *flags):
     words = ("-std=gnu11", "-O1", "-g", *headers, *flags, *delays)
     sources = (str(DRIVER), str(SOURCES / "pool.c"))
     links = ("-Wl,--wrap=pthread_create,--wrap=syscall", "-lpthread", "-o", str(target))
-    subprocess.run([COMPILER, *words, *sources, *links], check=True, capture_output=True)
+    completed([COMPILER, *words, *sources, *links])
     return target
 
 
@@ -57,10 +58,7 @@ def run(program, scenario):
         "TSAN_OPTIONS": "halt_on_error=1",
         "ASAN_OPTIONS": "detect_leaks=0",  # which some containers forbid
     }
-    finished = subprocess.run(
-        [program, scenario], env=environment, check=False, capture_output=True, text=True
-    )
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    completed([program, scenario], env=environment)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from chameleon_networks.serving.model_files import ModelFile
 from chameleon_networks.serving.streams import Served, figures_of, onnxruntime_ways, served
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.stamps import TOKEN
+from programs import completed
 
 LOADER = """
 import threading
@@ -46,10 +47,7 @@ def _request(folder, count, **more):
 
 def _program(request, environment):
     words = [sys.executable, clients.__file__, json.dumps(request)]
-    finished = subprocess.run(
-        words, check=True, capture_output=True, text=True, env=environment, timeout=240
-    )
-    return json.loads(finished.stdout)
+    return json.loads(completed(words, env=environment, timeout=240).stdout)
 
 
 def test_clients_call_at_once_in_a_program_that_needs_numpy_alone(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import venv
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import attrs
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from programs import completed
 
 HERE = Path(__file__).parent
 OURS = "chameleon-tuner"
@@ -56,14 +56,7 @@ def run(words, *, cwd=None, codes=(0,)):
     variables = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "NOX"))
     }
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env={**variables, "CHAMELEON_RECORDS": "none"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(words, None, cwd=cwd, env={**variables, "CHAMELEON_RECORDS": "none"})
     assert done.returncode in codes, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -1,20 +1,17 @@
 """Servers are killed at random while candidates are measured: nothing is lost or stalls."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import completed
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "rpc_fleet.py"
 
 
 def measured(*arguments):
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARK), *arguments], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+    return json.loads(completed([sys.executable, BENCHMARK, *arguments]).stdout)
 
 
 @pytest.mark.long

@@ -7,13 +7,13 @@ Out-of-bounds and misaligned accesses end the program (address and undefined-beh
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from chameleon_tvm.building.lowering import cuda_source
 from chameleon_tvm.device.targets import tvm_target
+from programs import completed
 
 HEADER = Path(__file__).with_name("emulation.h")
 _KERNEL = re.compile(r"__global__ void __launch_bounds__\((\d+)\) (\w+)\(([^)]*)\) \{")
@@ -85,19 +85,10 @@ def emulate(source, blocks, arrays, out, folder):
         )
     )
     compiled = [shutil.which("g++"), *_FLAGS, "kernel.cpp", "-o", "kernel"]
-    done = subprocess.run(compiled, cwd=folder, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:2000]
+    completed(compiled, cwd=folder)
     results = []
     for order in ("ascending", "descending"):
-        done = subprocess.run(
-            ["./kernel", order],
-            cwd=folder,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
+        completed(["./kernel", order], cwd=folder, timeout=240)
         written = np.fromfile(folder / "written", arrays[out].dtype)
         results.append(written.reshape(arrays[out].shape))
     return results
@@ -121,7 +112,6 @@ def nvcc(tmp_path):
     def compiled(function, target):
         (tmp_path / "kernel.cu").write_text(cuda_source(function, tvm_target(target)))
         command = [compiler, "-cubin", f"-arch={json.loads(target)['arch']}", "kernel.cu"]
-        done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        completed(command, cwd=tmp_path)
 
     return compiled

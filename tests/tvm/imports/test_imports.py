@@ -1,16 +1,14 @@
 """What importing this package brings along: time that every command and every worker pays."""
 
-import subprocess
 import sys
+
+from programs import completed
 
 
 def loaded(statements, *modules):
     """Which of the modules a fresh interpreter has loaded after some statements."""
     program = f"{statements}\nimport sys\nprint(*[m for m in {modules!r} if sys.modules.get(m)])"
-    finished = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    return finished.stdout.split()
+    return completed([sys.executable, "-c", program]).stdout.split()
 
 
 def test_tvm_comes_without_torch_and_leaves_it_importable():

@@ -1,7 +1,6 @@
 """ARM's instructions compute what their meaning says: cross-compiled, run by an emulator."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMult
 from chameleon_tvm.instructions.neon import Bfmmla, Sdot, Smmla, Usdot
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from computing import resolved
+from programs import completed
 from tvm_ffi import libinfo
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
@@ -48,11 +48,11 @@ def emulated(trial, operands, folder):
     program, own = folder / "program", Path(__file__).with_name("emulated.c")
     headers = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
     build = [COMPILER, "-static", *headers, own, folder / "kernel.o", "-o", program]
-    subprocess.run([str(word) for word in build], check=True)
+    completed(build)
     words = []
     arguments = trial.arguments(operands)
     for number, array in enumerate(arguments):
         array.tofile(folder / str(number))
-        words += [str(folder / str(number)), str(8 * array.itemsize)]
-    subprocess.run([EMULATOR, "-cpu", "max", str(program), *words], check=True)
+        words += [folder / str(number), 8 * array.itemsize]
+    completed([EMULATOR, "-cpu", "max", program, *words])
     return np.fromfile(words[-2], arguments[-1].dtype)

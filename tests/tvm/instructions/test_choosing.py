@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chameleon_core.plugins import InstructionRecord, Registry, hookimpl
+from chameleon_core.plugins import InstructionRecord, Registry
 from chameleon_tvm.instructions import choosing
 from chameleon_tvm.instructions.choosing import (
     dots_of,
@@ -14,6 +14,7 @@ from chameleon_tvm.instructions.choosing import (
 )
 from chameleon_tvm.testing.instructions import check_instruction
 from computing import ARM, X86, resolved
+from synthetic import plugin_of
 
 PLUGINS = Path(__file__).parents[3] / "docs" / "plugins.md"
 
@@ -120,12 +121,8 @@ def test_the_example_of_the_documentation_conforms_and_is_found(udot):
 
 
 def test_what_is_installed_changes_nothing_that_this_package_serves(monkeypatch):
-    class Plugin:
-        @hookimpl
-        def chameleon_instructions(self):
-            yield InstructionRecord(name="broken", summary="", factory="no_such_module_at_all:It")
-
-    registry = Registry.from_plugins([Plugin()], with_installed=True)
+    broken = InstructionRecord(name="broken", summary="", factory="no_such_module_at_all:It")
+    registry = Registry.from_plugins([plugin_of(instructions=[broken])], with_installed=True)
     monkeypatch.setattr(choosing, "default_registry", lambda: registry)
     assert names(f"{X86}haswell", "uint8", "int8") == ["vpmaddwd"]
 

@@ -18,6 +18,7 @@ from chameleon_tvm.spaces.template import provider
 from chameleon_tvm.spaces.template.batch_matmul import DenseTemplate
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import template_of
+from synthetic import plugin_of
 
 HERE = __name__
 ZEN4 = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
@@ -132,12 +133,8 @@ def test_arguments_of_a_plugin_s_operator_are_read_and_written(install, tmp_path
 
 
 def test_an_operator_of_a_broken_plugin_is_answered_with_what_broke():
-    class Broken:
-        @hookimpl
-        def chameleon_operators(self):
-            raise OSError("no libsquare")
-
-    registry = Registry.from_plugins([("square-dist", Broken())], with_installed=True)
+    broken = plugin_of(operators=OSError("no libsquare"))
+    registry = Registry.from_plugins([("square-dist", broken)], with_installed=True)
     document = {"model": {"operators": [{"square": {"size": 8}}]}, "target": "llvm"}
     with pytest.raises(ConfigError, match="unknown entry 'square'") as caught:
         from_dict(document, registry=registry)

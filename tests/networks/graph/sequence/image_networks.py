@@ -3,7 +3,7 @@
 import numpy as np
 from chameleon_networks.graph.relaxed import relax
 
-from ...modules import expected  # noqa: TID252 - shared by folders
+from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 
 op = relax.op
 
@@ -46,6 +46,14 @@ def check(network, module, *inputs):
         assert output.shape == other.shape
         scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
         np.testing.assert_allclose(output, other, atol=2e-5 * scale, rtol=0)
+
+
+def correct(deliver, build, shape, **options):
+    """A delivered network of images in float32, which computes what its module does."""
+    module = module_of(build, shape)
+    network = deliver(module, **options)
+    check(network, module, image(*shape))
+    return network
 
 
 def values_of(emit, program, first):

@@ -1,11 +1,11 @@
 """A small network as a bundle for C: the same bits as its loader in Python."""
 
 import shutil
-import subprocess
 
 import numpy as np
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.graph.relaxed import relax
+from programs import completed
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 
@@ -35,28 +35,12 @@ def test_a_network_gives_the_same_bits(deliver, tmp_path):
     bundle = tmp_path / "bundle"
     write_c_bundle(network.folder, bundle, "bundle")
     flags = ("-std=c++17", "-Wall", "-Werror", "-L.", "-Wl,-rpath,$ORIGIN", "-o", "example")
-    compiler = subprocess.run(
-        [CXX, "main.cpp", *flags, "-lbundle"],
-        cwd=bundle,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert compiler.returncode == 0, compiler.stderr
+    completed([CXX, "main.cpp", *flags, "-lbundle"], cwd=bundle)
     for number, array in enumerate(inputs):
         np.save(bundle / f"{number}.npy", array)
-    ran = subprocess.run(
-        ["./example", "weights.bin", "0.npy", "1.npy"],
-        cwd=bundle,
-        env={},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stderr
+    words = ("./example", "weights.bin", "0.npy", "1.npy")
+    ran = completed(words, cwd=bundle, env={}, timeout=240)
     assert ran.stdout.splitlines()[:2] == ["output0.npy", "output1.npy"]
     for number, array in enumerate(wanted):
         assert np.load(bundle / f"output{number}.npy").tobytes() == array.tobytes()
-    words = (CC, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "bundle.h")
-    assert subprocess.run(words, cwd=bundle, check=False).returncode == 0
+    completed([CC, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "bundle.h"], cwd=bundle)

@@ -5,7 +5,7 @@ import pytest
 from chameleon_networks.graph.relaxed import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from .image_networks import check, conv, image, shuffle, unit
+from .image_networks import check, conv, correct, shuffle, unit
 
 op = relax.op
 MOVES = ("concat", "split", "slice", "shuffle", "fused_concat", "fused_split")
@@ -23,12 +23,10 @@ def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
             x = unit(emit, x)
         return conv(emit, x, 24)
 
-    module = module_of(build, ((batch, 8, 6, 7), "float32"))
-    network = deliver(module, layout="NHWC", guesses=True)
+    network = correct(deliver, build, (batch, 8, 6, 7), layout="NHWC", guesses=True)
     assert _moves(network) == []
     looked_up = [call for call in network.compiled.executable.sequence.calls if call.lookups]
     assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
-    check(network, module, image(batch, 8, 6, 7))
 
 
 def test_who_cannot_look_up_gets_one_copy(deliver):
@@ -38,10 +36,8 @@ def test_who_cannot_look_up_gets_one_copy(deliver):
         pooled = emit(op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)))
         return conv(emit, pooled, 8), conv(emit, x, 8, 3, 8)
 
-    module = module_of(build, ((1, 8, 6, 6), "float32"))
-    network = deliver(module, layout="NHWC", guesses=True)
+    network = correct(deliver, build, (1, 8, 6, 6), layout="NHWC", guesses=True)
     assert _moves(network) == ["shuffle_of_some_of_1x6x6x32_float32"]
-    check(network, module, image(1, 8, 6, 6))
 
 
 def test_callers_own_what_they_pass_and_get(deliver):
@@ -62,17 +58,14 @@ def test_what_would_be_looked_up_too_often_is_moved(deliver):
     def build(emit, x):
         return conv(emit, shuffle(emit, conv(emit, x, 16), 2), 512)
 
-    module = module_of(build, ((1, 8, 6, 6), "float32"))
-    network = deliver(module, layout="NHWC", guesses=True)
+    network = correct(deliver, build, (1, 8, 6, 6), layout="NHWC", guesses=True)
     assert sum("shuffle" in name for name in network.kernels) == 1
     assert "_of_some_of_" not in "".join(network.kernels)
     assert not any(call.lookups for call in network.compiled.executable.sequence.calls)
-    check(network, module, image(1, 8, 6, 6))
 
 
 def test_untuned_networks_shuffle_with_a_kernel(deliver):
     def build(emit, x):
         return conv(emit, unit(emit, conv(emit, x, 16)), 8)
 
-    module = module_of(build, ((1, 8, 6, 6), "float32"))
-    check(deliver(module, layout="NHWC"), module, image(1, 8, 6, 6))
+    correct(deliver, build, (1, 8, 6, 6), layout="NHWC")

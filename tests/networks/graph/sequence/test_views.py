@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
-from .image_networks import check, conv, image, values_of
+from .image_networks import conv, correct, values_of
 
 op = relax.op
 LAYOUTS = ("NCHW", "NHWC")
@@ -30,10 +30,8 @@ def test_a_fire_module_concatenates_for_nothing(deliver, layout, seed):
         both = emit(op.concat(parts, axis=1))
         return conv(emit, emit(op.nn.max_pool2d(both, (2, 2), (2, 2))), 10)
 
-    module = module_of(build, ((1, 16, 12, 12), "float32"))
-    network = deliver(module, layout=layout, seed=seed)
+    network = correct(deliver, build, (1, 16, 12, 12), layout=layout, seed=seed)
     assert _moves(network) == []
-    check(network, module, image(1, 16, 12, 12))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -45,11 +43,9 @@ def test_branches_read_their_part_of_a_split(deliver, layout, seed):
         pooled = emit(op.nn.avg_pool2d(thin, (3, 3), (1, 1), (1, 1)))
         return emit(op.concat([conv(emit, left, 16, 3), pooled, conv(emit, right, 8)], axis=1))
 
-    module = module_of(build, ((1, 8, 10, 10), "float32"))
-    network = deliver(module, layout=layout, seed=seed)
+    network = correct(deliver, build, (1, 8, 10, 10), layout=layout, seed=seed)
     # A template that reads columns and channels as one axis needs them without gaps.
     assert [name for name in _moves(network) if seed is None or "concat" in name] == []
-    check(network, module, image(1, 8, 10, 10))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -60,10 +56,8 @@ def test_what_cannot_be_a_view_is_copied_alone(deliver, layout):
         again = emit(op.concat([conv(emit, twice, 4), second], axis=1))
         return conv(emit, twice, 3), conv(emit, again, 3)
 
-    module = module_of(build, ((1, 8, 6, 6), "float32"))
-    network = deliver(module, layout=layout)
+    network = correct(deliver, build, (1, 8, 6, 6), layout=layout)
     assert len(_moves(network)) == 2, "the second of the twins, and what two results hold"
-    check(network, module, image(1, 8, 6, 6))
 
 
 def test_dense_blocks_share_one_tensor(deliver):
@@ -73,10 +67,8 @@ def test_dense_blocks_share_one_tensor(deliver):
             grown = emit(op.concat([grown, conv(emit, grown, 4, 3)], axis=1))
         return conv(emit, grown, 5)
 
-    module = module_of(build, ((1, 8, 6, 6), "float32"))
-    network = deliver(module, layout="NHWC")
+    network = correct(deliver, build, (1, 8, 6, 6), layout="NHWC")
     assert _moves(network) == [], "a result that is a part of another lies in that"
-    check(network, module, image(1, 8, 6, 6))
 
 
 def test_results_and_inputs_of_the_network_stay_the_callers(deliver):
@@ -86,9 +78,8 @@ def test_results_and_inputs_of_the_network_stay_the_callers(deliver):
         halves = emit(op.split(conv(emit, both, 6), 2, axis=1))
         return first, both, emit(halves[0]), conv(emit, emit(halves[1]), 3)
 
-    module = module_of(build, ((2, 4, 5, 5), "float32"))
     for layout in LAYOUTS:
-        check(deliver(module, layout=layout), module, image(2, 4, 5, 5))
+        correct(deliver, build, (2, 4, 5, 5), layout=layout)
 
 
 def test_slices_are_read_where_they_are(deliver):
@@ -99,10 +90,8 @@ def test_slices_are_read_where_they_are(deliver):
         skipped = emit(op.strided_slice(whole, [2], [0], [8], [2]))
         return tuple(conv(emit, part, 3) for part in (inner, every, skipped))
 
-    module = module_of(build, ((2, 4, 8, 8), "float32"))
-    network = deliver(module)
+    network = correct(deliver, build, (2, 4, 8, 8))
     assert _moves(network) == []
-    check(network, module, image(2, 4, 8, 8))
 
 
 @st.composite
@@ -144,10 +133,8 @@ def test_random_networks_compute_the_same(deliver, program, layout, kernels, res
             return tuple(values[-3:])
         return (*(conv(emit, value, 3) for value in values[-3:]), values[-1])
 
-    module = module_of(build, (shape, "float32"))
-    network = deliver(module, layout=layout, **kernels)
+    network = correct(deliver, build, shape, layout=layout, **kernels)
     assert network.compiled.virtual_machine is None
-    check(network, module, image(*shape))
 
 
 # -- shuffles --------------------------------------------------------------------------------------
