@@ -126,7 +126,7 @@ def trained_model(
         predictor: Predictor | TreePredictor = TreePredictor.trained(
             training, parts.stopping, vocabulary, members=options.members, seed=options.seed
         )
-        return _finished(predictor, parts, command, {})
+        return _finished(predictor, parts, command, {}, options.seed)
     scale = Scale.of(training)
     networks, runs = [], []
     for member in range(options.members):
@@ -147,11 +147,15 @@ def trained_model(
     predictor = Predictor(
         networks=networks, architecture=options.architecture, vocabulary=vocabulary, scale=scale
     )
-    return _finished(predictor, parts, command, {"members": runs})
+    return _finished(predictor, parts, command, {"members": runs}, options.seed)
 
 
 def _finished(
-    predictor: Predictor | TreePredictor, parts: Divided, command: str, results: dict[str, Any]
+    predictor: Predictor | TreePredictor,
+    parts: Divided,
+    command: str,
+    results: dict[str, Any],
+    seed: int,
 ) -> Model:
     """The model of a predictor, with temperature and limits from the early-stopping tasks."""
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
@@ -162,6 +166,9 @@ def _finished(
         deviations,
         predictor.vocabulary,
     )
+    if isinstance(predictor, TreePredictor):
+        # Last of all: errors of tasks that it learned from say nothing about those of others.
+        predictor = predictor.retrained([*parts.training, *parts.stopping], seed)
     results["temperature"] = predictor.temperature
     if parts.held_out:
         results["held_out"] = _judged(predictor, parts.held_out)

@@ -7,7 +7,7 @@ most of their leaves for slow candidates, whose times have no upper bound.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -147,12 +147,7 @@ class TreePredictor:
         features = FlatFeatures.of(row.tokens for row in training)
         names = tuple(name for name in features.names if not name.startswith("device.features="))
         features = FlatFeatures(names=names)
-        table, wanted = features.table(training), np.concatenate(list(map(places, training)))
-        weights = task_weights(training)
-        boosters = [
-            _boosted(_ORDER | {"seed": seed + at}, _ROUNDS, table, wanted, weights)
-            for at in range(members)
-        ]
+        boosters = _rankers(features, training, members, seed)
         unseen = features.table(stopping)
         truth = np.concatenate(list(map(places, stopping)))
         predicted = np.mean([booster.predict(unseen) for booster in boosters], axis=0)
@@ -170,6 +165,16 @@ class TreePredictor:
             vocabulary=vocabulary,
             scale=_scale(predicted, stopping),
         )
+
+    def retrained(self, examples: Sequence[Example], seed: int) -> Self:
+        """A copy whose boosters of the rank learn from other examples; all else stays.
+
+        Args:
+            examples: The examples.
+            seed: The seed of all random choices.
+        """
+        boosters = _rankers(self.features, examples, len(self.boosters), seed)
+        return attrs.evolve(self, boosters=boosters)
 
     def of(self, tokens: TaskTokens) -> TaskTrees:
         """The predictor for one task's configurations."""
@@ -255,6 +260,38 @@ def task_weights(examples: Sequence[Example]) -> Scores:
     """
     weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
+
+
+def _rankers(
+    features: FlatFeatures, examples: Sequence[Example], members: int, seed: int
+) -> list[lightgbm.Booster]:
+    """Boosters that learn the rank of a configuration in its task."""
+    table, weights = features.table(examples), task_weights(examples)
+    wanted = np.concatenate(list(map(places, examples)))
+    order = _ORDER | {"objective": _within_tasks(examples, wanted, weights)}
+    return [
+        _boosted(order | {"seed": seed + at}, _ROUNDS, table, wanted, weights)
+        for at in range(members)
+    ]
+
+
+def _within_tasks(
+    examples: Sequence[Example], wanted: Scores, weights: Scores
+) -> Callable[[Scores, lightgbm.Dataset], tuple[Scores, Scores]]:
+    """The loss of the order within tasks: squared errors without the mean error of each task.
+
+    The rank depends on the other candidates of the task, which a predictor does not know. Without
+    the mean error, trees spend no leaves on how good the candidates of a task are on average.
+    """
+    sizes = np.array([len(example) for example in examples])
+    task = np.repeat(np.arange(len(examples)), sizes)
+
+    def gradients(predicted: Scores, _: lightgbm.Dataset) -> tuple[Scores, Scores]:
+        errors = predicted - wanted
+        means = np.bincount(task, errors) / sizes
+        return weights * (errors - means[task]), weights
+
+    return gradients
 
 
 def _boosted(
