@@ -16,7 +16,10 @@ from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
 from chameleon_one_shot.predictor.model import load
+from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.predictor.pretraining import Divided, trained_model
 from chameleon_one_shot.predictor.training import means, train, training_task
+from chameleon_one_shot.predictor.trees import TreePredictor, _within_tasks
 from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
 
@@ -64,6 +67,31 @@ def test_the_same_seed_gives_the_same_network(examples, options):
     ]
     assert torch.equal(result[0], result[1])
     assert not torch.equal(result[0], result[2])
+
+
+def test_trees_learn_only_the_order_within_tasks(examples):
+    rng = np.random.default_rng(0)
+    sizes = [len(example) for example in examples[:2]]
+    wanted, predicted = rng.normal(size=(2, sum(sizes)))
+    gradients = _within_tasks(examples[:2], wanted, np.ones(sum(sizes)))
+    shifted, _ = gradients(predicted + np.repeat([5.0, -2.0], sizes), None)
+    result, _ = gradients(predicted, None)
+    np.testing.assert_allclose(shifted, result, atol=1e-12)
+    assert np.abs(result).max() > 0.1
+
+
+def test_trees_learn_last_from_the_tasks_that_told_their_errors(examples):
+    parts = Divided(training=examples[:5], stopping=examples[5:7], held_out=examples[7:])
+    model = trained_model(parts, TrainingOptions(members=1))
+    before = TreePredictor.trained(
+        parts.training, parts.stopping, model.predictor.vocabulary, members=1, seed=0
+    )
+    row = examples[5]
+    (first, error), (last, deviation) = (
+        predictor.of(row.tokens).moments(row.configs) for predictor in (before, model.predictor)
+    )
+    assert Quality.of(last, row.quality).tau > Quality.of(first, row.quality).tau
+    np.testing.assert_allclose(deviation, model.predictor.temperature * error)
 
 
 def test_choices_alone_have_the_tokens_of_their_knobs(made):
