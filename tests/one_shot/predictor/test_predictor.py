@@ -19,7 +19,7 @@ from chameleon_one_shot.predictor.model import load
 from chameleon_one_shot.predictor.options import TrainingOptions
 from chameleon_one_shot.predictor.pretraining import Divided, trained_model
 from chameleon_one_shot.predictor.training import means, train, training_task
-from chameleon_one_shot.predictor.trees import TreePredictor, _within_tasks
+from chameleon_one_shot.predictor.trees import TreePredictor
 from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
 
@@ -67,17 +67,6 @@ def test_the_same_seed_gives_the_same_network(examples, options):
     ]
     assert torch.equal(result[0], result[1])
     assert not torch.equal(result[0], result[2])
-
-
-def test_trees_learn_only_the_order_within_tasks(examples):
-    rng = np.random.default_rng(0)
-    sizes = [len(example) for example in examples[:2]]
-    wanted, predicted = rng.normal(size=(2, sum(sizes)))
-    gradients = _within_tasks(examples[:2], wanted, np.ones(sum(sizes)))
-    shifted, _ = gradients(predicted + np.repeat([5.0, -2.0], sizes), None)
-    result, _ = gradients(predicted, None)
-    np.testing.assert_allclose(shifted, result, atol=1e-12)
-    assert np.abs(result).max() > 0.1
 
 
 def test_trees_learn_last_from_the_tasks_that_told_their_errors(examples):

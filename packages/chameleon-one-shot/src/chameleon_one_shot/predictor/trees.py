@@ -7,7 +7,7 @@ most of their leaves for slow candidates, whose times have no upper bound.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -145,19 +145,14 @@ class TreePredictor:
         """
         # Features of a CPU that no instruction of a template uses would only name the machine.
         features = FlatFeatures.of(row.tokens for row in training)
-        names = tuple(name for name in features.names if not name.startswith("device.features="))
-        features = FlatFeatures(names=names)
-        boosters = _rankers(features, training, members, seed)
+        names = (name for name in features.names if not name.startswith("device.features="))
+        features = FlatFeatures(names=tuple(names))
+        boosters = _rankers(features, training, range(seed, seed + members))
         unseen = features.table(stopping)
-        truth = np.concatenate(list(map(places, stopping)))
         predicted = np.mean([booster.predict(unseen) for booster in boosters], axis=0)
-        errors = _boosted(
-            _ERRORS | {"seed": seed},
-            _ROUNDS_OF_ERRORS,
-            unseen,
-            np.abs(truth - predicted),
-            task_weights(stopping),
-        )
+        missed = np.abs(np.concatenate(list(map(places, stopping))) - predicted)
+        options, weights = _ERRORS | {"seed": seed}, task_weights(stopping)
+        errors = _boosted(options, _ROUNDS_OF_ERRORS, unseen, missed, weights)
         return cls(
             boosters=boosters,
             errors=errors,
@@ -173,8 +168,8 @@ class TreePredictor:
             examples: The examples.
             seed: The seed of all random choices.
         """
-        boosters = _rankers(self.features, examples, len(self.boosters), seed)
-        return attrs.evolve(self, boosters=boosters)
+        seeds = range(seed, seed + len(self.boosters))
+        return attrs.evolve(self, boosters=_rankers(self.features, examples, seeds))
 
     def of(self, tokens: TaskTokens) -> TaskTrees:
         """The predictor for one task's configurations."""
@@ -263,35 +258,26 @@ def task_weights(examples: Sequence[Example]) -> Scores:
 
 
 def _rankers(
-    features: FlatFeatures, examples: Sequence[Example], members: int, seed: int
+    features: FlatFeatures, examples: Sequence[Example], seeds: Iterable[int]
 ) -> list[lightgbm.Booster]:
     """Boosters that learn the rank of a configuration in its task."""
     table, weights = features.table(examples), task_weights(examples)
     wanted = np.concatenate(list(map(places, examples)))
-    order = _ORDER | {"objective": _within_tasks(examples, wanted, weights)}
-    return [
-        _boosted(order | {"seed": seed + at}, _ROUNDS, table, wanted, weights)
-        for at in range(members)
-    ]
+
+    def loss(predicted: Scores, _: lightgbm.Dataset) -> tuple[Scores, Scores]:
+        # A rank depends on the other candidates of the task, which trees do not know. So the mean
+        # error of a task does not count, and trees spend no leaves on it.
+        return weights * _centred(predicted - wanted, examples), weights
+
+    order = _ORDER | {"objective": loss}
+    return [_boosted(order | {"seed": seed}, _ROUNDS, table, wanted, weights) for seed in seeds]
 
 
-def _within_tasks(
-    examples: Sequence[Example], wanted: Scores, weights: Scores
-) -> Callable[[Scores, lightgbm.Dataset], tuple[Scores, Scores]]:
-    """The loss of the order within tasks: squared errors without the mean error of each task.
-
-    The rank depends on the other candidates of the task, which a predictor does not know. Without
-    the mean error, trees spend no leaves on how good the candidates of a task are on average.
-    """
-    sizes = np.array([len(example) for example in examples])
-    task = np.repeat(np.arange(len(examples)), sizes)
-
-    def gradients(predicted: Scores, _: lightgbm.Dataset) -> tuple[Scores, Scores]:
-        errors = predicted - wanted
-        means = np.bincount(task, errors) / sizes
-        return weights * (errors - means[task]), weights
-
-    return gradients
+def _centred(values: Scores, examples: Sequence[Example]) -> Scores:
+    """Numbers of candidates minus their mean in the task."""
+    sizes = np.array(list(map(len, examples)))
+    task = np.repeat(np.arange(len(sizes)), sizes)
+    return np.asarray(values - (np.bincount(task, values) / sizes)[task])
 
 
 def _boosted(
@@ -301,20 +287,15 @@ def _boosted(
 
     data = lightgbm.Dataset(table, label=wanted, weight=weights)
     # As many threads as torch has, which a caller may limit.
-    threads = {"num_threads": torch.get_num_threads()}
-    return lightgbm.train({**options, **threads}, data, num_boost_round=rounds)
+    options = {**options, "num_threads": torch.get_num_threads()}
+    return lightgbm.train(options, data, num_boost_round=rounds)
 
 
 def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
     """The scale from ranks to log-throughput, by least squares within tasks."""
-    parts = np.split(predicted, np.cumsum([len(example) for example in examples])[:-1])
-    pairs = [
-        (part - part.mean(), example.quality - example.quality.mean())
-        for part, example in zip(parts, examples, strict=True)
-    ]
-    slope = sum(float(one @ two) for one, two in pairs) / max(
-        sum(float(one @ one) for one, _ in pairs), 1e-12
-    )
+    own = _centred(predicted, examples)
+    quality = np.concatenate([example.quality for example in examples])
+    slope = float(own @ quality / max(own @ own, 1e-12))
     return Scale(mean=Scale.of(examples).mean, deviation=max(slope, 1e-6))
 
 
