@@ -189,8 +189,7 @@ def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
 def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """The errors of predictions, minus their mean over the task, which is not trained."""
     missing = example.quality - mean
-    centred: NDArray[np.float64] = missing - missing.mean()
-    return centred
+    return np.asarray(missing - missing.mean(), np.float64)
 
 
 def _deviation(predictor: AnyPredictor, example: Example) -> float:
