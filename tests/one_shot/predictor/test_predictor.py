@@ -17,6 +17,7 @@ from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
 from chameleon_one_shot.predictor.model import load
 from chameleon_one_shot.predictor.training import means, train, training_task
+from chameleon_one_shot.predictor.trees import TreePredictor
 from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
 
@@ -51,19 +52,20 @@ def test_the_same_seed_gives_the_same_network(examples, options):
     short = attrs.evolve(options, steps=4, evaluate_every=2)
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in examples[:3])
 
-    result = [
-        train(
-            examples[:3],
-            examples[3:4],
-            vocabulary=vocabulary,
-            scale=Scale.of(examples[:3]),
-            options=short,
-            seed=seed,
-        ).network.head.weight.detach()
-        for seed in (1, 1, 2)
-    ]
+    given = {"vocabulary": vocabulary, "scale": Scale.of(examples[:3]), "options": short}
+    runs = (train(examples[:3], examples[3:4], seed=seed, **given) for seed in (1, 1, 2))
+    result = [run.network.head.weight.detach() for run in runs]
     assert torch.equal(result[0], result[1])
     assert not torch.equal(result[0], result[2])
+
+
+def test_trees_learn_last_from_the_tasks_that_told_their_errors(model, examples):
+    trees, row = model.predictor, examples[5]
+    if not isinstance(trees, TreePredictor):
+        pytest.skip("it has networks")
+    predictors = (trees.retrained(examples[:5], 0), trees)
+    before, after = (each.of(row.tokens).moments(row.configs)[0] for each in predictors)
+    assert Quality.of(after, row.quality).tau > Quality.of(before, row.quality).tau
 
 
 def test_choices_alone_have_the_tokens_of_their_knobs(made):
@@ -109,12 +111,8 @@ def test_a_stored_model_predicts_the_same(model, examples, tmp_path):
     file = tmp_path / "m.safetensors"
     model.save(file)
     again, row = load(file), examples[7]
-    for result, wanted in zip(
-        again.predictor.of(row.tokens).moments(row.configs),
-        model.predictor.of(row.tokens).moments(row.configs),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(result, wanted)
+    both = (each.predictor.of(row.tokens).moments(row.configs) for each in (again, model))
+    np.testing.assert_array_equal(*both)
     assert again.provenance == model.provenance
     assert again.familiarity.strange(row.tokens, again.predictor.vocabulary) == (
         model.familiarity.strange(row.tokens, model.predictor.vocabulary)

@@ -129,8 +129,7 @@ class OneShotModel(CostModel):
             mean = mean + change + self._options.kappa * deviation
         else:
             mean = mean - self._options.caution * uncertain
-        scores: Scores = np.exp(mean)
-        return scores
+        return np.asarray(np.exp(mean))
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Select candidates for a batch with the fallback model, if the fallback model is in use.

@@ -179,8 +179,7 @@ def rows_in(part: Path) -> int:
         DatasetError: pyarrow is not installed.
     """
     _, parquet = _pyarrow()
-    rows: int = parquet.read_metadata(part).num_rows
-    return rows
+    return int(parquet.read_metadata(part).num_rows)
 
 
 def parts_of(folder: Path) -> list[Path]:

@@ -72,8 +72,7 @@ def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     # Smoothed, so that the edge of a bin makes no difference between neighbours.
     smooth = np.convolve(counts, [0.25, 0.5, 0.25], mode="same")
     floor = 0.1 * len(targets) / _BINS
-    weights: NDArray[np.float64] = 1.0 / np.maximum(smooth[bin_of], floor)
-    return weights
+    return np.asarray(1.0 / np.maximum(smooth[bin_of], floor), np.float64)
 
 
 def batch_of(

@@ -300,5 +300,4 @@ def _keys(structure: NDArray[np.float32]) -> NDArray[np.uint64]:
     """
     bits = np.ascontiguousarray(structure).view(np.uint32).astype(np.uint64)
     factors = np.random.default_rng(0).integers(1 << 63, size=bits.shape[-1], dtype=np.uint64)
-    keys: NDArray[np.uint64] = (bits * (2 * factors + 1)).sum(axis=-1, dtype=np.uint64)
-    return keys
+    return np.asarray((bits * (2 * factors + 1)).sum(axis=-1, dtype=np.uint64))

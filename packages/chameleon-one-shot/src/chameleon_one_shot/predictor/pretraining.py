@@ -26,6 +26,8 @@ from chameleon_one_shot.tokens import Vocabulary
 
 log = structlog.get_logger()
 
+AnyPredictor = Predictor | TreePredictor
+
 _NORMAL_90 = 1.6449
 """The standard deviations around the mean within which 90 % of a normal distribution lie."""
 
@@ -123,10 +125,10 @@ def trained_model(
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
     if options.kind == "trees":
-        predictor: Predictor | TreePredictor = TreePredictor.trained(
+        predictor: AnyPredictor = TreePredictor.trained(
             training, parts.stopping, vocabulary, members=options.members, seed=options.seed
         )
-        return _finished(predictor, parts, command, {})
+        return _finished(predictor, parts, command, {}, options.seed)
     scale = Scale.of(training)
     networks, runs = [], []
     for member in range(options.members):
@@ -147,11 +149,11 @@ def trained_model(
     predictor = Predictor(
         networks=networks, architecture=options.architecture, vocabulary=vocabulary, scale=scale
     )
-    return _finished(predictor, parts, command, {"members": runs})
+    return _finished(predictor, parts, command, {"members": runs}, options.seed)
 
 
 def _finished(
-    predictor: Predictor | TreePredictor, parts: Divided, command: str, results: dict[str, Any]
+    predictor: AnyPredictor, parts: Divided, command: str, results: dict[str, Any], seed: int
 ) -> Model:
     """The model of a predictor, with temperature and limits from the early-stopping tasks."""
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
@@ -162,6 +164,9 @@ def _finished(
         deviations,
         predictor.vocabulary,
     )
+    if isinstance(predictor, TreePredictor):
+        # Last of all: errors of tasks that it learned from say nothing about those of others.
+        predictor = predictor.retrained([*parts.training, *parts.stopping], seed)
     results["temperature"] = predictor.temperature
     if parts.held_out:
         results["held_out"] = _judged(predictor, parts.held_out)
@@ -172,7 +177,7 @@ def _finished(
     )
 
 
-def _temperature(predictor: Predictor | TreePredictor, examples: Sequence[Example]) -> float:
+def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
     """The factor that makes standard deviations right on average; all tasks count the same."""
     ratios = []
     for example in examples:
@@ -184,15 +189,14 @@ def _temperature(predictor: Predictor | TreePredictor, examples: Sequence[Exampl
 def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """The errors of predictions, minus their mean over the task, which is not trained."""
     missing = example.quality - mean
-    centred: NDArray[np.float64] = missing - missing.mean()
-    return centred
+    return np.asarray(missing - missing.mean(), np.float64)
 
 
-def _deviation(predictor: Predictor | TreePredictor, example: Example) -> float:
+def _deviation(predictor: AnyPredictor, example: Example) -> float:
     return float(predictor.of(example.tokens).moments(example.configs)[1].mean())
 
 
-def _judged(predictor: Predictor | TreePredictor, examples: Sequence[Example]) -> dict[str, Any]:
+def _judged(predictor: AnyPredictor, examples: Sequence[Example]) -> dict[str, Any]:
     """The quality of the ranking on held-out tasks, and the coverage of predicted intervals."""
     qualities, inside = [], []
     for example in examples:

@@ -145,24 +145,14 @@ class TreePredictor:
         """
         # Features of a CPU that no instruction of a template uses would only name the machine.
         features = FlatFeatures.of(row.tokens for row in training)
-        names = tuple(name for name in features.names if not name.startswith("device.features="))
-        features = FlatFeatures(names=names)
-        table, wanted = features.table(training), np.concatenate(list(map(places, training)))
-        weights = task_weights(training)
-        boosters = [
-            _boosted(_ORDER | {"seed": seed + at}, _ROUNDS, table, wanted, weights)
-            for at in range(members)
-        ]
+        names = (name for name in features.names if not name.startswith("device.features="))
+        features = FlatFeatures(names=tuple(names))
+        boosters = _rankers(features, training, range(seed, seed + members))
         unseen = features.table(stopping)
-        truth = np.concatenate(list(map(places, stopping)))
         predicted = np.mean([booster.predict(unseen) for booster in boosters], axis=0)
-        errors = _boosted(
-            _ERRORS | {"seed": seed},
-            _ROUNDS_OF_ERRORS,
-            unseen,
-            np.abs(truth - predicted),
-            task_weights(stopping),
-        )
+        missed = np.abs(np.concatenate(list(map(places, stopping))) - predicted)
+        options, weights = _ERRORS | {"seed": seed}, task_weights(stopping)
+        errors = _boosted(options, _ROUNDS_OF_ERRORS, unseen, missed, weights)
         return cls(
             boosters=boosters,
             errors=errors,
@@ -170,6 +160,16 @@ class TreePredictor:
             vocabulary=vocabulary,
             scale=_scale(predicted, stopping),
         )
+
+    def retrained(self, examples: Sequence[Example], seed: int) -> Self:
+        """A copy whose boosters of the rank learn from other examples; all else stays.
+
+        Args:
+            examples: The examples.
+            seed: The seed of all random choices.
+        """
+        seeds = range(seed, seed + len(self.boosters))
+        return attrs.evolve(self, boosters=_rankers(self.features, examples, seeds))
 
     def of(self, tokens: TaskTokens) -> TaskTrees:
         """The predictor for one task's configurations."""
@@ -257,6 +257,29 @@ def task_weights(examples: Sequence[Example]) -> Scores:
     return np.asarray(weights / weights.mean(), np.float64)
 
 
+def _rankers(
+    features: FlatFeatures, examples: Sequence[Example], seeds: Iterable[int]
+) -> list[lightgbm.Booster]:
+    """Boosters that learn the rank of a configuration in its task."""
+    table, weights = features.table(examples), task_weights(examples)
+    wanted = np.concatenate(list(map(places, examples)))
+
+    def loss(predicted: Scores, _: lightgbm.Dataset) -> tuple[Scores, Scores]:
+        # A rank depends on the other candidates of the task, which trees do not know. So the mean
+        # error of a task does not count, and trees spend no leaves on it.
+        return weights * _centred(predicted - wanted, examples), weights
+
+    order = _ORDER | {"objective": loss}
+    return [_boosted(order | {"seed": seed}, _ROUNDS, table, wanted, weights) for seed in seeds]
+
+
+def _centred(values: Scores, examples: Sequence[Example]) -> Scores:
+    """Numbers of candidates minus their mean in the task."""
+    sizes = np.array(list(map(len, examples)))
+    task = np.repeat(np.arange(len(sizes)), sizes)
+    return np.asarray(values - (np.bincount(task, values) / sizes)[task])
+
+
 def _boosted(
     options: Mapping[str, Any], rounds: int, table: Numbers, wanted: Scores, weights: Scores
 ) -> lightgbm.Booster:
@@ -264,20 +287,15 @@ def _boosted(
 
     data = lightgbm.Dataset(table, label=wanted, weight=weights)
     # As many threads as torch has, which a caller may limit.
-    threads = {"num_threads": torch.get_num_threads()}
-    return lightgbm.train({**options, **threads}, data, num_boost_round=rounds)
+    options = {**options, "num_threads": torch.get_num_threads()}
+    return lightgbm.train(options, data, num_boost_round=rounds)
 
 
 def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
     """The scale from ranks to log-throughput, by least squares within tasks."""
-    parts = np.split(predicted, np.cumsum([len(example) for example in examples])[:-1])
-    pairs = [
-        (part - part.mean(), example.quality - example.quality.mean())
-        for part, example in zip(parts, examples, strict=True)
-    ]
-    slope = sum(float(one @ two) for one, two in pairs) / max(
-        sum(float(one @ one) for one, _ in pairs), 1e-12
-    )
+    own = _centred(predicted, examples)
+    quality = np.concatenate([example.quality for example in examples])
+    slope = float(own @ quality / max(own @ own, 1e-12))
     return Scale(mean=Scale.of(examples).mean, deviation=max(slope, 1e-6))
 
 
