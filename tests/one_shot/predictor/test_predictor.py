@@ -10,6 +10,7 @@ import pytest
 import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, DesignSpace
+from chameleon_one_shot.predictor import trees
 from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.examples import Scale, with_choices
 from chameleon_one_shot.predictor.familiarity import _upper_bound
@@ -60,12 +61,27 @@ def test_the_same_seed_gives_the_same_network(examples, options):
 
 
 def test_trees_learn_last_from_the_tasks_that_told_their_errors(model, examples):
-    trees, row = model.predictor, examples[5]
-    if not isinstance(trees, TreePredictor):
+    known, row = model.predictor, examples[5]
+    if not isinstance(known, TreePredictor):
         pytest.skip("it has networks")
-    predictors = (trees.retrained(examples[:5], 0), trees)
+    predictors = (known.retrained(examples[:5], 0), known)
     before, after = (each.of(row.tokens).moments(row.configs)[0] for each in predictors)
     assert Quality.of(after, row.quality).tau > Quality.of(before, row.quality).tau
+
+
+def test_trees_learn_the_order_within_a_task_alone(model, examples, monkeypatch):
+    if not isinstance(model.predictor, TreePredictor):
+        pytest.skip("it has networks")
+    known, row = examples[:3], examples[5]
+    shifts = {id(example): shift for shift, example in enumerate(known)}
+    usual = trees.places
+
+    def ranks():
+        return model.predictor.retrained(known, 0).of(row.tokens).moments(row.configs)[0]
+
+    before = ranks()
+    monkeypatch.setattr(trees, "places", lambda row: usual(row) + 8.0 * shifts[id(row)])
+    np.testing.assert_allclose(ranks(), before, atol=1e-6)
 
 
 def test_choices_alone_have_the_tokens_of_their_knobs(made):
