@@ -60,10 +60,11 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
                 # The process imports TVM while torch imports what it traces with.
                 stack.enter_context(started_early())
             keep_bytes(known, b"")
-        if options.get("mode") != "tuned":  # torch's tracer is imported by the first call, too
-            stack.enter_context(without_collecting())
-        with _LOCK:  # two threads at once would both register the backend's name in torch
-            compiled = torch.compile(module, backend="chameleon", dynamic=False, options=options)
+        # Two threads at once would both register the backend's name in torch.
+        with without_collecting(), _LOCK:
+            compiled: nn.Module = torch.compile(
+                module, backend="chameleon", dynamic=False, options=options
+            )
         with torch.inference_mode():
             if isinstance(example, Mapping):
                 compiled(**example)
