@@ -96,6 +96,23 @@ def _is_infinite(node: Node) -> Any:
     return reduce(op.logical_or, (op.equal(x, number) for number in wanted))
 
 
+def _extreme(node: Node) -> Any:
+    """``ReduceMax`` and ``ReduceMin`` along axes, also of bool and of no numbers."""
+    x, largest = node[0], node.kind == "ReduceMax"
+    shape, kind = shape_of(x), np.dtype(dtype_of(x))
+    if not node.axes and node.attributes.get("noop_with_empty_axes"):
+        return x
+    axes = [nodes.positive(axis, len(shape)) for axis in node.axes or range(len(shape))]
+    keep = bool(node.attributes.get("keepdims", 1))
+    if 0 not in shape:
+        return (op.max if largest else op.min)(x, axes, keep)
+    # Nothing is larger than all numbers or less than all.
+    ends = {"b": (False, True), "f": (-math.inf, math.inf)}.get(kind.kind)
+    least, most = ends or (np.iinfo(kind).min, np.iinfo(kind).max)
+    extreme, initial = (np.max, least) if largest else (np.min, most)
+    return constant_of(extreme(np.empty(shape, kind), tuple(axes), keepdims=keep, initial=initial))
+
+
 def _log_of_powers(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
     """``log(sum(exp(x)))``, whose largest number is taken out of the sum if it is finite."""
     most = node.emit(op.max(x, axes, True))
@@ -323,6 +340,8 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "BitCast": _same_bits,
     "IsInf": _is_infinite,
     **dict.fromkeys((*_REDUCTIONS, "ReduceLogSumExp"), _reduction),
+    "ReduceMax": _extreme,
+    "ReduceMin": _extreme,
     "Gemm": _scaled_product,
     "Max": _extreme_of_all,
     "Min": _extreme_of_all,
