@@ -35,6 +35,11 @@ def notes(path):
         yield notes
 
 
+def test_a_connection_knows_whether_it_may_write(notes, path):
+    with Notes(path, read_only=True) as reader:
+        assert (notes.read_only, reader.read_only) == (False, True)
+
+
 def texts(notes):
     return [text for (text,) in notes.read("SELECT text FROM notes ORDER BY id")]
 

@@ -18,6 +18,7 @@ from chameleon_networks.delivery.reduced_rivals import (
     reduced_request,
 )
 from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running.processes import framework_process
 from chameleon_networks.running.verify import Sample
@@ -163,8 +164,11 @@ def test_a_delivery_stays_where_what_it_is_compared_with_fails(compared, deliver
     def request(*_):
         raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
 
+    def refused(*_):
+        raise tvm.error.InternalError("Check failed: no schedule")
+
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
-    monkeypatch.setattr(baselines, "untuned", lambda *_: 1 / 0)  # as if TVM could not compile it
+    monkeypatch.setattr(baselines, "untuned", refused)
     result = deliver(compared)
     assert result.untuned_seconds is None
     assert result.rivals_reduced == {}

@@ -265,6 +265,8 @@ CASES = {
         "Resize", [_r(1, 2, 7, 5)], None, [1, 1, 0.7, 0.6], mode="cubic", exclude_outside=1
     ),
     "power of whole numbers": one("Pow", [_i(9, 3, 4), _i(5, 3, 4)]),
+    "largest of no numbers": one("ReduceMax", [np.zeros((2, 0, 3), np.float16)], [1]),
+    "least of no numbers": one("ReduceMin", [np.zeros((2, 0), np.float16)], [1]),
     "whole numbers of the largest": one("ReduceMax", [_i(9, 3, 4)], [0]),
     "normalised with its mean": one(
         "LayerNormalization", [_r(2, 3, 6)], _r(3, 6), axis=1, outputs=3

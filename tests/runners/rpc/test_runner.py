@@ -90,6 +90,11 @@ def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
     assert KEY in printed
 
 
+def test_no_tracker(tmp_path, capsys):
+    assert run(["run", pipeline(tmp_path, f"127.0.0.1:{free_port()}")]) == ExitCode.DEVICE
+    assert "chameleon serve" in capsys.readouterr().err
+
+
 def test_nobody_listens_at_the_address(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(waiting_policy, "_REFUSED_SECONDS", 1.0)
     address = f"127.0.0.1:{free_port()}"

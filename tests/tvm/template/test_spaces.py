@@ -62,6 +62,10 @@ def test_guesses_are_legal_distinct_and_features_finite(spec, target):
     require_sound(space_of(spec, target))
 
 
+def test_a_space_belongs_to_its_cpu():
+    assert space_of(R8).fingerprint != space_of(R8, HASWELL).fingerprint
+
+
 @pytest.mark.parametrize("spec", SHAPES, ids=lambda spec: f"{spec.kind}-{SHAPES.index(spec)}")
 def test_every_configuration_has_a_guessed_cost_the_first_guess_a_low_one(spec):
     space = TemplateSpace(TemplateOptions()).design_space(spec.task("t", HASWELL))

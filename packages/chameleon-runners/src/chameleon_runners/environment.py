@@ -11,6 +11,8 @@ _LEAST_MEMORY = 2 << 30
 _KEPT_BYTES = 256 << 20
 """Bytes of freed memory that a worker's C library keeps. Each kernel has new arrays and copies of
 its weights, and the first use of a page that comes from the system takes long."""
+_LARGE_BYTES = 32 << 20
+"""Size of arrays whose memory goes back to the system at once. Older glibc allows no larger one."""
 
 
 def memory_limit(workers: int) -> int:
@@ -50,7 +52,7 @@ def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> 
         "OMP_PLACES": places,
         "OMP_PROC_BIND": "close",
         # Only glibc reads these two.
-        "MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
+        "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BYTES),
         "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
         "PYTHONUNBUFFERED": "1",
     }

@@ -223,9 +223,9 @@ def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
         body: A function of the indices, which returns the statement.
     """
     memory = buffer("kept", (len(values),), dtype="int32")
-    stores = [store(memory, [place], value) for place, value in enumerate(values)]
-    known = (load(memory, [place]) for place in range(len(values)))
-    return local(memory, sequence([*stores, body(*known)]))
+    stores = [store(memory, [number], value) for number, value in enumerate(values)]
+    loads = (load(memory, [number]) for number in range(len(values)))
+    return local(memory, sequence([*stores, body(*loads)]))
 
 
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:

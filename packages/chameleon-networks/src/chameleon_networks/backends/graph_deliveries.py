@@ -221,8 +221,9 @@ def _error_in(log: str) -> str:
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
     """A digest that identifies a graph, as the name of its folder in this machine's cache.
 
-    The digest covers the graph's code, weights and shapes, the versions of Chameleon, TVM and
-    torch, the CPU, and the numbers of cores and threads.
+    The digest covers the graph's code, weights and shapes, and the versions of Chameleon, TVM and
+    torch. It covers the plugins of ``CHAMELEON_PLUGINS``, the CPU with its instructions, and the
+    numbers of cores and threads.
 
     Args:
         graph: The graph, as torch traced it.

@@ -13,14 +13,16 @@ import attrs
 import structlog
 from chameleon_core.dtypes import FLOAT32
 from chameleon_core.errors import ChameleonError
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.network_result import Footprint, NetworkResult
 from chameleon_core.stages import Arrays, Delivery
-from chameleon_tvm.words import first_line, one_line
+from chameleon_tvm.words import one_line, telling_line
 
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest, ReducedRivals
 from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import manifest_of, write_package
@@ -257,9 +259,10 @@ class Baselines:
             )
         except ChameleonError as error:
             self._not_run(UNTUNED, error)
-        # TVM raises errors of many classes at networks that it cannot compile by itself.
+        except tvm.error.InternalError as error:  # TVM cannot compile the network by itself
+            self._not_run(UNTUNED, ChameleonError(telling_line(error)))
         except Exception as error:  # noqa: BLE001 - only a comparison is lost
-            self._not_run(UNTUNED, ChameleonError(first_line(error)))
+            fall_back("untuned_network_failed", error)
         return None
 
     def _not_run(self, name: str, error: ChameleonError) -> None:

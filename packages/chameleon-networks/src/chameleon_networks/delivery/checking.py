@@ -51,7 +51,6 @@ def tried(
         except (ConfigError, TargetError):
             raise
         except ChameleonError as error:  # the compiler crashed, or did not end in time
-            log.debug("network_not_examined", layout=layout, hint=error.hint)
             crashed[layout] = str(error)
         else:
             return attrs.evolve(report, refused={**crashed, **report.refused})
@@ -82,11 +81,14 @@ class _Examiner(AskedProcess):
     def report(self, network: ImportedNetwork, request: Message) -> CheckReport:
         """Wait for the report, and repeat each step here that the process did without a crash."""
         # The process removes nothing itself: it ends without finalisers, or in a crash.
-        self._tell({**request, "scratch": self._folder.name})
-        while "done" in (answer := self._answer(_LIMIT_SECONDS)):
-            if answer["done"] == "import":
-                network.programs = answer.get("programs", network.programs)
-                _ = network.imported
-            else:
-                prepared_network(network, answer["layout"])
+        try:
+            self._tell({**request, "scratch": self._folder.name})
+            while "done" in (answer := self._answer(_LIMIT_SECONDS)):
+                if answer["done"] == "import":
+                    network.programs = answer.get("programs", network.programs)
+                    _ = network.imported
+                else:
+                    prepared_network(network, answer["layout"])
+        finally:
+            log.debug("network_examined", log=self._child.log)
         return CheckReport.from_json(answer)

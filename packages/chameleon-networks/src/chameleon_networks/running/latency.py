@@ -16,6 +16,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import Footprint
 from chameleon_core.stages import Arrays, ComparisonPlan
 from chameleon_system.cores import CoreWatch, usable_cores
+from chameleon_system.processes.child import status_words
 
 from chameleon_networks.running.processes import NetworkProcess
 
@@ -62,10 +63,14 @@ def first_answer(folder: Path) -> Footprint:
         started = time.time()
         try:
             process = subprocess.run(
-                command, capture_output=True, text=True, timeout=_SECONDS, check=True
+                command, capture_output=True, text=True, timeout=_SECONDS, check=False
             )
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            log.warning("first_answer_not_timed", problem=str(error.stderr or error)[-400:])
+        except subprocess.TimeoutExpired:
+            log.warning("first_answer_not_timed", problem=f"no answer within {_SECONDS:.0f} s")
+            return Footprint()
+        if process.returncode:
+            problem = f"{status_words(process.returncode)} {process.stderr[-400:]}"
+            log.warning("first_answer_not_timed", problem=problem.rstrip())
             return Footprint()
         answered, kilobytes = process.stdout.split()
         seconds.append(float(answered) - started)

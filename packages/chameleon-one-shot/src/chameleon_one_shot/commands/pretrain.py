@@ -37,7 +37,8 @@ from chameleon_one_shot.predictor.options import KINDS, Architecture, TrainingOp
     default=0.15,
     show_default=True,
     type=click.FloatRange(0.01, 0.9),
-    help="Share of the candidates, in whole groups, that decides when the training ends.",
+    help="Share of the candidates, in whole groups, that tells the errors of trees and ends the "
+    "training of networks.",
 )
 @click.option(
     "--kind", type=click.Choice(KINDS), help="Boosted trees, or networks of attention.  [trees]"
@@ -93,9 +94,9 @@ def command(  # noqa: PLR0917 - click passes them by name
         }
         click.echo(json.dumps(line))
         return
-    click.echo(
-        f"{file}: trained on {provenance.candidates} candidates of {len(provenance.training)} tasks"
-    )
+    more = f"; then on {len(provenance.stopping)} more" if _options(chosen).kind == "trees" else ""
+    tasks = f"{provenance.candidates} candidates of {len(provenance.training)} tasks{more}"
+    click.echo(f"{file}: trained on {tasks}")
     judged = provenance.results.get("held_out")
     if judged:
         click.echo(

@@ -111,8 +111,8 @@ class Evaluation:
 def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """Divide examples into those that may judge a model, and those it was trained on.
 
-    Examples that decided when the training ended are in neither list. Examples that are only
-    similar to a task of the training are in neither list too.
+    Examples of ``Division.stopping`` are in neither list. Examples that are only similar to a task
+    of the training are in neither list too.
 
     Args:
         model: The model.

@@ -37,7 +37,8 @@ class Division:
     """The shares by which a data set is divided. Groups of similar tasks are not split.
 
     Attributes:
-        stopping: The share of the candidates that decides when the training ends.
+        stopping: The share of the candidates that tells the errors of trees, which learn from it
+            last. It decides when the training of networks ends.
         held_out: The share of the candidates that takes no part in training, and that judges the
             model.
     """

@@ -110,13 +110,13 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         super().__init__(spec, channels, shape)
         self.spec = spec
         self.scale = emit.buffer("scale", (channels,))
-        self.offsets = emit.buffer("bias", (channels,), dtype=sums)
+        self.bias = emit.buffer("bias", (channels,), dtype=sums)
         self.numbers = emit.buffer("quantization", (PARAMETERS,))
 
     @property
     def parameters(self) -> list[Buffer]:
         more = [] if self.residual is None else [self.residual]
-        return [self.scale, self.offsets, self.numbers, *more]
+        return [self.scale, self.bias, self.numbers, *more]
 
     @property
     def zero_point(self) -> Expr:
@@ -130,7 +130,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
             channel: Output channel of the first lane.
             lanes: Number of elements of the vector, each for one channel.
         """
-        total = sums + emit.load(self.offsets, [channel], lanes)
+        total = sums + emit.load(self.bias, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
     def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
