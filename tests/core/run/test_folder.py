@@ -64,7 +64,7 @@ def test_native_on_another_machine_is_another_target(pipeline, plugin, monkeypat
     def resolved():
         result = plugin("targets", Elsewhere)
         pipe = pipeline(plugins=[result])
-        spec = attrs.evolve(pipe.scheduler, kind="targets", record=next(result.chameleon_targets()))
+        spec = attrs.evolve(pipe.scheduler, kind="targets", record=result.chameleon_targets()[0])
         return attrs.evolve(pipe, target_resolver=spec)
 
     run_pipeline(attrs.evolve(resolved(), budget=attrs.evolve(pipeline().budget, measurements=4)))

@@ -265,8 +265,6 @@ CASES = {
         "Resize", [_r(1, 2, 7, 5)], None, [1, 1, 0.7, 0.6], mode="cubic", exclude_outside=1
     ),
     "power of whole numbers": one("Pow", [_i(9, 3, 4), _i(5, 3, 4)]),
-    "largest of no numbers": one("ReduceMax", [np.zeros((2, 0, 3), np.float16)], [1]),
-    "least of no numbers": one("ReduceMin", [np.zeros((2, 0), np.float16)], [1]),
     "whole numbers of the largest": one("ReduceMax", [_i(9, 3, 4)], [0]),
     "normalised with its mean": one(
         "LayerNormalization", [_r(2, 3, 6)], _r(3, 6), axis=1, outputs=3
@@ -308,6 +306,8 @@ FOUND = {
     "norm of whole numbers": one("ReduceL2", [_i(9, 3, 5)], [1]),
     "place among least numbers": one("ArgMax", [np.full((2, 3), -np.inf, np.float32)], axis=1),
     "sign without signs": one("Sign", [_i(3, 3, 4).astype(np.uint8)]),
+    "largest of no numbers": one("ReduceMax", [np.zeros((2, 0, 3), np.float16)], [1]),
+    "least of no numbers": one("ReduceMin", [np.zeros((2, 0), np.float16)], [1]),
     "nothing in an order": one("Hardmax", [np.zeros((2, 0), np.float32)]),
     "nothing joined": one("Concat", [np.zeros((2, 0), "f"), np.zeros((3, 0), "f")], axis=0),
     "nothing expanded to": one("Expand", [_r(1, 3)], [0, 3]),
