@@ -122,6 +122,23 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
     assert [reason for reason in _stays(logs) if "weights have changed" in reason]
 
 
+def test_a_damaged_network_is_compiled_again(cache, eager_is_slow):
+    net, x = Net().eval(), torch.randn(3, 8)
+
+    def events():
+        torch._dynamo.reset()
+        with torch.no_grad(), capture_logs() as logs:
+            _same(torch.compile(net, backend=chameleon)(x), net(x))
+        return [log["event"] for log in logs]
+
+    assert events()[-1] == "a network computes a graph"
+    [library] = cache.glob("*/predicted*/run/network/network.so")
+    library.unlink()
+    library.write_bytes(b"cut off")
+    assert events()[-1] == "torch's own code computes a graph"
+    assert events()[-1] == "a network computes a graph"
+
+
 def _attention(x):
     """Dropout of a network that is not trained, and attention that drops nothing."""
     x = nn.functional.dropout(x[None], 0.5, training=False)

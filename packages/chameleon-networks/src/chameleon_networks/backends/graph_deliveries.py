@@ -177,6 +177,8 @@ class Delivery:
         if self._refusal.exists():
             self.prepare()  # raises the error
         log.info("a graph is compiled", folder=str(self._folder))
+        if (self._folder / "run" / _RESULT).exists():  # of a network that was damaged and removed
+            shutil.rmtree(self._folder / "run")
         try:
             with waiting_run(self._folder, idle=nice) as child:
                 with without_collecting():  # of what torch and TVM hold for good

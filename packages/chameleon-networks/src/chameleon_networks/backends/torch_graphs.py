@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -338,6 +339,10 @@ class CompiledGraph:
         """
         try:
             network: Any = load(folder, threads=torch.get_num_threads())
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            shutil.rmtree(folder, ignore_errors=True)  # so that the next process compiles it again
+            raise StaysError(f"its network is damaged and leaves the cache: {error}") from error
+        try:
             outputs = [value.numpy() for value in self._computed(network, arguments)]
             expected = [value.detach().numpy() for value in answer]
         except (OSError, RuntimeError, TypeError, ValueError) as error:
@@ -364,9 +369,9 @@ class CompiledGraph:
     @staticmethod
     def _kept_seconds(folder: Path) -> tuple[float, float] | None:
         """Read the times that an earlier process stored because its network was clearly faster."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, TypeError, ValueError):
             ours, torchs = json.loads(_seconds_file(folder).read_text(encoding="utf-8"))
-            return ours, torchs
+            return float(ours), float(torchs)
         return None
 
     def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
