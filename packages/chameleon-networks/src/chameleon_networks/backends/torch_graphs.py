@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -340,8 +339,9 @@ class CompiledGraph:
         try:
             network: Any = load(folder, threads=torch.get_num_threads())
         except (OSError, RuntimeError, TypeError, ValueError) as error:
-            shutil.rmtree(folder, ignore_errors=True)  # so that the next process compiles it again
-            raise StaysError(f"its network is damaged and leaves the cache: {error}") from error
+            with contextlib.suppress(OSError):  # so that the next process compiles it again
+                (folder / "manifest.json").unlink()
+            raise StaysError(f"its network cannot be used: {error}") from error
         try:
             outputs = [value.numpy() for value in self._computed(network, arguments)]
             expected = [value.detach().numpy() for value in answer]
