@@ -2,10 +2,10 @@
 
 `python benchmarks/torch_backend.py` compiles each network that is not held out in a process of its
 own, compares the answers on new inputs with torch's, and times both in turns. `--held-out` takes
-the held-out networks, `--only NAME ...` some, `--mode` is the backend's, `--libraries` a folder
-with torchvision and transformers. The table says how many graphs a network had, how many of them a
-network computes, the largest relative error, seconds of the first call, and torch's own seconds
-over ours. The exit code is 1 if a network failed or gave a wrong answer.
+the held-out networks, `--only NAME ...` some, `--mode` is the backend's. `--libraries` is a folder
+with torchvision, which only torchvision's networks see. The table says how many graphs a network
+had, how many of them a network computes, the largest relative error, seconds of the first call, and
+torch's own seconds over ours. The exit code is 1 if a network failed or gave a wrong answer.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ def main() -> int:
         print(json.dumps(_measured(options.child, options.mode)))
         return 0
     cases = chosen(read_plan(options.plan), only=options.only, held_out=options.held_out)
-    paths = [str(HERE), str(options.libraries or ""), os.environ.get("PYTHONPATH", "")]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     print("| network | graphs | by Chameleon | error | first call, s | torch / Chameleon |")
     print("|---|---|---|---|---|---|", flush=True)
     ratios, failed = [], 0
     for case in cases:
         if case.form != "torch":
             continue
+        libraries = options.libraries if case.source == "torchvision" else None
+        paths = [str(HERE), str(libraries or ""), os.environ.get("PYTHONPATH", "")]
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         command = [sys.executable, __file__, "--child", case.network, "--mode", options.mode]
         ended = in_time(command, variables, DEADLINE_SECONDS)
         try:
