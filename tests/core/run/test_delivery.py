@@ -161,11 +161,25 @@ def test_the_winners_are_compiled(modelled):
     assert RunResult.from_json(written, folder=result.folder).network == result.network
 
 
-def test_a_finished_run_is_not_compiled_again(modelled):
+def test_what_was_removed_from_a_finished_run_is_there_again(modelled, records, tmp_path):
     first = _run(modelled, Delivering)
+    stored = records(first.folder)
+    written = (first.folder / "best.json").read_bytes()
     Delivering.seen.clear()
-    assert _run(modelled, Delivering).network == first.network
-    assert Delivering.seen == []
+    for _ in range(2):
+        assert _run(modelled, Delivering) == first
+        assert (first.folder / "best.json").read_bytes() == written
+        (first.folder / "best.json").unlink()
+    assert not Delivering.seen, "the network is still there"
+    (first.folder / "network").rmdir()
+    second = _run(modelled, Delivering)
+    assert second.network == first.network
+    assert (first.folder / "network").is_dir()
+    assert len(Delivering.seen) == 1
+    assert records(first.folder) == stored, "nothing was measured again"
+    moved = first.folder.rename(tmp_path / "moved")
+    _run(modelled, Delivering, output=moved)
+    assert len(Delivering.seen) == 1
 
 
 def test_a_failure_leaves_the_operators_results(modelled, tmp_path):

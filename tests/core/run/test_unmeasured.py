@@ -29,6 +29,7 @@ class Delivering(SyntheticFrontend):
 
     def deliver(self, delivery):
         self.seen.append(delivery)
+        delivery.folder.mkdir()
         return {
             "latency_seconds": OURS,
             "rivals": {"torch": 0.02, "onnxruntime": THEIRS},

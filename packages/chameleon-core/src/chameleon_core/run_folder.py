@@ -139,13 +139,16 @@ class RunFolder:
         return result
 
     def finish(self, pipeline: ResolvedPipeline, result: Mapping[str, Any] | None) -> None:
-        """Store the result of a run that has ended.
+        """Store the result of a run that has ended, also in ``best.json``.
 
         Args:
             pipeline: the pipeline of the run.
             result: the result as JSON values. None makes the run count as unfinished again.
         """
-        fact = None if result is None else {"identity": _identity(pipeline), "result": result}
+        fact = None
+        if result is not None:
+            self.write(BEST, json.dumps(result, indent=1) + "\n")
+            fact = {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", fact)
         self._begun = result is None
         if self._begun and self.store.fact(FAILED) is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -40,7 +40,7 @@ from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.run_folder import BEST, RunFolder
+from chameleon_core.run_folder import BEST, NETWORK, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Frontend, StageRef
 from chameleon_core.task import Task
@@ -78,7 +78,12 @@ def run_pipeline(
         folder.claim(pipeline, dump_pipeline(pipeline))
         finished = folder.finished(pipeline)
         if finished is not None:
-            return RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
+            result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
+            if _has_network(result):
+                if not (folder.path / BEST).exists():
+                    folder.finish(pipeline, finished)
+                return result
+            log.warning("the network's folder is gone, so that the network is delivered again")
         # The run counts as unfinished again, even if it ended before with a smaller budget.
         folder.finish(pipeline, None)
         plugins = default_registry().manager.get_plugins()
@@ -245,11 +250,16 @@ def _finished(
         disturbance=run.totals.disturbance,
         usage=_usage(run),
     )
-    value = result.to_json()
-    run.folder.write(BEST, json.dumps(value, indent=1) + "\n")
-    run.folder.finish(run.pipeline, value)
+    run.folder.finish(run.pipeline, result.to_json())
     _list_winners(run, result)
     return result
+
+
+def _has_network(result: RunResult) -> bool:
+    """Whether a result names no network, or one whose folder nobody has removed."""
+    named = result.network.folder
+    # The run folder may have been moved since.
+    return named is None or Path(named).is_dir() or (result.folder / NETWORK).is_dir()
 
 
 def _usage(run: RunContext) -> str:
