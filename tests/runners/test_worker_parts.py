@@ -136,6 +136,15 @@ def test_options_out_of_range_are_refused(wrong):
         LocalOptions(**wrong)
 
 
+def test_a_worker_without_memory_names_the_option(run_python):
+    program = "import os, runpy, sys; from chameleon_runners.worker import protocol\n"
+    program += "def receive(*_): raise MemoryError\n"
+    program += "protocol.receive, os._exit = receive, lambda _: None\n"
+    program += "sys.argv[1:] = map(str, os.pipe()); os.dup2(1, 2)\n"
+    program += "runpy.run_module('chameleon_runners.worker', run_name='__main__')"
+    assert run_python(program) == "memory_mib of the runner is too small for a worker"
+
+
 def opening(number=0, **more):
     task = attrs.evolve(TASK, arguments={"n": number})
     space = attrs.asdict(fault_space())

@@ -36,6 +36,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    status = main()
+    try:
+        status = main()
+    except MemoryError:  # outside of a stage's own code, which answers with its errors
+        os.write(2, b"memory_mib of the runner is too small for a worker")
+        status = 1
     # Without finalisers: those of a candidate's libraries may hang or crash.
     os._exit(status)
