@@ -487,10 +487,16 @@ def test_two_that_want_one_network_deliver_it_once(children):
     assert not [*folders[0].glob("*.pt2")]
 
 
-@pytest.mark.parametrize("name", ["mode", "second", "seconds", "records"])
-def test_options_that_are_none_are_refused(name):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, "soon://records") for name in ("mode", "second", "seconds", "records")),
+        *(("seconds", value) for value in (0, -1.0, float("inf"), float("nan"))),
+    ],
+)
+def test_options_that_are_none_are_refused(name, value):
     with pytest.raises(ConfigError, match=r"the backend chameleon") as refused:
-        chameleon(DOUBLED, [torch.ones(3)], options={name: "soon://records"})
+        chameleon(DOUBLED, [torch.ones(3)], options={name: value})
     assert "Attribute(" not in str(refused.value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,7 +66,9 @@ class BackendOptions:
     mode: str = attrs.field(
         default=PREDICTED, validator=validators.in_((PREDICTED, TUNED, BACKGROUND))
     )
-    seconds: float = attrs.field(default=60.0, converter=float, validator=validators.gt(0.0))
+    seconds: float = attrs.field(
+        default=60.0, converter=float, validator=[validators.gt(0.0), validators.lt(math.inf)]
+    )
     records: str | None = attrs.field(
         default=None, validator=validators.optional(validators.matches_re(_RECORDS))
     )
