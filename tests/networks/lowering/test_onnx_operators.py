@@ -152,15 +152,30 @@ def test_weights_that_follow_from_constants_are_constants():
     assert differences({"lstm": model}, got, expected) == {}
 
 
-def test_what_is_refused_names_its_node():
-    numbers = np.ones((2, 3), np.float32)
-    proto = one("Dropout", [numbers], np.float32(0.5), np.asarray(True)).proto
-    with pytest.raises(ConfigError, match=r"node 'the_Dropout' \(Dropout\) .* training mode"):
-        imported(proto, {})
+_SEVEN = np.ones(7, np.float32)
+_IMAGE = np.ones((1, 2, 4, 4), np.float32)
+_SPLIT = "outputs cannot be parts of"
 
 
-def test_a_window_larger_than_its_image_is_refused():
-    image = np.ones((1, 2, 4, 4), np.float32)
-    proto = one("AveragePool", [image], kernel_shape=[6, 2]).proto
-    with pytest.raises(ConfigError, match="a window is larger than the image"):
-        imported(proto, {})
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (one("Dropout", [_SEVEN], np.float32(0.5), np.asarray(True)), "training mode"),
+        (one("AveragePool", [_IMAGE], kernel_shape=[6, 2]), "a window is larger than the image"),
+        (one("Split", [_SEVEN], [2, 2], outputs=2), f"2 {_SPLIT} 2, 2 of the 7 .* axis 0"),
+        (one("Split", [_SEVEN], [9, -2], outputs=2), f"2 {_SPLIT} 9, -2 of the 7"),
+        (one("Split", [_SEVEN], [3, 4], outputs=3), f"3 {_SPLIT} 3, 4 of the 7"),
+        (one("Split", [_SEVEN], outputs=5, num_outputs=5), f"5 {_SPLIT} 2, 2, 2, 2, -1 of the 7"),
+        (one("Split", [_SEVEN], outputs=2, num_outputs=7), f"2 {_SPLIT} 1, 1, 1, 1, 1, 1, 1 of"),
+        (one("Split", [_SEVEN], [3, 4], outputs=2, axis=1), "no axis 1 among 1 axes"),
+        (one("CumSum", [_SEVEN], np.asarray(3)), "no axis 3 among 1 axes"),
+        (one("ReduceMax", [_SEVEN], [-3]), "no axis -3 among 1 axes"),
+        (one("ReduceMin", [_SEVEN], [2]), "no axis 2 among 1 axes"),
+        (one("ReduceSum", [_SEVEN], [2]), "ValueError: the input axis 2 is out of range"),
+        (one("Gather", [_SEVEN], [2], axis=5), "out of range"),
+    ],
+)
+def test_what_is_refused_names_its_node_and_the_reason(model, reason):
+    with pytest.raises(ConfigError, match=rf"node 'the_(\w+)' \(\1\) .*: .*{reason}") as caught:
+        imported(model.proto, {})
+    assert "ir.Op" not in str(caught.value)

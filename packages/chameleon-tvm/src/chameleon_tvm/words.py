@@ -20,13 +20,16 @@ TVM_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
 """Classes of errors that TVM raises if it refuses something. TVM's own errors are subclasses of
 ``RuntimeError``."""
 
+_OPERATOR = re.compile(r"^In ir\.Op\(.*?support_level=\d+\), ")
+"""How TVM writes the whole record of an operator in front of a message."""
+
 _LONGEST = 200
 """Largest number of characters of a library's message that ``one_line`` returns."""
 
 
 def first_line(error: BaseException) -> str:
     """The class of an error and the first line of its message, for another message."""
-    text = str(error).strip()
+    text = _OPERATOR.sub("", str(error).strip())
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
 

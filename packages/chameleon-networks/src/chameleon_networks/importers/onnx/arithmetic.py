@@ -173,9 +173,12 @@ def _extreme_of_all(node: Node) -> Any:
     return reduce(combine, node.inputs)
 
 
-def _cumulative_product(node: Node) -> Any:
+def _cumulative(node: Node) -> Any:
+    """``CumProd``, and ``CumSum`` if it has the axis, which TVM's importer does not check."""
     x = node[0]
     axis = nodes.positive(node.integers(1)[0], len(shape_of(x)))
+    if node.kind == "CumSum":
+        return NotImplemented
     reverse = bool(node.attributes.get("reverse"))
     if reverse:
         x = node.emit(op.flip(x, axis))
@@ -345,7 +348,7 @@ ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "Gemm": _scaled_product,
     "Max": _extreme_of_all,
     "Min": _extreme_of_all,
-    "CumProd": _cumulative_product,
+    **dict.fromkeys(("CumProd", "CumSum"), _cumulative),
     "Det": _determinant,
     "PRelu": _prelu,
     "Sign": _sign,

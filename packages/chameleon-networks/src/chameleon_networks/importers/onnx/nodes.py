@@ -179,8 +179,14 @@ def dtype_of(value: Any) -> str:
 
 
 def positive(axis: int, rank: int) -> int:
-    """The number of an axis, counted from the front."""
-    return axis + rank if axis < 0 else axis
+    """The number of an axis, counted from the front.
+
+    Raises:
+        Unsupported: A tensor of this rank has no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise Unsupported(f"there is no axis {axis} among {rank} axes")
+    return axis % rank
 
 
 def scalar(number: Any, like: Any) -> Any:

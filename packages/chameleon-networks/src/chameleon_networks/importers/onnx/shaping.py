@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from chameleon_core.words import counted
 
 from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
@@ -31,6 +32,24 @@ def _reshape(node: Node) -> Any:
         # For Relax a zero stands for the old extent.
         return relax.const(np.zeros(whole), dtype_of(node[0]))
     return op.reshape(node[0], list(whole))
+
+
+def _split(node: Node) -> Any:
+    """``Split``; TVM's importer takes the rest for the last part, whatever its size should be."""
+    axis, count = int(node.attributes.get("axis", 0)), node.outputs
+    extent = shape_of(node[0])[nodes.positive(axis, len(shape_of(node[0])))]
+    sizes = list(node.attributes.get("split") or ([] if node[1] is None else node.integers(1)))
+    if not sizes:
+        whole = int(node.attributes.get("num_outputs", count)) - 1
+        most = -(-extent // (whole + 1))
+        sizes = [most] * whole + [extent - most * whole]
+    if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
+        parts = ", ".join(map(str, sizes))
+        raise Unsupported(
+            f"{counted(count, 'output')} cannot be parts of {parts} of the {extent} elements along "
+            f"axis {axis}"
+        )
+    return NotImplemented
 
 
 def _slice(node: Node) -> Any:
@@ -199,6 +218,7 @@ SHAPING: Mapping[str, Callable[[Node], Any]] = {
     "Reshape": _reshape,
     "Unsqueeze": _unsqueeze,
     "Slice": _slice,
+    "Split": _split,
     "Pad": _padded,
     "Compress": _compress,
     "EyeLike": _eye,
