@@ -377,6 +377,27 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
     assert not [*folder.glob("**/graph.pt2")]
 
 
+def test_the_graph_of_a_killed_process_is_removed(cache, children, run_python):
+    """The graph of a process that lives stays."""
+    children(Mock(side_effect=KeyboardInterrupt), 0)
+    program = "import os, torch; from chameleon_networks.backends.graph_deliveries import Delivery;"
+    program += "graph = torch.fx.symbolic_trace(lambda x: x * 3.0);"
+    program += "Delivery(graph, [torch.ones(3)], [], seconds=5.0).prepare(); os._exit(0)"
+    run_python(program)
+    [left] = cache.glob("*/*/graph.pt2")
+    living = deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=5.0)
+    assert not left.exists()
+    living.prepare()
+    deliveries._remove_abandoned.cache_clear()
+    other = deliveries.Delivery(DOUBLED, [torch.ones(4)], [], seconds=5.0)
+    other.prepare()
+    assert len([*cache.glob("*/*/graph.pt2")]) == 2
+    for delivery in (living, other):
+        with pytest.raises(KeyboardInterrupt):
+            delivery.folder()
+    assert not [*cache.glob("*/*/graph.pt2")]
+
+
 def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "network")
     monkeypatch.setattr(backend, "load", lambda *_, **__: Network())

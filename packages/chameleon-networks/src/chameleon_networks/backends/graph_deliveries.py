@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import io
@@ -36,6 +37,7 @@ log = structlog.get_logger()
 
 _OURS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "chameleon-tuner-one-shot")
 _DISTRIBUTIONS = ("apache-tvm", "torch", *_OURS)
+_PROGRAM = "graph.pt2"
 _RESULT = "best.json"
 """The file ``BEST`` of ``chameleon_core.run_folder``, whose import takes .1 s of a first call."""
 _LONGEST = 400
@@ -82,6 +84,7 @@ class Delivery:
     ) -> None:
         self._graph, self._arguments, self._weights = graph, arguments, weights
         self._records = _place_of(records)
+        _remove_abandoned(user_cache_folder() / "torch")
         self._home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
         self._limit(seconds)
 
@@ -91,10 +94,11 @@ class Delivery:
         if self._records is not None:  # other records may give another network, or be refused
             name += f"-{hashlib.blake2b(self._records.encode(), digest_size=4).hexdigest()}"
         self._folder = self._home / name
-        self._program = self._folder / "graph.pt2"
+        self._program = self._folder / _PROGRAM
         self._network = self._folder / "run" / "network"
         self._refusal = self._folder / "refused.txt"
         self._forget: Callable[[], None] | None = None
+        self._used = contextlib.ExitStack()
 
     def predicted(self) -> Self:
         """The delivery of the same graph for which nothing is measured."""
@@ -134,6 +138,9 @@ class Delivery:
             write_whole(self._program, content.getvalue())
             if whole and self._seconds is None:
                 self._forget = graph_exports.kept_program(self._program, program)
+        # No other process removes the graph while this process lives.
+        with contextlib.suppress(OSError):  # ``_deliver`` exports a graph again that is gone
+            fcntl.flock(self._used.enter_context(self._program.open("rb")), fcntl.LOCK_SH)
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
             budget = {"measurements": 10_000, "scope": "network", "wall_time": self._seconds}
@@ -167,7 +174,7 @@ class Delivery:
         if self.is_there():
             return self._network
         self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
+        with self._used, (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
             if not self.is_there():
                 self._deliver(nice=nice)
@@ -203,6 +210,20 @@ class Delivery:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
             write_whole(self._refusal, reason)
         raise StaysError(reason)
+
+
+@functools.cache
+def _remove_abandoned(cache: Path) -> None:
+    """Remove exported graphs, with all weights, that killed processes have left in the cache."""
+    for file in cache.glob(f"*/*/{_PROGRAM}"):
+        with (
+            contextlib.suppress(OSError),  # it is in use
+            file.with_name("lock").open("w") as lock,
+            file.open("rb") as graph,
+        ):
+            for locked in (lock, graph):
+                fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
 
 
 def _place_of(records: str | None) -> str | None:
