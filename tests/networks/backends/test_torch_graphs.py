@@ -294,7 +294,7 @@ def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkey
     [
         (None, None, "Not a directory"),
         ("save", RuntimeError("PytorchStreamWriter failed"), "PytorchStreamWriter failed"),
-        ("save", ValueError("two\nlines"), "two lines"),
+        ("save", ValueError("two\nlines.\n  Three"), "two; lines. Three"),
         ("export", AssertionError(), "cannot export it: AssertionError"),
     ],
 )
@@ -464,7 +464,7 @@ def test_a_refusal_is_kept_and_said_again(children):
             compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
             torch.testing.assert_close(compiled(x), x * 2.0)
     assert len(folders) == 1
-    told = "chameleon run ended with status 2: no such operator hint: write another"
+    told = "chameleon run ended with status 2: no such operator; hint: write another"
     assert _stays(logs) == [told, told]
 
 

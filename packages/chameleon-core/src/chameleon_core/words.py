@@ -54,6 +54,15 @@ def with_flags(hint: str) -> str:
     return re.sub(r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", hint)
 
 
+def in_one_line(said: str | Exception) -> str:
+    """The lines of a message as one, with a semicolon after each line that ends without a mark.
+
+    If an error has no message, the result is the error's class.
+    """
+    text = str(said).strip() or ("" if isinstance(said, str) else type(said).__name__)
+    return " ".join(re.sub(r"(?<=[^\s.,:;!?])\s*\n", "; ", text).split())
+
+
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _MANY = 1e3
 _LARGE = 100.0

@@ -23,6 +23,7 @@ import torch
 from chameleon_core.errors import ExitCode
 from chameleon_core.pipeline import DEFAULT, ENVIRONMENT, NONE
 from chameleon_core.plugins.given import ENVIRONMENT as PLUGINS
+from chameleon_core.words import in_one_line
 from chameleon_system.files import user_cache_folder, write_whole
 from chameleon_system.imports import without_collecting
 from chameleon_system.kept import surroundings
@@ -237,7 +238,7 @@ def _place_of(records: str | None) -> str | None:
 def _error_in(log: str) -> str:
     """The error of a run in one line, from the end of its output."""
     _, error, rest = f"\n{log}".rpartition("\nerror: ")
-    line = " ".join(rest.split())
+    line = in_one_line(rest)
     return line[:_LONGEST] if error else line[-_LONGEST:]
 
 

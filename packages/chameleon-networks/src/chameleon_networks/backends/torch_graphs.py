@@ -23,7 +23,7 @@ import structlog
 import torch
 from attrs import validators
 from chameleon_core.errors import ConfigError
-from chameleon_core.words import in_seconds
+from chameleon_core.words import in_one_line, in_seconds
 from chameleon_system.files import write_whole
 from torch import Tensor, fx, nn
 
@@ -163,11 +163,6 @@ def _log_stay(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
 
 
-def _reason(error: Exception) -> str:
-    """The message of an error in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def _seconds_file(folder: Path) -> Path:
     """The file beside a network with the seconds of a call of the network and of torch's code."""
     return folder.with_name("torch_seconds.json")
@@ -275,9 +270,9 @@ class CompiledGraph:
                 self._adopt(folder, arguments, answer)
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
             if self._network is not None or self._awaits:
-                log.info("a network is not used", reason=_reason(error))
+                log.info("a network is not used", reason=in_one_line(error))
             else:
-                self._stay(_reason(error))
+                self._stay(in_one_line(error))
         return answer
 
     def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
@@ -327,9 +322,9 @@ class CompiledGraph:
             self._folder = tuned.folder(nice=True)
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread
             if self._network is None and self._folder is self._tried:
-                self._stay(_reason(error))
+                self._stay(in_one_line(error))
             else:
-                log.info("no tuned network", reason=_reason(error))
+                log.info("no tuned network", reason=in_one_line(error))
         finally:
             self._awaits = False
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 import ray
+from chameleon_core.words import in_one_line
 
 from chameleon_runners.engine.workers import (
     EndReason,
@@ -236,7 +237,7 @@ class RayPool(WorkerPool):
             with contextlib.suppress(Exception):
                 ray.kill(worker.host.actor)
         seconds = time.monotonic() - work.started
-        words = f"is gone with its Ray actor: {' '.join(reason.split())[:_LONGEST_REASON]}"
+        words = f"is gone with its Ray actor: {in_one_line(reason)[:_LONGEST_REASON]}"
         worker.end = ActorEnd(
             reason=EndReason.DIED, status=-9, log="", seconds=seconds, words=words
         )

@@ -9,6 +9,7 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
+from chameleon_core.words import in_one_line
 
 from chameleon_tvm.late_tvm import tvm
 from chameleon_tvm.operators.base import Operator, seeded_array
@@ -33,7 +34,7 @@ class PrimFuncOperator(Operator):
         try:
             return loaded_function(self.task.arguments["function"])
         except TVM_ERRORS as error:
-            problem = " ".join(str(error).split())[-300:]
+            problem = in_one_line(error)[-300:]
             raise ConfigError(
                 f"the function of task {self.task.name!r} cannot be read: {problem}",
                 hint="It is damaged, or from another version of TVM: make the task again.",
