@@ -2,13 +2,14 @@
 
 import json
 from collections import Counter
+from unittest.mock import Mock
 
 import attrs
 import pytest
 from chameleon_bench.cells import running
 from chameleon_bench.cells.execute import Execution, move_aside, results
 from chameleon_bench.cells.running import CellResult, Recorder, begin, run_cell
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.pipeline.load import from_dict
 from stopping import StopAfter, interrupted
@@ -51,10 +52,14 @@ def test_live_cells_run_one_after_the_other_and_keep_their_folders(load, run, tm
     assert len(measured(tmp_path)) == 6 * 24
 
 
-def test_two_runs_of_a_replayed_suite_measure_the_same(load, run):
+def test_two_runs_of_a_replayed_suite_measure_the_same(load, run, monkeypatch):
     suite = load(REPLAY)
     run(suite)
     first = {cell.name: result for cell, result in results(suite).items()}
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.move", Mock(side_effect=PermissionError(1, "denied")))
+        with pytest.raises(RunFolderError, match=r"cannot move .*cells: denied"):
+            move_aside(suite)
     assert move_aside(suite) is not None
     assert results(suite) == {}
     run(suite)

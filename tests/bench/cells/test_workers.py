@@ -46,9 +46,10 @@ def test_one_that_dies_over_a_cell_costs_that_cell(cells, ended):
     assert {CellResult.read(cell).failure for cell in cells[:2]} == {words}
 
 
-def test_a_result_that_cannot_be_written_is_the_folders_fault(cells, ended):
+@pytest.mark.parametrize("plugins", [WORKERS, "os:abort"])
+def test_a_result_that_cannot_be_written_is_the_folders_fault(cells, ended, plugins):
     cells[0].result.mkdir(parents=True)
-    with Workers(1, WORKERS) as workers, pytest.raises(RunFolderError) as raised:
+    with Workers(1, plugins) as workers, pytest.raises(RunFolderError) as raised:
         run(workers, cells[:1], ended)
     assert raised.value.exit_code is ExitCode.USAGE
     assert "space" in raised.value.hint

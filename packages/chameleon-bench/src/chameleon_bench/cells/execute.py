@@ -231,13 +231,17 @@ def move_aside(suite: Suite) -> Path | None:
 
     Returns:
         The new place, or None if there are no cells.
+
+    Raises:
+        RunFolderError: The cells cannot be moved.
     """
     cells = suite.output / CELLS
     if not cells.exists():
         return None
     aside = unused(suite.output, "earlier-{}")
-    aside.mkdir()
-    shutil.move(cells, aside / CELLS)
+    with RunFolderError.on_os_error(f"cannot move {cells}", hint="restore access to its folder"):
+        aside.mkdir()
+        shutil.move(cells, aside / CELLS)
     return aside
 
 

@@ -79,11 +79,16 @@ class CellResult:
 
         Args:
             path: The file.
+
+        Raises:
+            RunFolderError: The file cannot be written.
         """
         trajectories = [trajectory.to_json() for trajectory in self.trajectories]
         value = {**attrs.asdict(self, recurse=False), "trajectories": trajectories}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(value, separators=(",", ":")))
+        hint = "free space or restore access and give the same command again"
+        with RunFolderError.on_os_error(f"cannot write {path}", hint=hint):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
@@ -150,12 +155,10 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
         log.exception("a cell failed", cell=cell.name)
         result = CellResult.failed(cell, f"{type(error).__name__}: {error}")
     result = attrs.evolve(result, versions=cell.versions)
-    hint = "free space or restore access and give the same command again"
-    with RunFolderError.on_os_error(f"cannot write {cell.result}", hint=hint):
-        result.write(cell.result)
-        if not cell.measures_hardware:
-            # A table answers again in a second, so thousands of databases need not be kept.
-            shutil.rmtree(cell.folder, ignore_errors=True)
+    result.write(cell.result)
+    if not cell.measures_hardware:
+        # A table answers again in a second, so thousands of databases need not be kept.
+        shutil.rmtree(cell.folder, ignore_errors=True)
     return result
 
 
