@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import attrs
 import numpy as np
@@ -80,6 +81,22 @@ def test_a_kernel_runs_there(reach, native, artifacts):
     assert len(kernel.repeats(2, 3, cold_bytes=1 << 20)) == 3
     assert np.array_equal(device.load(artifacts / "wrong").outputs()[0], EXPECTED + 1.0)
     assert np.array_equal(kernel.outputs()[0], EXPECTED), "kernels do not share outputs"
+
+
+def test_a_library_that_cannot_be_loaded_leaves_no_file(reach, native, tmp_path, monkeypatch):
+    device = reach()
+    device.connect(native)
+    server = device._session._session
+    upload = Mock(side_effect=server.upload)
+    monkeypatch.setattr(server, "upload", upload)
+    broken = tmp_path / "library.so"
+    broken.write_bytes(b"cut off")
+    with pytest.raises(RuntimeError):
+        device._session._load_library(broken)
+    [uploaded] = upload.call_args_list
+    with pytest.raises(RuntimeError):
+        server.download(uploaded.kwargs["target"])
+    device.probe()
 
 
 def test_time_is_told_where_the_kernel_runs(reach, native, artifacts):

@@ -267,9 +267,11 @@ class RpcSession:
     def _load_library(self, path: Path) -> tvm.runtime.Module:
         # Of a new name each time: a library of a known path is not loaded again.
         name = f"{os.getpid()}-{next(_numbers)}{path.suffix}"
-        self._session.upload(bytearray(path.read_bytes()), target=name)
-        module = self._session.load_module(name)
-        # What is loaded needs its file no more, and a board's memory is small.
-        for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
-            self._session.remove(left)
-        return module
+        try:
+            self._session.upload(bytearray(path.read_bytes()), target=name)
+            return self._session.load_module(name)
+        finally:
+            # Nobody needs the file any more, and a board's memory is small.
+            for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
+                with contextlib.suppress(Exception):  # without a connection, or not linked
+                    self._session.remove(left)
