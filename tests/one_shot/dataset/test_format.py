@@ -2,6 +2,7 @@
 
 import json
 import sys
+from unittest.mock import Mock
 
 import attrs
 import numpy as np
@@ -65,13 +66,16 @@ def test_the_order_of_keys_tells_no_candidates_apart():
     assert canonical({"a": 1, "b": [2]}) == canonical({"b": [2], "a": 1})
 
 
-def test_a_part_that_is_cut_off_is_named(tmp_path, dataset_task):
+def test_a_part_that_is_cut_off_is_named(tmp_path, dataset_task, monkeypatch):
     on_disk.create(tmp_path)
     file = on_disk.write_part(tmp_path, [dataset_task(1.0, 2.0)], name="a")
     file.write_bytes(file.read_bytes()[:-50])
     with pytest.raises(DatasetError, match=r"a\.parquet cannot be read") as caught:
         on_disk.read_dataset(tmp_path)
     assert "other parts" in caught.value.hint
+    monkeypatch.setattr(pq, "read_table", Mock(side_effect=OSError))
+    with pytest.raises(DatasetError, match="damaged: OSError"):
+        on_disk.read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(

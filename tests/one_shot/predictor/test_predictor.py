@@ -3,6 +3,7 @@
 import json
 import pickle
 import struct
+from unittest.mock import Mock
 
 import attrs
 import numpy as np
@@ -152,6 +153,13 @@ def test_a_damaged_file_is_refused(model, tmp_path, damage, words):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(ModelFileError, match=words):
         load(file)
+
+
+def test_damage_without_a_word_is_refused(model, tmp_path, monkeypatch):
+    model.save(tmp_path / "m.safetensors")
+    monkeypatch.setattr("safetensors.numpy.load", Mock(side_effect=RuntimeError))
+    with pytest.raises(ModelFileError, match="is damaged: RuntimeError"):
+        load(tmp_path / "m.safetensors")
 
 
 @pytest.mark.parametrize(("version", "hint"), [(99, "Upgrade"), (0, "anew")])

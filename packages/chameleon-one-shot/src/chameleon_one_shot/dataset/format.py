@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.measurement import FailureKind
 from chameleon_core.task import Task
+from chameleon_core.words import in_one_line
 from chameleon_system.files import replacing, write_whole
 from numpy.typing import NDArray
 
@@ -217,7 +218,7 @@ def read_part(file: Path) -> list[DatasetTask]:
         table = parquet.read_table(file, schema=_schema(pa))
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
         raise DatasetError(
-            f"{file} cannot be read, it is cut off or damaged: {str(error).splitlines()[0]}",
+            f"{file} cannot be read, it is cut off or damaged: {in_one_line(error)}",
             hint="Take it out of the folder or restore it; the other parts stand by themselves.",
         ) from error
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import safetensors.numpy
+from chameleon_core.words import in_one_line
 from chameleon_system.files import replacing
 
 from chameleon_one_shot.predictor.examples import Scale
@@ -125,7 +126,7 @@ def load(file: Path) -> Model:
         OSError,
     ) as error:
         raise ModelFileError(
-            f"{file} is damaged: {str(error).splitlines()[0]}",
+            f"{file} is damaged: {in_one_line(error)}",
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         ) from error
 
