@@ -357,13 +357,16 @@ def test_what_is_slower_than_what_an_alternative_has_to_beat_is_timed_no_further
     assert own[0] == float("inf"), "nothing has to be beaten by a task of the network as it is"
 
 
-def test_alternatives_that_the_budget_did_not_reach_are_told_apart(modelled):
-    budget = {"measurements": 2, "batch_size": 1, "scope": "network"}
+@pytest.mark.parametrize(("measurements", "count"), [(2, 1), (0, 2)])
+def test_alternatives_that_the_budget_did_not_reach_are_told_apart(modelled, measurements, count):
+    """If the budget reached none, nothing came of the wish for other types."""
+    budget = {"measurements": measurements, "batch_size": 1, "scope": "network"}
     tasks = [[9, 9], [7, 7]]
     with capture_logs() as logs:
         run_pipeline(modelled(DeliveringWithAlternatives, tasks, budget=budget, baselines=[]))
     logged = {log["event"]: log for log in logs if "did not reach" in log["event"]}
     [(event, log)] = logged.items()
     assert event.startswith("other types")
-    assert (log["count"], log["of"]) == (1, 2)
+    assert (log["count"], log["of"]) == (count, 2)
+    assert log["log_level"] == ("warning" if count == 2 else "info")
     assert log["operators"][0].endswith(" small")

@@ -42,8 +42,8 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     if not delivers(run.frontend):
         return NetworkResult()
     measures = pipeline.budget.measurements != 0
-    if measures:
-        not_reached(operators)
+    # Without measurements, only other types are a wish that the budget does not fulfil.
+    not_reached([row for row in operators if measures or row.task.get("alternative_of")])
     try:
         delivery = Delivery(
             target=run.target,
@@ -137,7 +137,8 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
     """Log how many operators were never measured because the budget ended before, if any.
 
     Tasks for other dtypes (alternatives) that were not measured are not used. Their operators keep
-    the network's own dtype.
+    the network's own dtype. If none was measured, the message is a warning, because the pipeline's
+    other dtypes then have no effect.
 
     Args:
         operators: the results of the run's tasks.
@@ -147,7 +148,8 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
     for some, reason in ((own, _UNMEASURED), (others, _UNUSED)):
         missed = [operator.name for operator in some if not operator.measurements]
         if missed:
-            log.info(reason, count=len(missed), of=len(some), operators=missed)
+            say = log.warning if some is others and len(missed) == len(some) else log.info
+            say(reason, count=len(missed), of=len(some), operators=missed)
 
 
 def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult:
