@@ -67,7 +67,7 @@ def test_candidates_that_are_slower_leave_after_few_rounds():
 
     assert [c.slot for c in rounds.play(time_again, lambda: False)] == [0, 1]
     assert asked[0] == 3
-    assert asked[0] < asked[1] < OPTIONS.leader_rounds
+    assert asked[0] < asked[1] < 8
 
 
 def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_again():
@@ -86,7 +86,7 @@ def test_rounds_go_on_while_repeats_disagree():
     candidate = timed(0, 1.0)
     rounds, _ = admitted(candidate)
     list(rounds.play(lambda c: c.take_turn([1.0 + 0.1 * len(c.again)]), lambda: False))
-    assert len(candidate.again) == OPTIONS.leader_rounds
+    assert len(candidate.again) == 8
 
 
 def test_candidates_whose_repeats_agree_need_no_more():
@@ -101,8 +101,10 @@ def test_candidates_whose_repeats_agree_need_no_more():
     assert calm.succeeded().cost == 1.0
 
 
-@pytest.mark.parametrize(("others", "rounds"), [(0, 4), (7, 4), (15, 8), (63, 14)])
-def test_small_batches_have_few_rounds_unless_repeats_differ(others, rounds):
+@pytest.mark.parametrize(
+    ("others", "rounds", "most"), [(0, 4, 8), (7, 4, 8), (15, 8, 16), (63, 14, 20)]
+)
+def test_small_batches_have_few_rounds(others, rounds, most):
     calm, noisy = timed(0, 1.0), timed(1, 1.0)
     slow = [timed(2 + number, 1.9) for number in range(others)]
     held, _ = admitted(noisy, calm, *slow[1:])
@@ -113,7 +115,7 @@ def test_small_batches_have_few_rounds_unless_repeats_differ(others, rounds):
 
     list(held.play(time_again, lambda: False))
     assert len(calm.again) == rounds
-    assert len(noisy.again) == OPTIONS.leader_rounds
+    assert len(noisy.again) == most
 
 
 def test_a_candidate_that_fails_again_leaves():
@@ -169,7 +171,7 @@ def test_rounds_go_on_while_all_repeats_are_disturbed():
         candidate.take_turn(*([[], [1.0]] if candidate is shared else [[1.0]]))
 
     list(rounds.play(time_again, lambda: False))
-    assert len(calm.again) < len(shared.disturbed) == OPTIONS.leader_rounds
+    assert len(calm.again) < len(shared.disturbed) == 8
 
 
 def test_leaders_are_ranked_as_they_leave():

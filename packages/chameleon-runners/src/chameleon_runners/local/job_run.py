@@ -32,8 +32,12 @@ _LEAST_ROUNDS = 14
 """The least number of rounds of the fastest candidates, so that one disturbance decides nothing."""
 
 _CANDIDATES_PER_ROUND = 2
-"""A batch of fewer candidates has fewer rounds at least: one for so many candidates. The others
-would take longer than building the batch. Candidates whose repeats differ still go on."""
+"""A small batch has fewer rounds at least: one for so many candidates. More would take longer than
+building the batch."""
+
+_ROUNDS_OF_SMALL_BATCHES = 8
+"""The most rounds of a batch of at most so many candidates; a larger batch has at most one round
+per candidate. Otherwise noise would make the rounds longer than the builds."""
 
 _LENIENCE = (40.0, 40.0, 8.0, 3.0)
 """Factors on the option ``leader_margin`` after each of the first rounds.
@@ -106,9 +110,10 @@ class Rounds:
             stopped: A function that returns whether to end early.
         """
         proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
-        least = min(_LEAST_ROUNDS, proportionate, self._options.leader_rounds)
+        most = min(self._options.leader_rounds, max(_ROUNDS_OF_SMALL_BATCHES, self._admitted))
+        least = min(_LEAST_ROUNDS, proportionate, most)
         done = 0
-        while done < self._options.leader_rounds and not stopped():
+        while done < most and not stopped():
             asked = self.candidates if done < least else self._unsettled()
             if not asked:
                 break
