@@ -19,8 +19,8 @@ class LocalOptions(TimingOptions):
         before="workers",
     )
     ahead: int = unbound(
-        1,
-        "least number of a task's first configurations to finish before the others are built",
+        0,
+        "number of a task's first configurations to finish before the others are built",
         at_least=0,
         before="cold_bytes",
     )

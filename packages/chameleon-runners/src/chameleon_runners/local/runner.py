@@ -109,7 +109,7 @@ class LocalStream(OrderedStream):
         return self._measure(jobs)
 
 
-_BUILDS_PER_WORKER, _SMALL_BATCH, _PARTS = 4, 8, 4
+_BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
 
 
 class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
@@ -163,11 +163,8 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         )
 
     def _first_ones_first(self, job: MeasureJob) -> Generator[Arrival, None, None]:
-        # A task's first configurations are done with, rounds and all, before the others are
-        # built: whoever waits has a kernel, and the others a best to be hopeless next to. No worker
-        # idles meanwhile, unless a large part of a small batch would go ahead.
+        # Who asked for a first kernel soon has it, rounds and all, before the others are built.
         ahead = self._options.ahead if math.isinf(job.best_seconds) else 0
-        ahead = ahead and max(ahead, min(self._size, len(job.configs) // _PARTS))
         best = job.best_seconds
         for configs in (job.configs[:ahead], job.configs[ahead:]):
             part = attrs.evolve(job, configs=configs, best_seconds=best)
