@@ -9,15 +9,21 @@ from chameleon_tvm.operators.specs import DenseSpec
 TARGET = '{"kind": "llvm", "num-cores": 2}'
 
 
+OPERATOR = operator_of(DenseSpec(input=[8, 16], units=4).task("t", TARGET))
+
+
 @pytest.fixture(scope="module")
-def dense():
-    operator = operator_of(DenseSpec(input=[8, 16], units=4).task("t", TARGET))
-    program = Program(
-        function=operator.prim_func(),
-        inputs=operator.arrange(operator.inputs()),
+def program():
+    return Program(
+        function=OPERATOR.prim_func(),
+        inputs=OPERATOR.arrange(OPERATOR.inputs()),
         unpack=lambda outputs: [outputs[0].T],
     )
-    return operator, TVMKernel(program, TARGET)
+
+
+@pytest.fixture(scope="module")
+def dense(program):
+    return OPERATOR, TVMKernel(program, TARGET)
 
 
 def test_outputs_are_unpacked_and_repeatable(dense):
@@ -32,15 +38,19 @@ def test_without_constants_inputs_and_outputs_are_cold(dense):
     assert dense[1].cold_bytes_each == 4 * (8 * 16 + 16 * 4 + 8 * 4)
 
 
-def test_with_constants_they_alone_are_cold(dense):
-    operator, other = dense
-    kernel = TVMKernel(other._program, TARGET, constants=operator.constants)
+def test_with_constants_they_alone_are_cold(program):
+    kernel = TVMKernel(program, TARGET, constants=OPERATOR.constants)
     assert kernel.cold_bytes_each == 4 * 16 * 4
     assert kernel.time(3, cold_bytes=1000) > 0
-    data, weights, output = zip(*kernel._rotation, strict=True)
+    copies = [kernel._rotation[copy] for copy in range(kernel._rotation.copies)]
+    data, weights, output = zip(*copies, strict=True)
     assert len({id(row) for row in data}) == len({id(row) for row in output}) == 1
-    assert len({id(weight) for weight in weights}) == len(weights) == 5
-    expected = operator.reference(operator.inputs())[0].T
+    addresses = [np.from_dlpack(weight).ctypes.data for weight in weights]
+    assert len(set(addresses)) == 5
+    assert all(address % 64 == 0 for address in addresses)
+    for weight in weights:
+        np.testing.assert_array_equal(weight.numpy(), program.inputs[1])
+    expected = OPERATOR.reference(OPERATOR.inputs())[0].T
     np.testing.assert_allclose(kernel.outputs()[0], expected, atol=1e-4)
 
 
@@ -65,5 +75,15 @@ def test_repeats_are_timed_one_by_one(dense, cold_bytes):
 def test_cold_copies_cover_the_bytes_asked_for(dense):
     kernel = dense[1]
     kernel.time(2, cold_bytes=1 << 16)
-    others = len(kernel._rotation) - 1
+    others = kernel._rotation.copies - 1
     assert others * kernel.cold_bytes_each >= 1 << 16
+
+
+def test_memory_of_copies_serves_the_next_kernel(program):
+    addresses = []
+    for _ in range(2):
+        kernel = TVMKernel(program, TARGET, constants=OPERATOR.constants)
+        assert kernel.time(1, cold_bytes=1000) > 0
+        addresses.append(np.from_dlpack(kernel._rotation[0][1]).ctypes.data)
+        del kernel
+    assert addresses[0] == addresses[1]

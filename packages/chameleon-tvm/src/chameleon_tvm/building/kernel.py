@@ -18,6 +18,7 @@ from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrays, Kernel
 
 from chameleon_tvm.building.lowering import compile_function
+from chameleon_tvm.building.rotation import Rotation, size_of
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import require_permissions
 from chameleon_tvm.late_tvm import tvm
@@ -179,12 +180,16 @@ class TVMKernel(ModuleKernel):
         require_permissions(program.function)
         module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
         device = tvm.runtime.device(device_kind(resolved))
-        self._program = program
-        self._constants = sorted(constants)
-        self._rotation: list[list[tvm.runtime.Tensor]] = []
+        self._rotation: Rotation | None = None
         self._turn = 0
-        inputs, outputs = self._allocate(device)
+        inputs = [tvm.runtime.tensor(array, device=device) for array in program.inputs]
+        # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
+        outputs = [
+            tvm.runtime.tensor(np.zeros(shape, dtype), device=device)
+            for shape, dtype in program.output_buffers
+        ]
         super().__init__(module, device, inputs=inputs, outputs=outputs, unpack=program.unpack)
+        self._cold = sorted(constants) or list(range(len(self._arguments)))
 
     @property
     def cold_bytes_each(self) -> int:
@@ -192,11 +197,7 @@ class TVMKernel(ModuleKernel):
 
         They are the bytes of the constants, or of all arguments if none is constant.
         """
-        cold = [self._arguments[index] for index in self._constants] or self._arguments
-        return sum(
-            math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
-            for tensor in cold
-        )
+        return sum(size_of(self._arguments[index]) for index in self._cold)
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
         """Time runs in turn on enough copies of the arguments that each copy has left the caches.
@@ -212,8 +213,8 @@ class TVMKernel(ModuleKernel):
         # One larger than that has left the caches by the time it is read again.
         each = max(1, self.cold_bytes_each)
         copies = 1 if each >= cold_bytes else 1 + math.ceil(cold_bytes / each)
-        while len(self._rotation) < copies:
-            self._rotation.append(self._copy())
+        if self._rotation is None or self._rotation.copies < copies:
+            self._rotation = Rotation(self._arguments, self._cold, copies, self._device)
         total = number * count + 1
         sets = [self._rotation[(self._turn + run) % copies] for run in range(total)]
         self._turn = (self._turn + total) % copies
@@ -227,28 +228,6 @@ class TVMKernel(ModuleKernel):
             self._device.sync()
             seconds.append((time.perf_counter() - started) / number)
         return tuple(seconds)
-
-    def _copy(self) -> list[tvm.runtime.Tensor]:
-        """The arguments, with a fresh copy of those that must be cold."""
-        if not self._constants:
-            inputs, outputs = self._allocate(self._device)
-            return inputs + outputs
-        arguments = list(self._arguments)
-        for index in self._constants:
-            array = self._program.inputs[index]
-            arguments[index] = tvm.runtime.tensor(array, device=self._device)
-        return arguments
-
-    def _allocate(
-        self, device: tvm.runtime.Device
-    ) -> tuple[list[tvm.runtime.Tensor], list[tvm.runtime.Tensor]]:
-        inputs = [tvm.runtime.tensor(array, device=device) for array in self._program.inputs]
-        # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
-        outputs = [
-            tvm.runtime.tensor(np.zeros(shape, dtype), device=device)
-            for shape, dtype in self._program.output_buffers
-        ]
-        return inputs, outputs
 
 
 @cache
