@@ -210,13 +210,15 @@ class TVMKernel(ModuleKernel):
         flush, and the time would include waking them. Calling the kernel from Python costs about a
         microsecond per run.
         """
-        # One larger than that has left the caches by the time it is read again.
         each = max(1, self.cold_bytes_each)
-        copies = 1 if each >= cold_bytes else 1 + math.ceil(cold_bytes / each)
-        if self._rotation is None or self._rotation.copies < copies:
-            self._rotation = Rotation(self._arguments, self._cold, copies, self._device)
+        copies = 1 + math.ceil(cold_bytes / each)
         total = number * count + 1
-        sets = [self._rotation[(self._turn + run) % copies] for run in range(total)]
+        if each >= cold_bytes:  # it has left the caches by the time it is read again
+            sets = [self._arguments] * total
+        else:
+            if self._rotation is None or self._rotation.copies < copies:
+                self._rotation = Rotation(self._arguments, self._cold, copies, self._device)
+            sets = [self._rotation[(self._turn + run) % copies] for run in range(total)]
         self._turn = (self._turn + total) % copies
         self._function(*sets[0])
         self._device.sync()

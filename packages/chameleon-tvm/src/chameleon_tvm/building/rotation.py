@@ -28,11 +28,9 @@ def size_of(tensor: tvm.runtime.Tensor) -> int:
     return math.prod(map(int, tensor.shape)) * np.dtype(str(tensor.dtype)).itemsize
 
 
-def _view(
-    tensor: tvm.runtime.Tensor, shape: Sequence[int], dtype: str, offset: int = 0
-) -> tvm.runtime.Tensor:
-    """A tensor in the memory of another one, from a number of bytes on."""
-    return tensor._create_view(shape, dtype, relative_byte_offset=offset)  # noqa: SLF001 - TVM 0.27
+def _padded(content: bytes) -> bytes:
+    """The content of an argument, with zeros up to where the next one may begin."""
+    return content.ljust(math.ceil(len(content) / _ALIGNMENT) * _ALIGNMENT, b"\0")
 
 
 class Rotation:
@@ -57,18 +55,15 @@ class Rotation:
     ) -> None:
         self.copies = copies
         self._arguments = arguments
-        sizes = [size_of(arguments[index]) for index in cold]
-        aligned = [math.ceil(size / _ALIGNMENT) * _ALIGNMENT for size in sizes]
-        *starts, self._stride = accumulate(aligned, initial=0)
+        contents = [_padded(arguments[index].numpy().tobytes()) for index in cold]
+        *starts, self._stride = accumulate(map(len, contents), initial=0)
         self._starts = dict(zip(cold, starts, strict=True))
         self._block = _block(copies * self._stride, device)
         weakref.finalize(self, _give_back, self._block)
-        pattern = np.zeros(self._stride, np.uint8)
-        for (index, start), size in zip(self._starts.items(), sizes, strict=True):
-            pattern[start : start + size] = _view(arguments[index], (size,), "uint8").numpy()
+        pattern = np.frombuffer(b"".join(contents), np.float32)
         on_host = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
-        host = np.from_dlpack(self._block) if on_host else np.empty(self._block.shape, np.uint8)
-        host[: copies * self._stride].reshape(copies, self._stride)[:] = pattern
+        host = np.from_dlpack(self._block) if on_host else np.empty(self._block.shape, np.float32)
+        host[: copies * pattern.size].reshape(copies, pattern.size)[:] = pattern
         if not on_host:
             self._block.copyfrom(host)
         self._sets: dict[int, list[tvm.runtime.Tensor]] = {}
@@ -80,7 +75,9 @@ class Rotation:
             for index, start in self._starts.items():
                 like = arguments[index]
                 offset = copy * self._stride + start
-                arguments[index] = _view(self._block, like.shape, str(like.dtype), offset)
+                arguments[index] = self._block._create_view(  # noqa: SLF001 - no public one
+                    like.shape, str(like.dtype), relative_byte_offset=offset
+                )
             self._sets[copy] = arguments
         return self._sets[copy]
 
@@ -90,7 +87,7 @@ def _block(size: int, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
     for place, spare in enumerate(_spares):
         if size <= size_of(spare) and spare.device == device:
             return _spares.pop(place)
-    return tvm.runtime.empty((math.ceil(size / _UNIT) * _UNIT,), "uint8", device)
+    return tvm.runtime.empty((math.ceil(size / _UNIT) * _UNIT // 4,), "float32", device)
 
 
 def _give_back(block: tvm.runtime.Tensor) -> None:
