@@ -19,9 +19,10 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_networks import backends
 from chameleon_networks.backends import graph_deliveries as deliveries
+from chameleon_networks.backends import graph_exports, waiting_run
 from chameleon_networks.backends import torch_graphs as backend
-from chameleon_networks.backends import waiting_run
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks.importers.torch.lowering import decompositions
 from chameleon_networks.running import kept_networks
 from structlog.testing import capture_logs
 from torch import nn
@@ -556,6 +557,17 @@ def test_no_thread_traces_while_a_graph_is_exported(monkeypatch):
 
 
 UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks.importers"
+
+
+def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkeypatch):
+    rewrite = Mock(side_effect=decompositions.with_decompositions)
+    monkeypatch.setattr(decompositions, "with_decompositions", rewrite)
+    program = graph_exports.exported(DOUBLED, [torch.ones(3)], ())
+    torch.export.save(program, tmp_path / "graph.pt2")
+    forget = graph_exports.kept_program(tmp_path / "graph.pt2", program)
+    assert forget is not None, "the graph was imported"
+    forget()
+    assert rewrite.call_count == 1
 
 
 def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python):

@@ -23,7 +23,7 @@ from chameleon_networks.frameworks.running import TORCH, torch_inference
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.importers.torch import inference
-from chameleon_networks.importers.torch.lowering.decompositions import with_decompositions
+from chameleon_networks.importers.torch.lowering.decompositions import in_core_operators
 from chameleon_networks.running.kept_networks import KeptAnswers, kept_network
 from chameleon_networks.running.verify import samples_of
 
@@ -68,13 +68,13 @@ def exported(
         with compile_lock:
             program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
             # Changes in place of arguments and weights become outputs of their own.
-            decomposed = with_decompositions(program, {})
+            core = in_core_operators(program)
     except Exception as error:
         raise StaysError(f"torch cannot export it: {first_line(error)}") from error
-    outputs = decomposed.graph_signature.output_specs
+    outputs = core.graph_signature.output_specs
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
         raise StaysError("a call changes a tensor in place")
-    for node in decomposed.graph.nodes:
+    for node in (*program.graph.nodes, *core.graph.nodes):
         if inference.draws_numbers(node):
             raise StaysError(f"it draws random numbers ({node.target})")
     return program

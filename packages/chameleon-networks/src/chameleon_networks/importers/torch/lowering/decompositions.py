@@ -8,6 +8,7 @@ from collections.abc import Callable, Container
 from inspect import signature
 from operator import getitem
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from chameleon_core.errors import ConfigError
@@ -57,7 +58,7 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
     if _sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
     table = decomposition_table()
-    made = with_decompositions(program, table)
+    made = _in_core_operators.pop(program, None) or with_decompositions(program, table)
     if has_complex(made):
         made = with_decompositions(without_complex(made), table)
     while further := _further_decompositions(made, readable, table):
@@ -68,6 +69,20 @@ def decomposed(program: Any, readable: Container[str]) -> Any:
             _convert_whole_numbers(part)
     without_empty_tensors(made)
     _drop_what_computes_nothing(made)
+    return made
+
+
+_in_core_operators: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Programs that were rewritten before they are imported. Rewriting takes seconds."""
+
+
+def in_core_operators(program: Any) -> Any:
+    """Rewrite a program in torch's core operators. The next ``decomposed`` takes the result over.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``.
+    """
+    _in_core_operators[program] = made = with_decompositions(program, decomposition_table())
     return made
 
 
