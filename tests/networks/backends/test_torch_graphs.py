@@ -1,7 +1,6 @@
 """``torch.compile(backend="chameleon")`` gives torch's answers, by a network if that is faster."""
 
 import contextlib
-import functools
 import io
 import json
 import runpy
@@ -329,7 +328,7 @@ def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, 
         done[name].wait(240)
         return tmp_path / name / "network"
 
-    def timed(_, network, __):
+    def timed(_, network, *__):
         return seconds[network is networks["tuned"]], 2.0
 
     monkeypatch.setattr(deliveries.Delivery, "folder", folder)
@@ -399,23 +398,24 @@ def test_the_graph_of_a_killed_process_is_removed(cache, children, run_python):
     assert not [*cache.glob("*/*/graph.pt2")]
 
 
-def test_a_clearly_faster_network_is_not_timed_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("share", [0.9, 1.1])
+@pytest.mark.parametrize("calls", [1, 2, 16])
+def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, monkeypatch):
+    """The moments are calls of one process, or of processes with one or two calls each."""
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "network")
     monkeypatch.setattr(backend, "load", lambda *_, **__: Network())
-    timings = []
-
-    def timed(torchs, *_):
-        timings.append(torchs)
-        return 1.0, torchs
-
-    x = torch.tensor([1.0, torch.nan, -torch.inf])
-    for torchs in (1.1, 1.1, 2.0, 2.0, 2.0):
-        torch._dynamo.reset()
-        monkeypatch.setattr(CompiledGraph, "_seconds", functools.partial(timed, torchs))
-        compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
-        with torch.no_grad():
-            torch.testing.assert_close(compiled(x), x * 2.0, equal_nan=True)
-    assert timings == [1.1, 1.1, 2.0]
+    comparisons = iter([1 / share])
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (next(comparisons, share), 1.0))
+    x, computes = torch.tensor([1.0, torch.nan, -torch.inf]), []
+    double = torch.fx.symbolic_trace(lambda x: (x * 2.0,))
+    for number in range(16):
+        if number % calls == 0:
+            graph = CompiledGraph(double, [], backend.BackendOptions())
+        torch.testing.assert_close(graph(x), (x * 2.0,), equal_nan=True)
+        computes.append(graph.computes)
+    # A network that won is not timed in the first call of a process, which would take longer.
+    assert computes[0] == (share > 1.0)
+    assert computes[-1] == (share < 1.0 or calls == 1)
 
 
 @pytest.mark.parametrize("records", [None, "none", "https://host/records", "mine.sqlite"])

@@ -39,15 +39,14 @@ Graph = Callable[..., Any]
 _RECORDS = r"https?://.*|((?!://).)*"
 """The form of a place of records: a URL that starts with http:// or https://, or a path."""
 PREDICTED, TUNED, BACKGROUND = "predicted", "tuned", "background"
-_ROUNDS = 7
-"""Number of timed calls of the network and of torch's code, in turns."""
+_ROUNDS = 3
+"""Number of timed calls of the network and of torch's code, in turns, in one comparison."""
 _TIMING_SECONDS = 1.0
-"""Seconds after which no further call is timed."""
+"""Seconds after which a comparison times no further call."""
+_COMPARISONS = 5
+"""Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
-_CLEARLY = 0.8
-"""A network that takes at most this share of torch's time is not timed again in other processes. No
-disturbance of a few calls explains such a difference."""
 
 
 @attrs.frozen(kw_only=True)
@@ -163,11 +162,6 @@ def _log_stay(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
 
 
-def _seconds_file(folder: Path) -> Path:
-    """The file beside a network with the seconds of a call of the network and of torch's code."""
-    return folder.with_name("torch_seconds.json")
-
-
 def _sample(value: Tensor) -> Tensor:
     """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory."""
     start, flat = value.storage_offset(), value.detach()
@@ -179,10 +173,40 @@ def _numbers(samples: Sequence[Tensor]) -> Tensor:
     return torch.cat([torch.empty(0), *samples]).nan_to_num()  # NaN differs from itself
 
 
+class _Comparisons:
+    """The latest comparisons of a network with torch's code, also those of earlier processes.
+
+    Each comparison belongs to another moment, so what disturbs a few of them does not matter.
+
+    Args:
+        folder: The folder of the network, beside which a file keeps the comparisons.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = folder.with_name("comparisons.json")
+        self._shares: list[float] = []
+        self.wins: bool | None = None
+        with contextlib.suppress(OSError, TypeError, ValueError):
+            self._shares = [float(share) for share in json.loads(self._file.read_bytes())]
+
+    @property
+    def share(self) -> float:
+        """The time of a call of the network, as a share of torch's; infinite if it is unknown."""
+        return median(self._shares or [math.inf])
+
+    def add(self, ours: float, torchs: float) -> None:
+        """Add a comparison, given the seconds of a call of the network and of torch's code."""
+        self._shares = [*self._shares, ours / torchs][-_COMPARISONS:]
+        with contextlib.suppress(OSError):  # on a full disk, other processes compare anew
+            write_whole(self._file, json.dumps(self._shares))
+
+
 class CompiledGraph:
     """A torch graph as a function. torch computes it until Chameleon has compiled a network.
 
-    The network takes over only if its outputs are right and it is faster than torch.
+    The network takes over only if its outputs are right and it is faster than torch. As calls 2, 4,
+    8 and so on compare their times again, a disturbed comparison decides only a few calls.
 
     Any number of threads may call the function.
 
@@ -203,6 +227,8 @@ class CompiledGraph:
         self._folder: Path | None = None
         self._tried: Path | None = None
         self._network: Any = None
+        self._calls = 0
+        self._comparisons: _Comparisons | None = None
         self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
         self._samples: list[Tensor] = []
         self._layouts: Any = None
@@ -214,9 +240,13 @@ class CompiledGraph:
         if network is not None and self._tried is self._folder:
             if self._has_same_weights(arguments):
                 try:
-                    return self._computed(network, arguments)
+                    answer = self._computed(network, arguments)
                 except (RuntimeError, TypeError, ValueError) as error:
                     self._stay(f"its network failed: {error}")
+                else:
+                    if self._is_to_compare():
+                        self._compare_again(network, arguments)
+                    return answer
             else:
                 self._stay("weights have changed since it was compiled")
         if self._stays or not self._first.acquire(blocking=False):
@@ -235,6 +265,11 @@ class CompiledGraph:
     def settled(self) -> bool:
         """Whether tuning is over, so that no other network will compute the graph's outputs."""
         return not self._awaits and self._folder is self._tried
+
+    def _is_to_compare(self) -> bool:
+        """Count a call. Comparisons are so rare that they take ever less of the calls' time."""
+        self._calls += 1
+        return self._calls.bit_count() == 1
 
     def _has_same_weights(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call has the weights that are constants of the network.
@@ -265,8 +300,12 @@ class CompiledGraph:
                 self._begun = True
                 self._begin(arguments, answer)
             folder = self._folder
-            if folder is not None and folder is not self._tried and not self._stays:
-                self._tried = folder
+            if folder is None or self._stays:
+                return answer
+            is_new = folder is not self._tried
+            if is_new:
+                self._tried, self._calls = folder, 1
+            if is_new or self._is_to_compare():
                 self._adopt(folder, arguments, answer)
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
             if self._network is not None or self._awaits:
@@ -351,41 +390,61 @@ class CompiledGraph:
         check = agreement(outputs, expected, tolerance=TOLERANCE)
         if check.problem is not None:
             raise StaysError(f"its network gives other answers: {check.problem}")
-        known = self._kept_seconds(folder) if self._network is None else None
-        ours, torchs = known or self._seconds(network, arguments)
-        rival = "torch's" if self._network is None else "the earlier network's"
-        times = f"{in_seconds(ours)}, {rival} {in_seconds(torchs)}"
-        if ours > torchs:
-            network.close()
-            raise StaysError(f"its network is slower: {times}")
-        if ours <= _CLEARLY * torchs:
-            with contextlib.suppress(OSError):  # a full disk costs others a second
-                write_whole(_seconds_file(folder), json.dumps([ours, torchs]))
-        log.info("a network computes a graph", folder=str(folder), times=times)
-        self._network = network
+        earlier, comparisons = self._network, self._comparisons
+        if earlier is not None:
+            ours, earliers = self._seconds(network, self._timed(earlier), arguments)
+            if ours > earliers:
+                times = f"{in_seconds(ours)}, the earlier network's {in_seconds(earliers)}"
+                raise StaysError(f"its network is slower: {times}")
+        if comparisons is None or comparisons.folder is not folder:
+            self._comparisons = comparisons = _Comparisons(folder)
+        if comparisons.share > 1.0:
+            comparisons.add(*self._seconds(network, self._graph, arguments))
+        self._decide(network, comparisons)
 
-    @staticmethod
-    def _kept_seconds(folder: Path) -> tuple[float, float] | None:
-        """Read the times that an earlier process stored because its network was clearly faster."""
-        with contextlib.suppress(OSError, TypeError, ValueError):
-            ours, torchs = json.loads(_seconds_file(folder).read_text(encoding="utf-8"))
-            return float(ours), float(torchs)
-        return None
+    def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
+        """Compare the network that computes with torch's code, unless another thread compares."""
+        if not self._first.acquire(blocking=False):
+            return
+        try:
+            comparisons = self._comparisons
+            if self._network is network and comparisons is not None:
+                comparisons.add(*self._seconds(network, self._graph, arguments))
+                self._decide(network, comparisons)
+        except Exception as error:  # noqa: BLE001 - the network has answered
+            log.info("a comparison failed", reason=in_one_line(error))
+        finally:
+            self._first.release()
 
-    def _seconds(self, network: Any, arguments: Sequence[Tensor]) -> tuple[float, float]:
-        """Median seconds of a call of a network, and of what computes now, timed in turns."""
-        before = self._network
-        sides: list[Graph] = [
-            lambda *values: self._computed(network, values),
-            self._graph if before is None else lambda *values: self._computed(before, values),
-        ]
+    def _decide(self, network: Any, comparisons: _Comparisons) -> None:
+        """Let the network or torch's code compute later calls, and log a change."""
+        before, comparisons.wins = comparisons.wins, comparisons.share <= 1.0
+        self._network = network if comparisons.wins else None
+        share = f"{comparisons.share:.2f} times as long as torch's code"
+        if comparisons.wins and not before:
+            log.info("a network computes a graph", folder=str(comparisons.folder), takes=share)
+        elif not comparisons.wins and before is not False:
+            _log_stay(f"its network is slower: it takes {share}")
+
+    def _timed(self, network: Any) -> Graph:
+        """All that a call does if a network computes it."""
+        return lambda *values: self._has_same_weights(values) and self._computed(network, values)
+
+    def _seconds(
+        self, network: Any, rival: Graph, arguments: Sequence[Tensor]
+    ) -> tuple[float, float]:
+        """The shortest of a few calls of a network, and of its rival, in seconds, timed in turns.
+
+        What disturbs a call only makes it longer.
+        """
+        sides: list[Graph] = [self._timed(network), rival]
         seconds: list[list[float]] = [[], []]
         while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
             for side, spent in zip(sides, seconds, strict=True):
                 start = perf_counter()
                 side(*arguments)
                 spent.append(perf_counter() - start)
-        return median(seconds[0]), median(seconds[1])
+        return min(seconds[0]), min(seconds[1])
 
     def _stay(self, reason: str) -> None:
         """Let torch's own code compute all later calls, and log the reason once."""
