@@ -151,6 +151,25 @@ def _doubled(x: torch.Tensor) -> torch.Tensor:
 
 
 _doubled.register_fake(torch.empty_like)
+LIBRARY = torch.library.Library("chameleon_tests", "FRAGMENT")
+LIBRARY.define("scaled(Tensor x) -> Tensor")
+LIBRARY.impl("scaled", lambda x: x * 2.0, "CompositeImplicitAutograd")
+LIBRARY.define("scaled.by(Tensor x, float y) -> Tensor")
+LIBRARY.impl("scaled.by", lambda x, y: x * y, "CPU")
+LIBRARY.impl("scaled.by", lambda x, _: torch.empty_like(x), "Meta")
+SCALED = torch.ops.chameleon_tests.scaled
+
+
+def _unseen(function):
+    """A function that torch does not trace into, with the name of others."""
+
+    @torch.compiler.allow_in_graph
+    def unseen(x):
+        return function(x)
+
+    return unseen
+
+
 WEIGHT = nn.Parameter(torch.ones(8))
 CASES = {
     "argument": (lambda x: x.mul_(2.0) + 1.0, "changes a tensor in place"),
@@ -159,10 +178,13 @@ CASES = {
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
     "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
     "custom operator": (lambda x: _doubled(x) + 1.0, "custom operator chameleon_tests.doubled"),
+    "custom overload": (lambda x: SCALED(x, 2.0), "custom operator chameleon_tests.scaled.by"),
+    "custom inside": (_unseen(_doubled), "chameleon_tests.doubled"),
     "empty": (lambda x: (x[:, :0] * 2.0, x + 1.0), "is empty"),
     # Nothing but the network itself, which is never there in this test.
     "inside": (lambda x: (x + 1.0).relu_(), "cannot be used"),
     "attention": (_attention, "cannot be used"),
+    "composite": (lambda x: SCALED(x) + 1.0, "cannot be used"),
 }
 
 
@@ -529,6 +551,20 @@ def test_digests_tell_weights_and_shapes_apart():
     assert digest == deliveries.digest_of(graph, [x + 1.0, w.clone()], [1])
     others = [([x, w + 1.0], [1]), ([torch.ones(4), w], [1]), ([x, w], []), ([x.double(), w], [1])]
     assert len({digest, *(deliveries.digest_of(graph, *other) for other in others)}) == 5
+
+
+def test_functions_of_one_name_have_networks_of_their_own():
+    digests = []
+
+    def note(graph, arguments, *_, **__):
+        digests.append(deliveries.Delivery(graph, arguments, [], seconds=None)._home.name)
+        return graph
+
+    for slope in (2.0, 3.0, 2.0):
+        torch._dynamo.reset()
+        function = _unseen(lambda x, k=slope: torch.where(x > 0.0, x, x * k))
+        torch.compile(lambda x, f=function: f(x) + 1.0, backend=note)(torch.ones(3))
+    assert digests[0] == digests[2] != digests[1]
 
 
 def test_each_record_database_has_its_own_networks_and_refusals(monkeypatch):

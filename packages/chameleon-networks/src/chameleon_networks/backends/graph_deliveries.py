@@ -30,6 +30,9 @@ from chameleon_system.kept import surroundings
 from chameleon_system.processes.child import status_words
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
+from torch._dynamo.convert_frame import compile_lock
+from torch._ops import OpOverloadPacket
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from chameleon_networks.backends import StaysError
 from chameleon_networks.backends.waiting_run import waiting_run
@@ -55,6 +58,8 @@ _FORM = 3
 _READ = {"aten", "higher_order", "prims", "quantized_decomposed", "torch_nn", "torchvision"}
 _READ |= {"transformers"}
 """Namespaces with operators that networks may have. Others may have them only in terms of these."""
+_NAMED = {"torch", "_operator", "builtins", "math"}
+"""Packages with functions that their names and the versions identify."""
 
 
 class Delivery:
@@ -83,7 +88,8 @@ class Delivery:
         seconds: float | None,
         records: str | None = None,
     ) -> None:
-        self._graph, self._arguments, self._weights = graph, arguments, weights
+        self._graph = graph = _in_operators(graph, arguments)
+        self._arguments, self._weights = arguments, weights
         self._records = _place_of(records)
         _remove_abandoned(user_cache_folder() / "torch")
         self._home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
@@ -266,7 +272,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
             raise StaysError(f"it calls a module of its own, {name}")
-        for call in {getattr(node.target, "default", node.target) for node in module.graph.nodes}:
+        for call in {node.target for node in module.graph.nodes}:
             if getattr(call, "namespace", "aten") not in _READ and not call._can_decompose():  # noqa: SLF001
                 raise StaysError(f"it calls the custom operator {call}, which cannot be compiled")
         digest.update(f"{name} {module.code}".encode())
@@ -280,6 +286,26 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         if index in weights:
             digest.update(_bytes(value))
     return digest.hexdigest()
+
+
+def _in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
+    """The graph in operators of torch, if the names of its calls do not tell what they compute."""
+    modules = [module for module in graph.modules() if isinstance(module, fx.GraphModule)]
+    nodes = [node for module in modules for node in module.graph.nodes]
+    if not any(node.op == "call_function" and _is_open(node.target) for node in nodes):
+        return graph
+    with compile_lock:  # other threads must not trace meanwhile
+        return make_fx(graph, tracing_mode="fake")(*arguments)
+
+
+def _is_open(target: Any) -> bool:
+    """Whether a name is that of several overloads, or of a function that torch does not have.
+
+    Functions of ``torch.compiler.allow_in_graph`` may differ and have the same name.
+    """
+    if isinstance(target, OpOverloadPacket):
+        return str(target).partition(".")[0] not in _READ
+    return str(getattr(target, "__module__", None) or "torch").partition(".")[0] not in _NAMED
 
 
 def _constants(module: fx.GraphModule) -> Iterator[tuple[str, Tensor]]:
