@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
+from chameleon_core.loop.start import shared_records
 from chameleon_networks import backends
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import graph_exports, waiting_run
@@ -489,6 +490,17 @@ def test_a_refusal_is_kept_and_said_again(children):
     assert len(folders) == 1
     told = "chameleon run ended with status 2: no such operator; hint: write another"
     assert _stays(logs) == [told, told]
+
+
+def test_records_that_cannot_be_used_are_reported(children):
+    with capture_logs() as logs, torch.no_grad():
+        shared_records._said("mine", Mock(side_effect=OSError("no folder")))
+        [warning] = logs
+        event = f"{warning['event']}      problem='{warning['problem']}'"
+        children(lambda _: True, 2, f"1 task\n12:00:00 [warning  ] {event}\ndone\n")
+        torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
+    [told] = [log for log in logs[1:] if log["log_level"] == "warning"]
+    assert told == {**told, "event": warning["event"], "run": "problem='OSError: no folder'"}
 
 
 def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):

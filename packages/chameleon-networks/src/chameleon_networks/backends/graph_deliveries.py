@@ -12,6 +12,7 @@ import io
 import json
 import operator
 import os
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -44,6 +45,8 @@ _DISTRIBUTIONS = ("apache-tvm", "torch", *_OURS)
 _PROGRAM = "graph.pt2"
 _RESULT = "best.json"
 """The file ``BEST`` of ``chameleon_core.run_folder``, whose import takes .1 s of a first call."""
+_NOT_SHARED = "records_not_shared"
+"""The warning of a run whose record database cannot be opened, read or written."""
 _LONGEST = 400
 """Number of characters of a run's error that a reason gives."""
 _LOOK_SECONDS = 0.02
@@ -210,6 +213,8 @@ class Delivery:
             self._program.unlink(missing_ok=True)
             if self._forget is not None:
                 self._forget()
+        if warning := re.search(rf"{_NOT_SHARED} +(.*)", child.log):
+            log.warning(_NOT_SHARED, run=warning[1])
         if self.is_there():
             return
         reason = f"chameleon run ended with {status_words(status)}: {_error_in(child.log)}"

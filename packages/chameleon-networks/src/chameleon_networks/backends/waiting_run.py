@@ -45,8 +45,14 @@ def waiting_run(folder: Path, *, idle: bool = False) -> ChildProcess:
 
 
 def _started(folder: Path, *, idle: bool = False) -> ChildProcess:
-    words = ["run", "pipeline.yaml"]
-    return ChildProcess(__name__, words, folder=folder, stdin=subprocess.PIPE, idle=idle)
+    return ChildProcess(
+        __name__,
+        ["run", "pipeline.yaml"],
+        folder=folder,
+        stdin=subprocess.PIPE,
+        idle=idle,
+        log_bytes=1 << 20,  # the log begins with what went wrong with records
+    )
 
 
 @contextlib.contextmanager

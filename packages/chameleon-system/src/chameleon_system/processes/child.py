@@ -214,6 +214,7 @@ class ChildProcess:
         stdout: the standard output, as for ``subprocess.Popen``. With None, output goes to the log,
             as the standard error does.
         idle: whether the child and its own children compute only while other processes do not.
+        log_bytes: the number of bytes at the end of the output that the log keeps.
 
     Attributes:
         token: the value of an environment variable that all descendants of the child carry.
@@ -233,6 +234,7 @@ class ChildProcess:
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
         idle: bool = False,
+        log_bytes: int = 4096,
     ) -> None:
         self.token = child_token()
         launch = [sys.executable, "-m", _LAUNCHER, str(os.getpid()), str(int(idle))]
@@ -257,7 +259,7 @@ class ChildProcess:
             raise
         finally:
             os.close(write)
-        self._log = LogTail(read)
+        self._log = LogTail(read, limit=log_bytes)
 
     @property
     def pid(self) -> int:
