@@ -51,15 +51,16 @@ def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache):
     assert not read.exists()
 
 
-def test_kernels_of_networks_are_listed_and_removed_as_well(cache):
-    kernels = cache.with_name("objects") / "dd"
-    kernels.parent.mkdir()
-    kernels.write_bytes(bytes(1 << 20))
+@pytest.mark.parametrize(("folder", "state"), [("objects", "kernels"), ("modules", "compiled")])
+def test_kernels_and_names_of_modules_are_listed_and_removed_as_well(folder, state, cache):
+    kept = cache.with_name(folder) / "dd"
+    kept.parent.mkdir()
+    kept.write_bytes(bytes(1 << 20))
     lines = CliRunner().invoke(command).output.splitlines()
     assert lines[2].split()[:2] == ["dd", "1.0"]
-    assert lines[2].endswith("kernels")
+    assert lines[2].endswith(state)
     CliRunner().invoke(command, ["--older-than", "0s"])
-    assert not kernels.exists()
+    assert not kept.exists()
 
 
 def test_an_empty_cache_and_a_wrong_duration(tmp_path, monkeypatch):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["compile"]
 
+COMPILED_MODULES = "modules"
+"""Folder in the user's cache folder with a mark of each module that was compiled."""
+
 _LOCK = threading.Lock()
 
 
@@ -55,7 +58,7 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
 
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(Exception):  # the process starts later then
-            known = kept_path("modules", repr(module))
+            known = kept_path(COMPILED_MODULES, repr(module))
             if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
                 # The process imports TVM while torch imports what it traces with.
                 stack.enter_context(started_early())

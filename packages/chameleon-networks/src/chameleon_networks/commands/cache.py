@@ -14,6 +14,7 @@ from chameleon_cli.options import seconds
 from chameleon_core.words import counted
 from chameleon_system.files import user_cache_folder
 
+from chameleon_networks.backends import COMPILED_MODULES
 from chameleon_networks.compile.sequence.library import KEPT_OBJECTS
 from chameleon_networks.running.kept_networks import kept_networks
 
@@ -36,6 +37,7 @@ def command(older_than: float | None, *, as_json: bool) -> None:
         *(_cached(network) for network in sorted((folder / "torch").glob("*/*"))),
         *(_kept(network, "read") for network in sorted(kept_networks().glob("*"))),
         *(_kept(file, "kernels") for file in sorted((folder / KEPT_OBJECTS).glob("*"))),
+        *(_kept(file, "compiled") for file in sorted((folder / COMPILED_MODULES).glob("*"))),
     ]
     removed = [
         network for network in networks if older_than is not None and network.age > older_than
