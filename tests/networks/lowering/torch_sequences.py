@@ -8,6 +8,19 @@ from .torch_networks import Cells, Mask, SelfAttention, net, of, r
 
 _LSTM = nn.LSTM(5, 6).eval().requires_grad_(requires_grad=False)
 
+
+def _encoder_operator(*mask, gelu=False, norm_first=False, kind=None):
+    """The operator that ``nn.TransformerEncoderLayer`` calls in inference."""
+    shapes = (24, 8), (24,), (8, 8), (8,), *[(8,)] * 4, (16, 8), (16,), (8, 16), (8,)
+    weights = [r(*shape) for shape in shapes]
+
+    def layer(x, mask=None):
+        options = *weights[:4], gelu, norm_first, 1e-5, *weights[4:], mask, kind
+        return torch._transformer_encoder_layer_fwd(x, 8, 2, *options)
+
+    return of(layer, r(2, 5, 8), *mask)
+
+
 # Recurrent networks are unrolled: two steps show what a step hands to the next one, and more
 # take longer to compile. Batches have another size, so that the two axes cannot be confused.
 SEQUENCES = {
@@ -55,6 +68,13 @@ SEQUENCES = {
     "encoder layer": lambda: net(
         nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), r(2, 5, 8)
     ),
+    "encoder operator": lambda: _encoder_operator(norm_first=True),
+    "encoder operator masked": lambda: _encoder_operator(torch.ones(5, 5).triu(1) > 0, kind=0),
+    # The second sequence has no column, so torch gives NaN.
+    "encoder operator padded": lambda: _encoder_operator(
+        torch.tensor([[0, 0, 0, 0, 1], [1, 1, 1, 1, 1]]) > 0, gelu=True, kind=1
+    ),
+    "encoder operator of heads": lambda: _encoder_operator(r(2, 2, 5, 5) > 1.0, kind=2),
     "decoder layer": lambda: net(
         nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), r(2, 5, 8), r(2, 4, 8)
     ),

@@ -454,6 +454,43 @@ def _loss_of_products(*args: Any) -> Any:
     return loss, *(torch.zeros(0) for _ in range(3))
 
 
+def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
+    """``_transformer_encoder_layer_fwd``: ``nn.TransformerEncoderLayer`` in inference.
+
+    A row of attention whose columns are all masked gives NaN, as torch's operator does.
+    """
+    functional, (batch, rows, _) = torch.nn.functional, x.shape
+    qkv, qkv_bias, out, out_bias, gelu, norm_first, eps = args[:7]
+    norms, (wide, wide_bias, narrow, narrow_bias) = args[7:11], args[11:15]
+    mask, kind = (*args[15:], None, None)[:2]
+
+    def attention(x: Any) -> Any:
+        parts = functional.linear(x, qkv, qkv_bias).unflatten(-1, (3, heads, -1))
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        scores = (query * (width // heads) ** -0.5) @ key.mT
+        if mask is None:
+            read = scores.softmax(-1) @ value
+        else:
+            shape = {0: (1, 1, rows, rows), 1: (batch, 1, 1, rows)}.get(kind, scores.shape)
+            hidden = mask.bool().reshape(shape)
+            read = scores.masked_fill(hidden, -math.inf).softmax(-1) @ value
+            # Kernels of attention give zeros for a row without any column.
+            read = read.masked_fill(hidden.all(-1, keepdim=True), math.nan)
+        return functional.linear(read.transpose(1, 2).flatten(2), out, out_bias)
+
+    def perceptron(x: Any) -> Any:
+        hidden = functional.linear(x, wide, wide_bias)
+        hidden = functional.gelu(hidden) if gelu else functional.relu(hidden)
+        return functional.linear(hidden, narrow, narrow_bias)
+
+    for part, norm in ((attention, norms[:2]), (perceptron, norms[2:])):
+        if norm_first:
+            x = x + part(functional.layer_norm(x, (width,), *norm, eps))
+        else:
+            x = functional.layer_norm(x + part(x), (width,), *norm, eps)
+    return x
+
+
 def _losses_of_products(*args: Any) -> Any:
     *tensors, ignored, _size, _policy, _dtype = args
     return _loss_of_products(*tensors, "none", ignored)[0]
@@ -465,6 +502,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
     _ATEN._pdist_forward.default: _pairs_apart,  # noqa: SLF001
+    _ATEN._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
     _ATEN.index_reduce.default: _reduced_by_index,
     _ATEN.scatter.value_reduce: _scattered_value,
     _ATEN.scatter.reduce: _scattered_source,
