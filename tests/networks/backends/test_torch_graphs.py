@@ -27,6 +27,7 @@ from chameleon_networks.running import kept_networks
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
+from torch._export.utils import _compiling_state_context
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -589,19 +590,33 @@ def test_each_record_database_has_its_own_networks_and_refusals(monkeypatch):
     assert len(folders) == 4
 
 
-def test_no_thread_traces_while_a_graph_is_exported(monkeypatch):
-    free = []
+def test_other_threads_compute_but_do_not_trace_while_a_graph_is_exported(monkeypatch):
+    called = torch.compile(lambda x: x * 2.0, backend="eager")
+    called(torch.ones(3))
+    states = []
+
+    def note():
+        free = compile_lock.acquire(blocking=False)
+        # Calls and ``torch.compile`` do what they do outside of an export.
+        compiled = torch.compile(torch.neg, backend="eager") is not torch.neg
+        states.append(
+            (free, compiled, torch.compiler.is_exporting(), called(torch.ones(3)).sum().item())
+        )
 
     def export(*_, **__):
-        thread = threading.Thread(target=lambda: free.append(compile_lock.acquire(blocking=False)))
-        thread.start()
-        thread.join()
+        with _compiling_state_context():
+            thread = threading.Thread(target=note)
+            thread.start()
+            thread.join()
+            states.append(torch.compiler.is_exporting())
         raise NotImplementedError
 
     monkeypatch.setattr(torch.export, "export", export)
+    known = torch.compiler.is_exporting
     with pytest.raises(deliveries.StaysError, match="cannot export it"):
         deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=None).prepare()
-    assert free == [False]
+    assert states == [(False, True, False, 6.0), True]
+    assert torch.compiler.is_exporting is known
 
 
 UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks.importers"

@@ -31,9 +31,7 @@ from chameleon_system.kept import surroundings
 from chameleon_system.processes.child import status_words
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
-from torch._dynamo.convert_frame import compile_lock
 from torch._ops import OpOverloadPacket
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from chameleon_networks.backends import StaysError
 from chameleon_networks.backends.waiting_run import waiting_run
@@ -139,9 +137,7 @@ class Delivery:
             with contextlib.suppress(OSError):  # the graph is exported again
                 os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
         if not self._program.exists():
-            # These imports take long, and a network in the cache needs none of them.
-            from chameleon_networks.backends import graph_exports  # noqa: PLC0415
-
+            graph_exports = _exports()
             program = graph_exports.exported(self._graph, self._arguments, self._weights)
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
@@ -238,6 +234,13 @@ def _remove_abandoned(cache: Path) -> None:
             file.unlink()
 
 
+def _exports() -> Any:
+    """The module that exports graphs. Its imports take long, and most processes do not need it."""
+    from chameleon_networks.backends import graph_exports  # noqa: PLC0415
+
+    return graph_exports
+
+
 def _place_of(records: str | None) -> str | None:
     """The record database of a run, for a run that works in another folder than the caller."""
     records = records or os.environ.get(ENVIRONMENT) or None
@@ -299,8 +302,7 @@ def _in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Grap
     nodes = [node for module in modules for node in module.graph.nodes]
     if not any(node.op == "call_function" and _is_open(node.target) for node in nodes):
         return graph
-    with compile_lock:  # other threads must not trace meanwhile
-        return make_fx(graph, tracing_mode="fake")(*arguments)
+    return _exports().in_operators(graph, arguments)
 
 
 def _is_open(target: Any) -> bool:

@@ -6,7 +6,8 @@ Only graphs without a network in the cache need this module, whose imports take 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, fx, nn
 from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from chameleon_networks.backends import StaysError
 from chameleon_networks.frameworks.running import TORCH, torch_inference
@@ -47,6 +49,38 @@ class _Frozen(nn.Module):
         return self.graph(*(getattr(self, name) if name else next(rest) for name in self.names))
 
 
+@contextlib.contextmanager
+def _tracing() -> Iterator[None]:
+    """Trace a graph in this thread, while other threads compute but do not trace.
+
+    Flags of torch count for all threads. While a graph is exported, ``torch.compile`` does nothing,
+    and calls of compiled functions may raise an error. They do so too while fx traces a graph
+    without the flag of a compilation.
+    """
+    compiler: Any = torch.compiler
+    own = threading.get_ident()
+    with compile_lock:
+        exporting = getattr(compiler, "is_exporting", bool)  # older versions of torch have none
+        compiling = compiler._is_compiling_flag  # noqa: SLF001 - torch documents no other name
+        compiler.is_exporting = lambda: threading.get_ident() == own and exporting()
+        compiler._is_compiling_flag = True  # noqa: SLF001
+        try:
+            yield
+        finally:
+            compiler.is_exporting, compiler._is_compiling_flag = exporting, compiling  # noqa: SLF001
+
+
+def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
+    """Trace the operators of a graph, also those in functions that torch calls as a whole.
+
+    Args:
+        graph: The graph, as torch traced it.
+        arguments: The arguments of one call of the graph.
+    """
+    with _tracing():
+        return make_fx(graph, tracing_mode="fake")(*arguments)
+
+
 def exported(
     graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
 ) -> ExportedProgram:
@@ -64,8 +98,7 @@ def exported(
     if not inputs:
         raise StaysError("it has no inputs")
     try:
-        # Other threads must not trace meanwhile, because export replaces methods of all modules.
-        with compile_lock:
+        with _tracing():
             program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
             # Changes in place of arguments and weights become outputs of their own.
             core = in_core_operators(program)
@@ -95,7 +128,7 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
     network.kept = kept = kept_network(network)
     assert kept is not None  # noqa: S101 - a file has an origin
     with contextlib.suppress(Exception):  # the run raises the same error
-        with compile_lock:  # torch replaces methods of ``nn.Module`` while it decomposes a program
+        with _tracing():
             network.keep()
         samples = samples_of(network.samples)
         run = torch_inference(program.module(), program)
