@@ -220,7 +220,7 @@ def test_checks_of_values_are_left_out(file):
     ("function", "words", "hint"),
     [
         ("with_nan", "weights of first 8x8 3x3 @2x10x12, a conv2d that gives", "Fix the weights"),
-        ("double", "convolution in module stem", "weights are torch.float64; return the module"),
+        ("double", "module stem .* is in float64, in which", "weights are torch.float64; return"),
         ("odd", r"mode \(net.py:\d+: `return torch.mode", "Write that part"),
     ],
 )

@@ -121,6 +121,9 @@ def _unknown_result(node: Any) -> str:
     # TVM's compiler ends the process at some of them.
     if getattr(value, "dtype", None) is getattr(torch, BFLOAT16):
         return f"it gives {BFLOAT16}, which the compiler does not compute"
+    # TVM's importer would compute it in float32.
+    if node.target is torch.ops.aten.convolution.default and value.dtype is torch.float64:
+        return "it is in float64, in which the compiler does not compute convolutions"
     return ""
 
 
