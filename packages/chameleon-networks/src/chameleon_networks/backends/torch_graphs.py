@@ -419,7 +419,7 @@ class CompiledGraph:
     def _decide(self, network: Any, comparisons: _Comparisons) -> None:
         """Let the network or torch's code compute later calls, and log a change."""
         before, comparisons.wins = comparisons.wins, comparisons.share <= 1.0
-        self._network = network if comparisons.wins else None
+        self._network = network if comparisons.wins and not self._stays else None
         share = f"{comparisons.share:.2f} times as long as torch's code"
         if comparisons.wins and not before:
             log.info("a network computes a graph", folder=str(comparisons.folder), takes=share)
