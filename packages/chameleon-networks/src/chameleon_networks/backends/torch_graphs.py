@@ -23,7 +23,7 @@ import structlog
 import torch
 from attrs import validators
 from chameleon_core.errors import ConfigError
-from chameleon_core.words import in_one_line, in_seconds
+from chameleon_core.words import in_one_line
 from chameleon_system.files import write_whole
 from torch import Tensor, fx, nn
 
@@ -394,8 +394,7 @@ class CompiledGraph:
         if earlier is not None:
             ours, earliers = self._seconds(network, self._timed(earlier), arguments)
             if ours > earliers:
-                times = f"{in_seconds(ours)}, the earlier network's {in_seconds(earliers)}"
-                raise StaysError(f"its network is slower: {times}")
+                raise StaysError("its network is slower than the earlier network")
         if comparisons is None or comparisons.folder is not folder:
             self._comparisons = comparisons = _Comparisons(folder)
         if comparisons.share > 1.0:

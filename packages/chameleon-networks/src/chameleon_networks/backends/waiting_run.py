@@ -9,10 +9,10 @@ import contextlib
 import importlib
 import os
 import runpy
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
@@ -45,14 +45,8 @@ def waiting_run(folder: Path, *, idle: bool = False) -> ChildProcess:
 
 
 def _started(folder: Path, *, idle: bool = False) -> ChildProcess:
-    return ChildProcess(
-        __name__,
-        ["run", "pipeline.yaml"],
-        folder=folder,
-        stdin=subprocess.PIPE,
-        idle=idle,
-        log_bytes=1 << 20,  # the log begins with what went wrong with records
-    )
+    words, log_bytes = ["run", "pipeline.yaml"], 1 << 20  # the log begins with faults of records
+    return ChildProcess(__name__, words, folder=folder, stdin=PIPE, idle=idle, log_bytes=log_bytes)
 
 
 @contextlib.contextmanager

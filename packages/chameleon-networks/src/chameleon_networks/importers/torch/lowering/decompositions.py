@@ -463,6 +463,7 @@ def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
     qkv, qkv_bias, out, out_bias, gelu, norm_first, eps = args[:7]
     norms, (wide, wide_bias, narrow, narrow_bias) = args[7:11], args[11:15]
     mask, kind = (*args[15:], None, None)[:2]
+    activation = functional.gelu if gelu else functional.relu
 
     def attention(x: Any) -> Any:
         parts = functional.linear(x, qkv, qkv_bias).unflatten(-1, (3, heads, -1))
@@ -479,8 +480,7 @@ def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
         return functional.linear(read.transpose(1, 2).flatten(2), out, out_bias)
 
     def perceptron(x: Any) -> Any:
-        hidden = functional.linear(x, wide, wide_bias)
-        hidden = functional.gelu(hidden) if gelu else functional.relu(hidden)
+        hidden = activation(functional.linear(x, wide, wide_bias))
         return functional.linear(hidden, narrow, narrow_bias)
 
     for part, norm in ((attention, norms[:2]), (perceptron, norms[2:])):
