@@ -423,9 +423,9 @@ def test_the_graph_of_a_killed_process_is_removed(cache, children, run_python):
 
 
 @pytest.mark.parametrize("share", [0.9, 1.1])
-@pytest.mark.parametrize("calls", [1, 2, 16])
+@pytest.mark.parametrize("calls", [1, 4, 16])
 def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, monkeypatch):
-    """The moments are calls of one process, or of processes with one or two calls each."""
+    """The moments are calls of one process, or of processes with one or four calls each."""
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "network")
     monkeypatch.setattr(backend, "load", lambda *_, **__: Network())
     comparisons = iter([1 / share])

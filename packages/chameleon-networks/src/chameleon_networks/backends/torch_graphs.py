@@ -45,6 +45,8 @@ _TIMING_SECONDS = 1.0
 """Seconds after which a comparison times no further call."""
 _COMPARISONS = 5
 """Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
+_COMPARED_CALLS = frozenset({4, 16, 64, 256})
+"""Calls that compare anew. They take several times as long, so few calls do, and none for ever."""
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
 
@@ -205,8 +207,8 @@ class _Comparisons:
 class CompiledGraph:
     """A torch graph as a function. torch computes it until Chameleon has compiled a network.
 
-    The network takes over only if its outputs are right and it is faster than torch. As calls 2, 4,
-    8 and so on compare their times again, a disturbed comparison decides only a few calls.
+    The network takes over only if its outputs are right and it is faster than torch. As a few later
+    calls compare their times again, a disturbed comparison does not decide for ever.
 
     Any number of threads may call the function.
 
@@ -267,9 +269,9 @@ class CompiledGraph:
         return not self._awaits and self._folder is self._tried
 
     def _is_to_compare(self) -> bool:
-        """Count a call. Comparisons are so rare that they take ever less of the calls' time."""
+        """Count a call, and say whether it compares the network with torch's code anew."""
         self._calls += 1
-        return self._calls.bit_count() == 1
+        return self._calls in _COMPARED_CALLS
 
     def _has_same_weights(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call has the weights that are constants of the network.
