@@ -8,15 +8,10 @@ from computing import resolved
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+X86 = ("nehalem", "haswell", "znver4", "sapphirerapids")
 TARGETS = [
-    resolved(words)
-    for words in (
-        "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem",
-        "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell",
-        "llvm -mtriple=x86_64-linux-gnu -mcpu=znver4",
-        "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids",
-        "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1",
-    )
+    *(resolved(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}") for cpu in X86),
+    resolved("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"),
 ]
 """Vectors of 16, 32 and 64 bytes, 16 and 32 registers, with tiles and without."""
 TYPES = [
@@ -28,8 +23,6 @@ TYPES = [
 SPACE = AutoSpace(AutoOptions())
 channels = st.integers(1, 40)
 sizes = st.integers(3, 19)
-kernels = st.sampled_from([1, 2, 3])
-strides = st.sampled_from([1, 2])
 
 
 @st.composite
@@ -38,7 +31,8 @@ def operators(draw):
     kind = draw(st.sampled_from(["conv", "grouped", "depthwise", "dense", "products", "attention"]))
     types = draw(st.sampled_from(TYPES))
     layout = draw(st.sampled_from(["NHWC", "NCHW"]))
-    c, width, kernel, stride = draw(channels), draw(sizes), draw(kernels), draw(strides)
+    c, width, kernel = draw(channels), draw(sizes), draw(st.sampled_from([1, 2, 3]))
+    stride = draw(st.sampled_from([1, 2]))
     if kind == "conv":
         rank = draw(st.sampled_from([1, 2, 3]))
         spec = {1: specs.Conv1dSpec, 2: specs.Conv2dSpec, 3: specs.Conv3dSpec}[rank]
@@ -88,3 +82,11 @@ def test_there_are_configurations_and_first_guesses(spec, target):
     space = SPACE.design_space(spec.task("t", target))
     assert len(space.first_guesses)
     assert len(space.sample(1, np.random.default_rng(0)))
+
+
+def test_loops_shorter_than_the_start_of_threads_are_serial():
+    for channels, size, several in ((8, 1, False), (64, 16, True)):
+        spec = specs.Conv2dSpec(input=[2, channels, size, size], filters=8, kernel=3, padding=1)
+        builder = SPACE.builder(spec.task("t", TARGETS[2]), threads=2)
+        program = builder.program(builder.space.first_guesses[0].tolist())
+        assert ("T.parallel" in program.function.script()) == several

@@ -7,6 +7,7 @@ straight-line code, overlapping tiles at the border, and loop bounds that skip t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,33 +18,28 @@ Expr = Any
 Stmt = Any
 Buffer = Any
 
+_SHORT = 2048
+"""The most stores of a loop that takes less time than starting threads. A store with its operations
+takes about a cycle, and starting threads takes some thousand cycles."""
+
 
 def buffer(name: str, shape: Sequence[int], *, dtype: str = "float32") -> Buffer:
     """A buffer; its dtype is float32 by default."""
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
-def loop(
-    name: str,
-    extent: Expr,
-    body: Callable[[Expr], Stmt],
-    *,
-    start: Expr = 0,
-    kind: tirx.ForKind | None = None,
-) -> Stmt:
-    """Write a loop over ``[start, start + extent)``; only its body if the extent is 1.
+def loop(name: str, extent: Expr, body: Callable[[Expr], Stmt], *, start: Expr = 0) -> Stmt:
+    """Write a serial loop over ``[start, start + extent)``; only its body if the extent is 1.
 
     Args:
         name: Name of the loop variable.
         extent: Number of iterations.
         body: A function of the loop variable, which returns the body.
         start: First value of the loop variable.
-        kind: Kind of the loop, such as vectorized; serial if None.
     """
-    kind = tirx.ForKind.SERIAL if kind is None else kind
-    if isinstance(extent, int) and extent == 1 and kind != tirx.ForKind.PARALLEL:
+    if isinstance(extent, int) and extent == 1:
         return body(start)
-    variable = tirx.Var(name, "int32")
+    variable, kind = tirx.Var(name, "int32"), tirx.ForKind.SERIAL
     return tirx.For(variable, _constant(start), _constant(extent), kind, body(variable))
 
 
@@ -61,12 +57,30 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """Write a loop whose iterations are divided among the threads in contiguous parts.
 
+    If the whole loop takes less time than starting threads does, the loop is serial.
+
     Args:
         name: Name of the loop variable.
         extent: Number of iterations.
         body: A function of the loop variable, which returns the body.
     """
-    return loop(name, extent, body, kind=tirx.ForKind.PARALLEL)
+    variable = tirx.Var(name, "int32")
+    iteration = body(variable)
+    short = extent <= _SHORT and extent * _stores(iteration) <= _SHORT
+    kind = tirx.ForKind.SERIAL if short else tirx.ForKind.PARALLEL
+    return tirx.For(variable, _constant(0), _constant(extent), kind, iteration)
+
+
+def _stores(statement: Stmt) -> float:
+    """At most how many stores a statement executes; infinity if this is not known."""
+    if isinstance(statement, tirx.SeqStmt):
+        return sum(map(_stores, statement.seq))
+    if isinstance(statement, tirx.IfThenElse):
+        return max(map(_stores, (statement.then_case, statement.else_case)))
+    if isinstance(statement, tirx.For) and isinstance(statement.extent, tirx.IntImm):
+        return int(statement.extent) * _stores(statement.body)
+    known = {tirx.BufferStore: 1.0, tirx.AllocBuffer: 0.0, type(None): 0.0}
+    return known.get(type(statement), math.inf)
 
 
 def sequence(statements: Sequence[Stmt]) -> Stmt:
@@ -252,13 +266,11 @@ def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
     """
     digits: list[Expr] = []
     rest = index
-    for position, extent in enumerate(reversed(extents)):
-        last = position == len(extents) - 1
+    for position, extent in reversed(list(enumerate(extents))):
         if extent == 1:
             digits.append(0)
-        elif last or all(e == 1 for e in list(reversed(extents))[position + 1 :]):
+        elif all(outer == 1 for outer in extents[:position]):
             digits.append(rest)
-            rest = 0
         else:
             digits.append(tirx.floormod(rest, extent))
             rest = tirx.floordiv(rest, extent)

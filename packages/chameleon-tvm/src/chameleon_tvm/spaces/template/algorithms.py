@@ -211,13 +211,8 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
 
     def compute(values: Values) -> NDArray[np.float64]:
         chosen = _is_direct(values)[:, None]
-        return np.concatenate(
-            [
-                np.where(chosen, left.compute(values), 0.0),
-                np.where(chosen, 0.0, right.compute(values)),
-            ],
-            axis=1,
-        )
+        ours = np.where(chosen, left.compute(values), 0.0)
+        return np.hstack([ours, np.where(chosen, 0.0, right.compute(values))])
 
     return FeatureBlock(
         names=(*left.names, *right.names), compute=compute, groups=(*left.groups, *right.groups)

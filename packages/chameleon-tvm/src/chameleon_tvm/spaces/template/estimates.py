@@ -142,12 +142,10 @@ class Tiling(ABC):
 
     def features(self, values: Values) -> Numbers:
         """Features of n configurations for cost models, shape (n, fields of the estimates)."""
-        known = self.estimate(values)
-        columns = []
-        for field in attrs.fields(self.estimates):
-            column = getattr(known, field.name)
-            magnitude = field.name in self.magnitudes
-            columns.append(np.log2(self.least + column) if magnitude else column)
+        columns = [
+            np.log2(self.least + column) if name in self.magnitudes else column
+            for name, column in attrs.asdict(self.estimate(values), recurse=False).items()
+        ]
         return np.stack(np.broadcast_arrays(*columns), axis=1)
 
     def of_registers(

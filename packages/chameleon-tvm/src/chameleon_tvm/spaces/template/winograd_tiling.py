@@ -213,10 +213,8 @@ class WinogradTiling(Tiling):
     def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
         chosen = values["algorithm"]
         # Configurations of another algorithm get an arbitrary one: nobody reads what follows.
-        result = np.full(np.shape(chosen), float(next(iter(numbers.values()))))
-        for algorithm, number in numbers.items():
-            result[chosen == algorithm] = number
-        return result
+        each = [float(number) for number in numbers.values()]
+        return np.select([chosen == algorithm for algorithm in numbers], each, each[0])
 
     def guessed_cost(self, values: Values) -> Numbers:
         """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
