@@ -59,6 +59,9 @@ IMAGES = {
         r(1, 3, 5, 6),
         r(1, 4, 3, 2),
     ),
+    "constant resized to its size": lambda: of(
+        lambda x: x + F.interpolate(x.new_ones(1, 3, 4, 4), (4, 4), mode="bilinear"), r(1, 3, 4, 4)
+    ),
     "affine grid": lambda: of(
         lambda t: F.affine_grid(t, [1, 3, 4, 5], align_corners=False), r(1, 2, 3)
     ),

@@ -167,8 +167,8 @@ class _Mover(relax.PyExprMutator):
             emitted = self._splitted(value)
         elif operator_name(value) and _is_tensor(value):
             emitted = self._moved(value, binding.var)
-        if emitted is None:
-            emitted = self.builder_.emit(value)
+        if not isinstance(emitted, relax.Var):  # a constant cannot take the place of a variable
+            emitted = self.builder_.emit(value if emitted is None else emitted)
         self.set_var_remap(binding.var, emitted)
 
     def _moved(self, call: Any, variable: Any) -> Any | None:
