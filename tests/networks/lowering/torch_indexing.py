@@ -81,6 +81,7 @@ INDEXING = {
             + torch.full_like(x, 0.5)
             + x.new_zeros(3, 1)
             + torch.arange(1, 9, 2, dtype=torch.float32)
+            + torch.arange(4, 0, -1)
         ),
         r(3, 4),
     ),

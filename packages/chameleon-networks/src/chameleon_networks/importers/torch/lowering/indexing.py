@@ -30,6 +30,11 @@ def _select(call: Call) -> Any:
     return op.squeeze(op.strided_slice(data, [axis], [place], [place + 1]), [axis])
 
 
+def _counted(call: Call) -> Any:
+    """``arange`` as a constant; TVM gives the wrong shape for steps below zero."""
+    return relax.const(call.node.target(*call.node.args, **call.node.kwargs).numpy(), call.dtype)
+
+
 def _index(call: Call) -> Any:
     """``x[..., i, j, ...]`` with index tensors, as NumPy and torch define it.
 
@@ -230,6 +235,7 @@ CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(
         ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
     ),
+    "arange.start_step": _counted,
     "embedding.default": lambda call: op.take(call.value(0), call.value(1), 0),
     "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,
