@@ -187,6 +187,7 @@ CASES = {
     "inside": (lambda x: (x + 1.0).relu_(), "cannot be used"),
     "attention": (_attention, "cannot be used"),
     "composite": (lambda x: SCALED(x) + 1.0, "cannot be used"),
+    "checked matrix": (lambda x: torch.linalg.inv(x[:, :6]), "cannot be used"),
 }
 
 

@@ -105,7 +105,8 @@ def exported(
     except Exception as error:
         raise StaysError(f"torch cannot export it: {first_line(error)}") from error
     outputs = core.graph_signature.output_specs
-    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in outputs):
+    # Tokens order checks, such as that of a matrix to invert.
+    if any(spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.TOKEN} for spec in outputs):
         raise StaysError("a call changes a tensor in place")
     for node in (*program.graph.nodes, *core.graph.nodes):
         if inference.draws_numbers(node):
