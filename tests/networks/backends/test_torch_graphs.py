@@ -176,7 +176,8 @@ WEIGHT = nn.Parameter(torch.ones(8))
 CASES = {
     "argument": (lambda x: x.mul_(2.0) + 1.0, "changes a tensor in place"),
     "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
-    "view": (lambda x: (x.view(-1), x + 1.0), "view of an argument"),
+    "views": (lambda x: (x.view(-1), x[1:]), "views of arguments"),
+    "view of another dtype": (lambda x: (x.view(torch.int32), x + 1.0), "another dtype"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
     "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
     "custom operator": (lambda x: _doubled(x) + 1.0, "custom operator chameleon_tests.doubled"),
@@ -278,6 +279,23 @@ def test_outputs_share_memory_and_have_strides_as_torchs_do(delivered):
         torch.testing.assert_close(answer, expected, check_stride=True)
         answer[1].zero_()
         expected[1].zero_()
+
+
+def test_outputs_that_are_views_of_arguments_stay_views(eager_is_slow):
+    """A graph break behind a view gives such a graph."""
+
+    def views(x, y):
+        return y.view(-1)[2:], x * 2.0, x.t(), y.sum(1), x.expand(2, 3, 4)
+
+    compiled, memory = torch.compile(views, backend=chameleon), torch.randn(2, 7)
+    with torch.no_grad(), capture_logs() as logs:
+        for start in (0, 1, 2):
+            x, y = torch.randn(3, 4), memory.view(-1)[start : start + 12].view(2, 6)
+            answer, expected = compiled(x, y), views(x, y)
+            torch.testing.assert_close(answer, expected, check_stride=True)
+            for number in (0, 2, 4):
+                assert answer[number].data_ptr() == expected[number].data_ptr()
+    assert not _stays(logs)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import copy
 import json
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -35,6 +35,8 @@ from chameleon_networks.running.verify import TOLERANCE, agreement
 log = structlog.get_logger()
 
 Graph = Callable[..., Any]
+_View = tuple[int, Sequence[int], Sequence[int], int]
+"""A view of an argument: its index, and the view's size, strides and first element."""
 
 _RECORDS = r"https?://.*|((?!://).)*"
 """The form of a place of records: a URL that starts with http:// or https://, or a path."""
@@ -139,9 +141,7 @@ def _state(value: Tensor) -> tuple[int, int]:
     return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
 
 
-def _check_answer(
-    answer: Sequence[Any], arguments: Sequence[Tensor], inputs: Sequence[Tensor]
-) -> None:
+def _check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
     """Raise a ``StaysError`` if no network can return such an answer to a call."""
     if torch.is_autocast_enabled("cpu"):
         raise StaysError("torch.autocast is on, whose dtypes a network does not have")
@@ -151,13 +151,38 @@ def _check_answer(
         raise StaysError("gradients of an output are wanted")
     if not all(value.numel() for value in (*answer, *inputs)):
         raise StaysError("an input or output is empty")
-    own = {value.untyped_storage().data_ptr() for value in arguments}
-    if not own.isdisjoint(value.untyped_storage().data_ptr() for value in answer):
-        raise StaysError("an output is a view of an argument")
     for value in (*answer, *inputs):
         if value.is_floating_point() and value.element_size() < torch.float32.itemsize:
             raise StaysError(f"an input or output is in {str(value.dtype)[6:]}")
         value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
+
+
+def _memory(value: Tensor) -> int:
+    """The address of the memory that a tensor shares with its views."""
+    address: int = value.untyped_storage().data_ptr()
+    return address
+
+
+def _view_of(value: Tensor, arguments: Sequence[Tensor]) -> _View:
+    """The view that an output is of one of the arguments.
+
+    Raises:
+        StaysError: Other calls may have another view.
+    """
+    [index, *others] = [i for i, own in enumerate(arguments) if _memory(own) == _memory(value)]
+    if others or value.dtype != arguments[index].dtype:
+        raise StaysError("an output is a view of several arguments or has another dtype")
+    start = value.storage_offset() - arguments[index].storage_offset()
+    return index, value.size(), value.stride(), start
+
+
+def _without(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphModule:
+    """A copy of a graph without some outputs."""
+    graph = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    last = graph.graph.output_node()
+    last.args = (tuple(one for i, one in enumerate(last.args[0]) if i not in outputs),)
+    graph.recompile()
+    return graph
 
 
 def _log_stay(reason: str) -> None:
@@ -234,6 +259,7 @@ class CompiledGraph:
         self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
         self._samples: list[Tensor] = []
         self._layouts: Any = None
+        self._views: dict[int, _View] = {}
         self._inputs: list[int] = []
 
     def __call__(self, *arguments: Tensor) -> Any:
@@ -284,15 +310,17 @@ class CompiledGraph:
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
-        outputs = tuple(torch.from_numpy(array) for array in network.outputs(arrays))
-        if self._layouts is None:
-            return outputs
-        answer = copy.deepcopy(self._layouts)
-        for own, output in zip(answer, outputs, strict=True):
-            # An expanded axis repeats the same memory, which a copy must not write twice.
-            once = tuple(slice(1) if stride == 0 else slice(None) for stride in own.stride())
-            own[once].copy_(output[once])
-        return answer
+        answer = [torch.from_numpy(array) for array in network.outputs(arrays)]
+        if self._layouts is not None:
+            outputs, answer = answer, list(copy.deepcopy(self._layouts))
+            for own, output in zip(answer, outputs, strict=True):
+                # An expanded axis repeats the same memory, which a copy must not write twice.
+                once = tuple(slice(1) if stride == 0 else slice(None) for stride in own.stride())
+                own[once].copy_(output[once])
+        for place, (index, size, stride, start) in self._views.items():
+            own = arguments[index]
+            answer.insert(place, own.as_strided(size, stride, own.storage_offset() + start))
+        return tuple(answer)
 
     def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with torch's own code, and adopt the delivered network for later calls."""
@@ -323,11 +351,15 @@ class CompiledGraph:
             StaysError: No network can return such an answer.
         """
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
-        _check_answer(answer, arguments, [arguments[index] for index in self._inputs])
-        memory = {value.untyped_storage().data_ptr() for value in answer}
-        if len(memory) < len(answer) or not all(value.is_contiguous() for value in answer):
+        _check_answer(answer, [arguments[index] for index in self._inputs])
+        own = set(map(_memory, arguments))
+        self._views = {i: _view_of(v, arguments) for i, v in enumerate(answer) if _memory(v) in own}
+        made = [value for value in answer if _memory(value) not in own]
+        if not made:
+            raise StaysError("all outputs are views of arguments")
+        if len(set(map(_memory, made))) < len(made) or not all(v.is_contiguous() for v in made):
             # Copies have the same strides, and share memory as the outputs do.
-            self._layouts = copy.deepcopy(tuple(value.detach() for value in answer))
+            self._layouts = copy.deepcopy(tuple(value.detach() for value in made))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
         self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
@@ -335,7 +367,7 @@ class CompiledGraph:
         self._sampled = _numbers(self._samples)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
         delivery = Delivery(
-            self._graph,
+            _without(self._graph, self._views) if self._views else self._graph,
             arguments,
             self._weight_indices,
             seconds=seconds,
