@@ -155,6 +155,7 @@ MOVES = {
     ),
     "unflatten": lambda: of(lambda x: x.unflatten(1, (2, -1)), r(2, 6)),
     "as strided": lambda: of(lambda x: x.as_strided((2, 3), (3, 1)), r(2, 3)),
+    "as strided permuted": lambda: of(lambda x: (x * 2).t().as_strided((3, 2), (1, 2)), r(2, 3)),
     "slice scatter": lambda: of(lambda x, y: torch.slice_scatter(x, y, 1, 1, 3), r(2, 5), r(2, 2)),
     "select scatter": lambda: of(lambda x, y: torch.select_scatter(x, y, 1, 2), r(2, 5), r(2)),
     "window partition": lambda: of(

@@ -96,7 +96,8 @@ def _sliced(x: Any, dimension: int, size: int, step: int) -> Any:
 
 
 def _of_memory(x: Any, size: list[int], stride: list[int], offset: int | None = None) -> Any:
-    """``as_strided`` of a contiguous tensor."""
+    """``as_strided`` of a contiguous tensor, or of a permutation of one."""
+    x = x.permute(sorted(range(x.ndim), key=x.stride, reverse=True))
     first = _first(x, size, stride, offset)
     if first is None:
         return NotImplemented
