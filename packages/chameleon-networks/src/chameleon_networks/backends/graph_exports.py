@@ -111,6 +111,7 @@ def exported(
     for node in (*program.graph.nodes, *core.graph.nodes):
         if inference.draws_numbers(node):
             raise StaysError(f"it draws random numbers ({node.target})")
+    program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
     return program
 
 
