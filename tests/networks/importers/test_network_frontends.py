@@ -240,6 +240,22 @@ def test_random_weights_are_the_same_each_time(file):
     np.testing.assert_array_equal(*weights)
 
 
+LOADED = """
+import sys
+from chameleon_networks.importers.torch.programs import loaded
+print(loaded(sys.argv[1]).program)
+"""
+
+
+def test_a_saved_program_may_have_operators_of_transformers(tmp_path, run_python):
+    pytest.importorskip("transformers.integrations.moe")
+    experts, file = torch.ops.transformers.grouped_mm_fallback, f"{tmp_path}/net.pt2"
+    network = torch.fx.symbolic_trace(lambda x, weights, ends: experts(x, weights, ends) * 2.0)
+    inputs = torch.ones(2, 3), torch.ones(1, 3, 4), torch.tensor([2], dtype=torch.int32)
+    torch.export.save(torch.export.export(network, inputs), file)
+    assert "grouped_mm_fallback" in run_python(LOADED, file)
+
+
 def test_a_file_that_is_no_saved_program(tmp_path):
     broken = tmp_path / "broken.pt2"
     broken.write_bytes(b"not a program")

@@ -287,7 +287,12 @@ def _load(file: str) -> Any:
     # Torch knows the steps of a quantized program once this is imported.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
-    return torch.export.load(file)
+    try:
+        return torch.export.load(file)
+    except Exception:  # noqa: BLE001 - whatever torch raises at an operator that it does not know
+        with contextlib.suppress(ImportError):  # it registers an operator that can be read
+            importlib.import_module("transformers.integrations.moe")
+        return torch.export.load(file)
 
 
 def keep_program(program: Any, file: str) -> bool:
