@@ -309,6 +309,18 @@ def test_outputs_that_are_views_of_arguments_stay_views(eager_is_slow):
     assert not _stays(logs)
 
 
+def test_a_tensor_that_was_made_in_inference_mode_may_change(eager_is_slow):
+    net, x = nn.Linear(8, 4), torch.randn(3, 8)
+    with torch.inference_mode(), capture_logs() as logs:
+        net.register_buffer("kept", torch.ones(4))
+        net.register_forward_hook(lambda module, _, output: output * module.kept)
+        compiled = torch.compile(net, backend=chameleon)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), net(x))
+            net.kept.mul_(3.0)
+    assert not _stays(logs)
+
+
 @pytest.mark.parametrize(
     ("given", "cast"), [("bfloat16", False), ("float16", False), ("float32", True)]
 )

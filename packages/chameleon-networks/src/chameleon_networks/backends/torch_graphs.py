@@ -132,8 +132,13 @@ def _reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
 
 
 def _is_weight(value: Tensor) -> bool:
-    """Whether an argument is a parameter or buffer of a module; torch marks these as static."""
-    return isinstance(value, nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+    """Whether an argument is a parameter or buffer of a module; torch marks these as static.
+
+    A tensor that a module made in inference mode, such as a bias that it keeps for later calls, is
+    an input, because torch does not count its changes.
+    """
+    marked = hasattr(value, "_dynamo_static_input_type") and not value.is_inference()
+    return isinstance(value, nn.Parameter) or marked
 
 
 def _state(value: Tensor) -> tuple[int, int]:
