@@ -20,6 +20,7 @@ from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax, tvm, with_constants, without_constants
 from chameleon_networks.importers.onnx import models
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks.importers.sources import (
@@ -44,6 +45,7 @@ from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from structlog.testing import capture_logs
 
+from ..modules import module_of  # noqa: TID252 - shared by folders
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 SMALL = BuiltinOptions(network="resnet_small")
@@ -59,6 +61,14 @@ def unmeasured(forked_networks, target, tmp_path):
         folder=tmp_path / "network",
         threads=1,
     )
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_large_constants_keep_their_dtype(dtype):
+    numbers = np.linspace(0, 2**40, 2000).astype(dtype)
+    module = module_of(lambda _emit, _x: relax.op.negative(relax.const(numbers, dtype)), (1,))
+    again = with_constants(*without_constants(module))
+    tvm.ir.assert_structural_equal(again, module)
 
 
 def kept_under(name):

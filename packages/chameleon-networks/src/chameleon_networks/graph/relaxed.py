@@ -183,7 +183,8 @@ def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
 
 def with_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
     """The inverse of ``without_constants``."""
-    constants = [relax.const(array) for array in arrays]
+    # Without a dtype, TVM makes int32 of int64, and float32 of float64.
+    constants = [relax.const(array, str(array.dtype)) for array in arrays]
 
     def constant(variable: Any) -> Any:
         name = str(variable.name)
