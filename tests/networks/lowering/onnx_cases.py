@@ -140,6 +140,14 @@ CASES = {
         opset=13,
         coordinate_transformation_mode="tf_half_pixel_for_nn",
     ),
+    "resize to a rounded scale": one(
+        "Resize",
+        [_r(1, 1, 3, 11)],
+        None,
+        [1, 1, 1, 1.7],
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    ),
     "resize linear": one("Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"),
     "resize of version 11, to sizes": one(
         "Resize", [_r(1, 3, 4, 5)], _r(0), _r(0), [1, 3, 7, 9], mode="linear", opset=11

@@ -297,8 +297,8 @@ class _Axis:
     crop: tuple[float, float]
 
     def places(self, way: str) -> NDArray[Any]:
-        """The input coordinate of each output pixel."""
-        at: NDArray[Any] = np.arange(self.out, dtype=np.float64)
+        """The input coordinate of each output pixel, rounded as onnxruntime rounds it."""
+        at: NDArray[Any] = np.arange(self.out, dtype=np.float32)
         size, scale = self.size, self.scale
         whole = scale * size
         if way == "tf_crop_and_resize":
