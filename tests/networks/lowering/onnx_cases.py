@@ -140,6 +140,7 @@ CASES = {
         opset=13,
         coordinate_transformation_mode="tf_half_pixel_for_nn",
     ),
+    "few rows of a constant": one("GatherElements", [], _r(64, 3), np.ones((2, 3), "q")),
     "resize to a rounded scale": one(
         "Resize",
         [_r(1, 1, 3, 11)],

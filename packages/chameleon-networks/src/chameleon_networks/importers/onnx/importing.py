@@ -292,7 +292,8 @@ class _Importer:
         if special is not None:
             return special(self, node, inputs, scope, opsets)
         if nodes.is_folded(node, inputs):
-            return nodes.evaluated(node, inputs, opset)
+            with contextlib.suppress(Unsupported):  # a kernel may compute it
+                return nodes.evaluated(node, inputs, opset)
         schema = standard.schema_of(node, domain, opset)
         given = Node(
             builder=self._builder,
