@@ -107,7 +107,7 @@ MOVES = {
         lambda x: (*x.split(2, 1), *x.chunk(3, -1), *x.split([1, 4], 1), *x.unbind(0)), r(2, 5, 6)
     ),
     "joins": lambda: of(
-        lambda x, y: (torch.stack([x, y], -1), torch.cat([x, y], -2), torch.hstack([x, y])),
+        lambda x, y: (torch.stack([x, y], -1), torch.cat([x, y > 0], -2), torch.hstack([x, y])),
         r(2, 3),
         r(2, 3),
     ),

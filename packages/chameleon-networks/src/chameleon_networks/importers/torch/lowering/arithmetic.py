@@ -110,6 +110,12 @@ def _choice(call: Call) -> Any:
     return op.where(condition, *chosen)
 
 
+def _joined(call: Call) -> Any:
+    """``cat``, whose parts are converted to the result's dtype."""
+    parts = [call.tensor(part, call.dtype) for part in call.node.args[0]]
+    return op.concat(parts, call.given(1, "dim", 0))
+
+
 def _cumulative(operator: Any, call: Call) -> Any:
     """``cumsum`` and ``cumprod`` in the result's dtype, which is int64 for integers."""
     return operator(*call.operands(1), call.given(1, "dim"), call.dtype)
@@ -152,6 +158,7 @@ CONVERTERS: dict[str, Converter] = {
     "max.dim": partial(_extreme_and_place, op.max, op.argmax),
     "min.dim": partial(_extreme_and_place, op.min, op.argmin),
     "where.self": _choice,
+    "cat.default": _joined,
     "prod.dim_int": partial(_along, op.prod),
     "cumsum.default": partial(_cumulative, op.cumsum),
     "cumprod.default": partial(_cumulative, op.cumprod),
