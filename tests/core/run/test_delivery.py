@@ -10,7 +10,7 @@ import pytest
 from chameleon_cli.results_table import print_network
 from chameleon_cli.signals import signals
 from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop.end.result import RunResult
+from chameleon_core.loop.end.result import RunResult, summary_lines
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import NetworkResult
@@ -161,25 +161,29 @@ def test_the_winners_are_compiled(modelled):
     assert RunResult.from_json(written, folder=result.folder).network == result.network
 
 
-def test_what_was_removed_from_a_finished_run_is_there_again(modelled, records, tmp_path):
+def test_a_finished_run_whose_network_is_gone_says_so_and_keeps_its_result(modelled, tmp_path):
     first = _run(modelled, Delivering)
-    stored = records(first.folder)
     written = (first.folder / "best.json").read_bytes()
     Delivering.seen.clear()
     for _ in range(2):
         assert _run(modelled, Delivering) == first
         assert (first.folder / "best.json").read_bytes() == written
         (first.folder / "best.json").unlink()
-    assert not Delivering.seen, "the network is still there"
-    (first.folder / "network").rmdir()
-    second = _run(modelled, Delivering)
-    assert second.network == first.network
-    assert (first.folder / "network").is_dir()
-    assert len(Delivering.seen) == 1
-    assert records(first.folder) == stored, "nothing was measured again"
+    network = first.folder / "network"
+    network.rmdir()
+    with capture_logs() as logs:
+        without = _run(modelled, Delivering)
+    command = f"`chameleon compile {first.folder}`"
+    assert command in without.network.failure
+    assert [command in log["problem"] for log in logs if log["log_level"] == "warning"] == [True]
+    assert without.exit_code is ExitCode.NO_VALID_RESULT
+    assert summary_lines(without) == []
+    assert (first.folder / "best.json").read_bytes() == written
+    network.write_text("the network of a plugin may be a file")
+    assert _run(modelled, Delivering) == first
     moved = first.folder.rename(tmp_path / "moved")
-    _run(modelled, Delivering, output=moved)
-    assert len(Delivering.seen) == 1
+    assert _run(modelled, Delivering, output=moved).network == first.network
+    assert not Delivering.seen
 
 
 def test_a_failure_leaves_the_operators_results(modelled, tmp_path):

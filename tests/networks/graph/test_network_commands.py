@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
+from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
@@ -62,6 +63,21 @@ def test_a_run_is_compiled_again_elsewhere(run, chameleon, tmp_path):
     best = json.loads((run / "best.json").read_text())
     assert network["layout"] == best["network"]["layout"], "the choice is not made again"
     assert {file.name for file in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
+
+
+def test_a_finished_run_whose_network_is_gone_names_the_command_that_delivers_it(run, chameleon):
+    written = (run / "best.json").read_bytes()
+    shutil.rmtree(run / "network")
+    without = chameleon("run", run.parent / "p.yaml")
+    assert without.returncode == ExitCode.NO_VALID_RESULT
+    assert f"chameleon compile {run}" in without.stderr
+    assert "no configuration" not in without.stderr
+    assert "delivered and verified" not in without.stdout
+    assert chameleon("compile", run).returncode == 0
+    again = chameleon("run", run.parent / "p.yaml")
+    assert again.returncode == 0, again.stderr
+    assert "delivered and verified" in again.stdout
+    assert (run / "best.json").read_bytes() == written
 
 
 def test_a_delivered_network_is_timed_against_others(run, chameleon):

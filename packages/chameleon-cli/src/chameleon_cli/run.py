@@ -108,7 +108,7 @@ def _print(result: RunResult) -> None:
                     err=True,
                 )
         # For a delivered network, the lines above say which kernels it has instead.
-        if operator.tuned_seconds is None and not result.network.delivered:
+        if operator.config is None and not result.network.delivered:
             none = (
                 "no configuration gave a valid result" if operator.measurements else "not measured"
             )

@@ -58,6 +58,8 @@ def run_pipeline(
 ) -> RunResult:
     """Run a pipeline in its folder, or continue its run. A finished run is only read.
 
+    If the network of a finished run is gone, the result has a failure that says so.
+
     Args:
         pipeline: the pipeline.
         fresh: whether to move an earlier run in the folder aside, and start a new one.
@@ -79,11 +81,9 @@ def run_pipeline(
         finished = folder.finished(pipeline)
         if finished is not None:
             result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
-            if _has_network(result):
-                if not (folder.path / BEST).exists():
-                    folder.finish(pipeline, finished)
-                return result
-            log.warning("the network's folder is gone, so that the network is delivered again")
+            if not (folder.path / BEST).exists():
+                folder.finish(pipeline, finished)
+            return _unless_gone(result)
         # The run counts as unfinished again, even if it ended before with a smaller budget.
         folder.finish(pipeline, None)
         plugins = default_registry().manager.get_plugins()
@@ -255,11 +255,15 @@ def _finished(
     return result
 
 
-def _has_network(result: RunResult) -> bool:
-    """Whether a result names no network, or one whose folder nobody has removed."""
+def _unless_gone(result: RunResult) -> RunResult:
+    """A stored result, with a failure if somebody has removed the network that it names."""
     named = result.network.folder
     # The run folder may have been moved since.
-    return named is None or Path(named).is_dir() or (result.folder / NETWORK).is_dir()
+    if named is None or Path(named).exists() or (result.folder / NETWORK).exists():
+        return result
+    gone = f"the network is gone; `chameleon compile {result.folder}` delivers it without tuning"
+    log.warning("network_not_delivered", problem=gone)
+    return attrs.evolve(result, network=attrs.evolve(result.network, folder=None, failure=gone))
 
 
 def _usage(run: RunContext) -> str:
