@@ -1,8 +1,10 @@
 """Networks become weighted tasks; what cannot be read ends in a sentence."""
 
 import importlib
+import logging
 import re
 import textwrap
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -254,6 +256,29 @@ def test_a_saved_program_may_have_operators_of_transformers(tmp_path, run_python
     inputs = torch.ones(2, 3), torch.ones(1, 3, 4), torch.tensor([2], dtype=torch.int32)
     torch.export.save(torch.export.export(network, inputs), file)
     assert "grouped_mm_fallback" in run_python(LOADED, file)
+
+
+def _module(name):
+    if name.startswith("transformers"):
+        raise RuntimeError("an import of transformers fails")
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("problem", ["no transformers::grouped_mm", "the file is cut off"])
+def test_the_first_error_of_a_saved_program_is_told(monkeypatch, tmp_path, problem):
+    def failed(_file):
+        logging.getLogger("torch.export").warning("an error", exc_info=KeyError(problem))
+        raise RuntimeError("an error, see the log")
+
+    load = Mock(side_effect=failed)
+    imported = Mock(side_effect=_module)
+    monkeypatch.setattr(torch.export, "load", load)
+    monkeypatch.setattr(torch_programs, "importlib", Mock(import_module=imported))
+    with pytest.raises(ConfigError, match="an error, see the log"):
+        torch_programs.loaded(f"{tmp_path}/net.pt2")
+    load.assert_called_once()
+    names = [call.args[0].partition(".")[0] for call in imported.call_args_list]
+    assert ("transformers" in names) == ("transformers" in problem)
 
 
 def test_a_file_that_is_no_saved_program(tmp_path):

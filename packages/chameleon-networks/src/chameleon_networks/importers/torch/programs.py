@@ -287,12 +287,18 @@ def _load(file: str) -> Any:
     # Torch knows the steps of a quantized program once this is imported.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
+    load = torch_messages_held_back()(torch.export.load)
     try:
-        return torch.export.load(file)
-    except Exception:  # noqa: BLE001 - whatever torch raises at an operator that it does not know
-        with contextlib.suppress(ImportError):  # it registers an operator that can be read
+        return load(file)
+    except Exception as error:  # whatever torch raises at an operator that it does not know
+        # Torch only logs the operator's name, so the name is in a note.
+        if "transformers" not in "".join(getattr(error, "__notes__", ())):
+            raise
+        try:  # it registers an operator that can be read
             importlib.import_module("transformers.integrations.moe")
-        return torch.export.load(file)
+        except Exception:  # noqa: BLE001 - whatever an installed transformers raises
+            raise error from None
+        return load(file)
 
 
 def keep_program(program: Any, file: str) -> bool:
@@ -323,8 +329,7 @@ def recalled_program(file: str) -> Any:
         file: The path of the file.
     """
     try:
-        with torch_messages_held_back():
-            return _load(file)
+        return _load(file)
     except Exception as error:  # noqa: BLE001 - likewise
         log.info("program_not_recalled", problem=first_line(error))
         return None
@@ -370,7 +375,9 @@ def torch_messages_held_back() -> Iterator[None]:
         ):
             yield
     except Exception as error:
-        logged = [record.getMessage() for record in dict.fromkeys(record for _, record in held)]
+        # With tracebacks, in which torch hides the cause of an error.
+        text = logging.Formatter().format
+        logged = [text(record) for record in dict.fromkeys(record for _, record in held)]
         said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
         if any(said):
             error.add_note("\n".join(filter(None, said)))
