@@ -297,7 +297,11 @@ class _Axis:
     crop: tuple[float, float]
 
     def places(self, way: str) -> NDArray[Any]:
-        """The input coordinate of each output pixel, rounded as onnxruntime rounds it."""
+        """The input coordinate of each output pixel, computed in float32 as in onnxruntime.
+
+        With ``align_corners`` and scales, the output's extent is not rounded first, as ONNX demands
+        (onnxruntime rounds it).
+        """
         at: NDArray[Any] = np.arange(self.out, dtype=np.float32)
         size, scale = self.size, self.scale
         whole = scale * size
