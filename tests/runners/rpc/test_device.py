@@ -22,6 +22,7 @@ from chameleon_runners.rpc import connecting
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
+from structlog.testing import capture_logs
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import KEY, free_servers, settle
@@ -97,6 +98,22 @@ def test_a_library_that_cannot_be_loaded_leaves_no_file(reach, native, tmp_path,
     with pytest.raises(RuntimeError):
         server.download(uploaded.kwargs["target"])
     device.probe()
+
+
+def test_a_library_that_stays_on_the_device_leads_to_a_warning(
+    reach, native, artifacts, monkeypatch
+):
+    device = reach()
+    device.connect(native)
+    with capture_logs() as logs:
+        device.load(artifacts / "none")
+        assert logs == []
+        server = device._session._session
+        monkeypatch.setattr(server, "remove", Mock(side_effect=RuntimeError("read-only")))
+        device.load(artifacts / "wrong")
+    assert {(log["event"], log["problem"]) for log in logs} == {
+        ("file_stays_on_device", "read-only")
+    }
 
 
 def test_time_is_told_where_the_kernel_runs(reach, native, artifacts):

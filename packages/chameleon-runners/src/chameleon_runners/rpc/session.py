@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Kernel
 from chameleon_system.processes.stamps import temporary_folder
@@ -25,6 +26,8 @@ from chameleon_tvm.words import telling_line
 
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.connecting import connect, hang_up
+
+_log = structlog.get_logger()
 
 _WATCH_SECONDS = 0.5
 _SET_THREADS, _BIG_CORES = "runtime.config_threadpool", 1
@@ -267,11 +270,18 @@ class RpcSession:
     def _load_library(self, path: Path) -> tvm.runtime.Module:
         # Of a new name each time: a library of a known path is not loaded again.
         name = f"{os.getpid()}-{next(_numbers)}{path.suffix}"
+        loaded = None
         try:
             self._session.upload(bytearray(path.read_bytes()), target=name)
-            return self._session.load_module(name)
+            loaded = self._session.load_module(name)
         finally:
             # Nobody needs the file any more, and a board's memory is small.
             for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
-                with contextlib.suppress(Exception):  # without a connection, or not linked
+                try:
                     self._session.remove(left)
+                except Exception as error:  # noqa: BLE001 - without a connection, or not linked
+                    # If loading failed too, its error says more.
+                    if loaded is not None:
+                        problem = telling_line(error)
+                        _log.warning("file_stays_on_device", server=self.name, problem=problem)
+        return loaded
