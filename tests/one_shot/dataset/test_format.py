@@ -76,6 +76,9 @@ def test_a_part_that_is_cut_off_is_named(tmp_path, dataset_task, monkeypatch):
     monkeypatch.setattr(pq, "read_table", Mock(side_effect=OSError))
     with pytest.raises(DatasetError, match="damaged: OSError"):
         on_disk.read_dataset(tmp_path)
+    monkeypatch.setattr(pq, "read_table", Mock(side_effect=OSError("x" * 9999)))
+    with pytest.raises(DatasetError, match=r"damaged: x{300}\n"):
+        on_disk.read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(

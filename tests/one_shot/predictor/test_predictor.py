@@ -160,6 +160,9 @@ def test_damage_without_a_word_is_refused(model, tmp_path, monkeypatch):
     monkeypatch.setattr("safetensors.numpy.load", Mock(side_effect=RuntimeError))
     with pytest.raises(ModelFileError, match="is damaged: RuntimeError"):
         load(tmp_path / "m.safetensors")
+    monkeypatch.setattr("safetensors.numpy.load", Mock(side_effect=RuntimeError("x" * 9999)))
+    with pytest.raises(ModelFileError, match=r"is damaged: x{300}\n"):
+        load(tmp_path / "m.safetensors")
 
 
 @pytest.mark.parametrize(("version", "hint"), [(99, "Upgrade"), (0, "anew")])

@@ -218,14 +218,15 @@ def read_part(file: Path) -> list[DatasetTask]:
         table = parquet.read_table(file, schema=_schema(pa))
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
         raise DatasetError(
-            f"{file} cannot be read, it is cut off or damaged: {in_one_line(error)}",
+            f"{file} cannot be read, it is cut off or damaged: {in_one_line(error)[-300:]}",
             hint="Take it out of the folder or restore it; the other parts stand by themselves.",
         ) from error
     try:
         return [_task(table, first, last) for first, last in _runs(table)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DatasetError(
-            f"{file} has invalid values: {error}", hint="Take it out of the folder."
+            f"{file} has invalid values: {in_one_line(error)[-300:]}",
+            hint="Take it out of the folder.",
         ) from error
 
 

@@ -126,7 +126,7 @@ def load(file: Path) -> Model:
         OSError,
     ) as error:
         raise ModelFileError(
-            f"{file} is damaged: {in_one_line(error)}",
+            f"{file} is damaged: {in_one_line(error)[-300:]}",
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         ) from error
 
