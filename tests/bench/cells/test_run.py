@@ -60,6 +60,7 @@ def test_two_runs_of_a_replayed_suite_measure_the_same(load, run, monkeypatch):
         patched.setattr("shutil.move", Mock(side_effect=PermissionError(1, "denied")))
         with pytest.raises(RunFolderError, match=r"cannot move .*cells: denied"):
             move_aside(suite)
+    assert [path.name for path in suite.output.glob("earlier-*")] == []
     assert move_aside(suite) is not None
     assert results(suite) == {}
     run(suite)

@@ -7,6 +7,7 @@ cells) run one at a time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shutil
@@ -241,7 +242,12 @@ def move_aside(suite: Suite) -> Path | None:
     aside = unused(suite.output, "earlier-{}")
     with RunFolderError.on_os_error(f"cannot move {cells}", hint="restore access to its folder"):
         aside.mkdir()
-        shutil.move(cells, aside / CELLS)
+        try:
+            shutil.move(cells, aside / CELLS)
+        except OSError:
+            with contextlib.suppress(OSError):  # it may hold a part of the cells
+                aside.rmdir()
+            raise
     return aside
 
 
