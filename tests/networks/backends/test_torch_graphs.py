@@ -182,7 +182,6 @@ CASES = {
     "argument": (lambda x: x.mul_(2.0) + 1.0, "changes a tensor in place"),
     "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
     "views": (lambda x: (x.view(-1), x[1:]), "views of arguments"),
-    "view of another dtype": (lambda x: (x.view(torch.int32), x + 1.0), "another dtype"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
     "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
     "custom operator": (lambda x: _doubled(x) + 1.0, "custom operator chameleon_tests.doubled"),
@@ -473,15 +472,96 @@ def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, 
     comparisons = iter([1 / share])
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (next(comparisons, share), 1.0))
     x, computes = torch.tensor([1.0, torch.nan, -torch.inf]), []
-    double = torch.fx.symbolic_trace(lambda x: (x * 2.0,))
     for number in range(16):
         if number % calls == 0:
-            graph = CompiledGraph(double, [], backend.BackendOptions())
+            graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
         torch.testing.assert_close(graph(x), (x * 2.0,), equal_nan=True)
         computes.append(graph.computes)
     # A network that won is not timed in the first call of a process, which would take longer.
     assert computes[0] == (share > 1.0)
     assert computes[-1] == (share < 1.0 or calls == 1)
+
+
+DOUBLE = torch.fx.symbolic_trace(lambda x: (x * 2.0,))
+
+
+def _loads(monkeypatch, **networks):
+    """Networks are loaded by the names of their folders; the result counts how often."""
+    load = Mock(side_effect=lambda folder, threads: networks[folder.parent.name])
+    monkeypatch.setattr(backend, "load", load)
+    return load
+
+
+def test_a_network_with_other_answers_is_not_tried_again(tmp_path, eager_is_slow, monkeypatch):
+    load = _loads(monkeypatch, wrong=Network(lambda x: (x.abs() * 2.0,)))
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun = graph._awaits = True
+    graph._inputs, graph._folder = [0], tmp_path / "wrong" / "network"
+    for first in (-1.0, *[1.0] * 20):
+        graph(torch.tensor([first, 2.0]))
+    assert load.call_count == 1
+    assert not graph.computes
+
+
+def test_a_tuned_network_gets_another_chance(tmp_path, monkeypatch):
+    tuned = Network()
+    _loads(monkeypatch, predicted=Network(), tuned=tuned)
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun, graph._inputs = True, [0]
+    seconds = {"predicted": iter([0.5] * 20), "tuned": iter([0.9, *[0.1] * 20])}
+
+    def timed(_, network, rival, __):
+        kind = "tuned" if network is tuned else "predicted"
+        return next(seconds[kind]), 1.0 if rival is DOUBLE else 0.5
+
+    monkeypatch.setattr(CompiledGraph, "_seconds", timed)
+    for name in seconds:
+        graph._folder = tmp_path / name / "network"
+        graph(torch.ones(3))
+    assert graph._network is not tuned
+    for _ in range(4):
+        graph(torch.ones(3))
+    assert graph._network is tuned
+    predicted = Mock(folder=lambda nice: graph._folder)
+    graph._tune_beside(predicted, Mock(folder=Mock(side_effect=OSError)))
+    assert graph.computes, "a failure of tuning takes nothing away"
+
+
+def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    _loads(monkeypatch, run=Network())
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph = CompiledGraph(product, [0], backend.BackendOptions())
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    weight, x = torch.tensor(2.0), torch.ones(3)
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
+    graph(weight, x)
+    monkeypatch.undo()
+    _loads(monkeypatch, run=Network())
+    weight.copy_(weight.clone())
+    for _ in range(4):
+        graph(weight, x)
+    assert not graph.computes
+    [share] = json.loads((tmp_path / "run" / "comparisons.json").read_text(encoding="utf-8"))
+    assert share == 2.0
+
+
+def test_views_of_arguments_are_torchs(cache, eager_is_slow):
+    """torch does not trace anew for another place in memory."""
+    memory = torch.arange(8.0)
+    function = lambda x: (x.as_strided((2,), (1,), 0), x * 2.0, x[1:], x.view(torch.int32))  # noqa: E731
+    compiled = torch.compile(function, backend=chameleon)
+    with torch.inference_mode(), capture_logs() as logs:
+        for part in (memory[:4], memory[4:], memory[2:6]):
+            answer = compiled(part)
+            for own, expected in zip(answer, function(part), strict=True):
+                torch.testing.assert_close(own, expected)
+            assert answer[2].data_ptr() == part[1:].data_ptr()
+        moved = torch.compile(lambda x: x.as_strided((2,), (1,), 0) * x[:2], backend=chameleon)
+        for part in (memory[:4], memory[4:]):
+            torch.testing.assert_close(moved(part), memory[:2] * part[:2])
+    [reason] = _stays(logs)
+    assert "as_strided" in reason
 
 
 @pytest.mark.parametrize("records", [None, "none", "https://host/records", "mine.sqlite"])

@@ -52,7 +52,7 @@ _END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
 """Limits for the end of a run, which adds its measurements to the record database. At low priority,
 it may wait long for a core."""
 
-_FORM = 3
+_FORM = 4
 """The form of the folders in the cache. Other forms have other digests."""
 
 
@@ -177,13 +177,15 @@ class Delivery:
         Raises:
             StaysError: The network cannot be delivered.
         """
-        if self.is_there():
-            return self._network
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with self._used, (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
-            if not self.is_there():
-                self._deliver(nice=nice)
+        with self._used:
+            if self.is_there():
+                self._program.unlink(missing_ok=True)  # if it was prepared meanwhile
+                return self._network
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
+                if not self.is_there():
+                    self._deliver(nice=nice)
         return self._network
 
     def _deliver(self, *, nice: bool) -> None:

@@ -29,6 +29,10 @@ from chameleon_networks.importers.torch.lowering.decompositions import in_core_o
 from chameleon_networks.running.kept_networks import KeptAnswers, kept_network
 from chameleon_networks.running.verify import samples_of
 
+_STRIDED = torch.ops.aten.as_strided.default
+_OFFSET = 3
+"""The place of the offset among the arguments of ``as_strided``."""
+
 
 class _Frozen(nn.Module):
     """A graph whose weights are constants."""
@@ -55,19 +59,22 @@ def _tracing() -> Iterator[None]:
 
     Flags of torch count for all threads. While a graph is exported, ``torch.compile`` does nothing,
     and calls of compiled functions may raise an error. They do so too while fx traces a graph
-    without the flag of a compilation.
+    without the flag of a compilation. So code of other threads sees meanwhile that torch compiles.
     """
     compiler: Any = torch.compiler
     own = threading.get_ident()
     with compile_lock:
-        exporting = getattr(compiler, "is_exporting", bool)  # older versions of torch have none
+        exporting = getattr(compiler, "is_exporting", None)  # older versions of torch have none
         compiling = compiler._is_compiling_flag  # noqa: SLF001 - torch documents no other name
-        compiler.is_exporting = lambda: threading.get_ident() == own and exporting()
+        if exporting is not None:
+            compiler.is_exporting = lambda: threading.get_ident() == own and exporting()
         compiler._is_compiling_flag = True  # noqa: SLF001
         try:
             yield
         finally:
-            compiler.is_exporting, compiler._is_compiling_flag = exporting, compiling  # noqa: SLF001
+            compiler._is_compiling_flag = compiling  # noqa: SLF001
+            if exporting is not None:
+                compiler.is_exporting = exporting
 
 
 def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
@@ -76,9 +83,15 @@ def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Graph
     Args:
         graph: The graph, as torch traced it.
         arguments: The arguments of one call of the graph.
+
+    Raises:
+        StaysError: torch cannot trace the graph.
     """
-    with _tracing():
-        return make_fx(graph, tracing_mode="fake")(*arguments)
+    try:
+        with _tracing():
+            return make_fx(graph, tracing_mode="fake")(*arguments)
+    except Exception as error:
+        raise StaysError(f"torch cannot trace it: {first_line(error)}") from error
 
 
 def exported(
@@ -112,6 +125,9 @@ def exported(
         if inference.draws_numbers(node):
             raise StaysError(f"it draws random numbers ({node.target})")
     program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
+    for node in program.graph.find_nodes(op="call_function", target=_STRIDED):
+        if len(node.args) > _OFFSET or "storage_offset" in node.kwargs:
+            raise StaysError("as_strided reads from an offset in memory, which a call may change")
     return program
 
 

@@ -35,8 +35,6 @@ from chameleon_networks.running.verify import TOLERANCE, agreement
 log = structlog.get_logger()
 
 Graph = Callable[..., Any]
-_View = tuple[int, Sequence[int], Sequence[int], int]
-"""A view of an argument: its index, and the view's size, strides and first element."""
 
 _RECORDS = r"https?://.*|((?!://).)*"
 """The form of a place of records: a URL that starts with http:// or https://, or a path."""
@@ -49,6 +47,7 @@ _COMPARISONS = 5
 """Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _COMPARED_CALLS = frozenset({4, 16, 64, 256})
 """Calls that compare anew. They take several times as long, so few calls do, and none for ever."""
+_CHANGED = "weights have changed since it was compiled"
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
 
@@ -168,24 +167,11 @@ def _memory(value: Tensor) -> int:
     return address
 
 
-def _view_of(value: Tensor, arguments: Sequence[Tensor]) -> _View:
-    """The view that an output is of one of the arguments.
-
-    Raises:
-        StaysError: Other calls may have another view.
-    """
-    [index, *others] = [i for i, own in enumerate(arguments) if _memory(own) == _memory(value)]
-    if others or value.dtype != arguments[index].dtype:
-        raise StaysError("an output is a view of several arguments or has another dtype")
-    start = value.storage_offset() - arguments[index].storage_offset()
-    return index, value.size(), value.stride(), start
-
-
-def _without(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphModule:
-    """A copy of a graph without some outputs."""
+def _with_outputs(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphModule:
+    """A copy of a graph that returns only some outputs."""
     graph = fx.GraphModule(graph, copy.deepcopy(graph.graph))
     last = graph.graph.output_node()
-    last.args = (tuple(one for i, one in enumerate(last.args[0]) if i not in outputs),)
+    last.args = (tuple(last.args[0][index] for index in outputs),)
     graph.recompile()
     return graph
 
@@ -258,13 +244,16 @@ class CompiledGraph:
         self._begun = self._stays = self._awaits = False
         self._folder: Path | None = None
         self._tried: Path | None = None
+        self._refused: Path | None = None
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
         self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
         self._samples: list[Tensor] = []
+        self._sampled = _numbers(())
         self._layouts: Any = None
-        self._views: dict[int, _View] = {}
+        self._views: list[int] = []
+        self._view_graph: Graph = tuple
         self._inputs: list[int] = []
 
     def __call__(self, *arguments: Tensor) -> Any:
@@ -281,7 +270,7 @@ class CompiledGraph:
                         self._compare_again(network, arguments)
                     return answer
             else:
-                self._stay("weights have changed since it was compiled")
+                self._stay(_CHANGED)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
         try:
@@ -322,9 +311,9 @@ class CompiledGraph:
                 # An expanded axis repeats the same memory, which a copy must not write twice.
                 once = tuple(slice(1) if stride == 0 else slice(None) for stride in own.stride())
                 own[once].copy_(output[once])
-        for place, (index, size, stride, start) in self._views.items():
-            own = arguments[index]
-            answer.insert(place, own.as_strided(size, stride, own.storage_offset() + start))
+        if self._views:
+            for place, view in zip(self._views, self._view_graph(*arguments), strict=True):
+                answer.insert(place, view)
         return tuple(answer)
 
     def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
@@ -340,7 +329,7 @@ class CompiledGraph:
             is_new = folder is not self._tried
             if is_new:
                 self._tried, self._calls = folder, 1
-            if is_new or self._is_to_compare():
+            if is_new or (self._is_to_compare() and folder is not self._refused):
                 self._adopt(folder, arguments, answer)
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
             if self._network is not None or self._awaits:
@@ -358,21 +347,31 @@ class CompiledGraph:
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
         _check_answer(answer, [arguments[index] for index in self._inputs])
         own = set(map(_memory, arguments))
-        self._views = {i: _view_of(v, arguments) for i, v in enumerate(answer) if _memory(v) in own}
-        made = [value for value in answer if _memory(value) not in own]
-        if not made:
+        places = range(len(answer))
+        self._views = [place for place in places if _memory(answer[place]) in own]
+        computed = [place for place in places if place not in self._views]
+        if not computed:
             raise StaysError("all outputs are views of arguments")
-        if len(set(map(_memory, made))) < len(made) or not all(v.is_contiguous() for v in made):
+        outputs = [answer[place].detach() for place in computed]
+        if len(set(map(_memory, outputs))) < len(outputs) or not all(
+            value.is_contiguous() for value in outputs
+        ):
             # Copies have the same strides, and share memory as the outputs do.
-            self._layouts = copy.deepcopy(tuple(value.detach() for value in made))
+            self._layouts = copy.deepcopy(tuple(outputs))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
         self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
         self._samples = [_sample(value) for _, value, _ in self._weights]
         self._sampled = _numbers(self._samples)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
+        graph = self._graph
+        if self._views:
+            self._view_graph = views = _with_outputs(graph, self._views)
+            views.graph.eliminate_dead_code()
+            views.recompile()
+            graph = _with_outputs(graph, computed)
         delivery = Delivery(
-            _without(self._graph, self._views) if self._views else self._graph,
+            graph,
             arguments,
             self._weight_indices,
             seconds=seconds,
@@ -382,8 +381,9 @@ class CompiledGraph:
             self._folder = delivery.folder()
             return
         predicted = delivery.predicted()
-        with contextlib.suppress(StaysError):  # it was refused; tuning may find what can be used
-            predicted.prepare()
+        if not predicted.is_there():
+            with contextlib.suppress(StaysError):  # it was refused; tuning may find a better one
+                predicted.prepare()
         delivery.prepare(exported=predicted)
         thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
@@ -399,7 +399,7 @@ class CompiledGraph:
                 self._folder = predicted.folder(nice=True)
             self._folder = tuned.folder(nice=True)
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread
-            if self._network is None and self._folder is self._tried:
+            if self._comparisons is None and self._folder is self._tried:
                 self._stay(in_one_line(error))
             else:
                 log.info("no tuned network", reason=in_one_line(error))
@@ -407,17 +407,34 @@ class CompiledGraph:
             self._awaits = False
 
     def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
-        """Let a network compute all later calls if it returns torch's outputs in less time.
+        """Let a network compute later calls if it returns torch's outputs in less time.
 
         Raises:
-            StaysError: The network is slower, its outputs differ, or it cannot be used.
+            StaysError: The network cannot be used, or its outputs differ.
         """
+        self._refused = folder  # unless all that follows succeeds
         try:
             network: Any = load(folder, threads=torch.get_num_threads())
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             with contextlib.suppress(OSError):  # so that the next process compiles it again
                 (folder / "manifest.json").unlink()
             raise StaysError(f"its network cannot be used: {error}") from error
+        self._check_outputs(network, arguments, answer)
+        self._refused = None
+        earlier, comparisons = self._network, self._comparisons
+        if earlier is not None:
+            ours, earliers = self._seconds(network, self._timed(earlier), arguments)
+            if ours > earliers:
+                log.info("a network is not used", reason="it is slower than the earlier network")
+                return
+        if comparisons is None or comparisons.folder is not folder:
+            self._comparisons = comparisons = _Comparisons(folder)
+        if comparisons.share > 1.0:
+            comparisons.add(*self._seconds(network, self._graph, arguments))
+        self._decide(network, comparisons)
+
+    def _check_outputs(self, network: Any, arguments: Sequence[Tensor], answer: Any) -> None:
+        """Raise a ``StaysError`` if a network's outputs are not torch's."""
         try:
             outputs = [value.numpy() for value in self._computed(network, arguments)]
             expected = [value.detach().numpy() for value in answer]
@@ -429,28 +446,30 @@ class CompiledGraph:
         check = agreement(outputs, expected, tolerance=TOLERANCE)
         if check.problem is not None:
             raise StaysError(f"its network gives other answers: {check.problem}")
-        earlier, comparisons = self._network, self._comparisons
-        if earlier is not None:
-            ours, earliers = self._seconds(network, self._timed(earlier), arguments)
-            if ours > earliers:
-                raise StaysError("its network is slower than the earlier network")
-        if comparisons is None or comparisons.folder is not folder:
-            self._comparisons = comparisons = _Comparisons(folder)
-        if comparisons.share > 1.0:
-            comparisons.add(*self._seconds(network, self._graph, arguments))
-        self._decide(network, comparisons)
 
     def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
-        """Compare the network that computes with torch's code, unless another thread compares."""
+        """Compare the network that computes with torch's code, unless another thread compares.
+
+        A tuned network that lost to this one gets another chance.
+        """
         if not self._first.acquire(blocking=False):
             return
         try:
-            comparisons = self._comparisons
-            if self._network is network and comparisons is not None:
-                comparisons.add(*self._seconds(network, self._graph, arguments))
-                self._decide(network, comparisons)
+            folder, comparisons = self._folder, self._comparisons
+            if self._network is not network or folder is None or comparisons is None:
+                return
+            answer = self._graph(*arguments)
+            if folder not in {comparisons.folder, self._refused}:
+                try:
+                    self._adopt(folder, arguments, answer)
+                except Exception as error:  # noqa: BLE001 - the network that computes goes on
+                    log.info("a network is not used", reason=in_one_line(error))
+                return
+            self._check_outputs(network, arguments, answer)
+            comparisons.add(*self._seconds(network, self._graph, arguments))
+            self._decide(network, comparisons)
         except Exception as error:  # noqa: BLE001 - the network has answered
-            log.info("a comparison failed", reason=in_one_line(error))
+            self._stay(in_one_line(error))
         finally:
             self._first.release()
 
@@ -466,7 +485,13 @@ class CompiledGraph:
 
     def _timed(self, network: Any) -> Graph:
         """All that a call does if a network computes it."""
-        return lambda *values: self._has_same_weights(values) and self._computed(network, values)
+
+        def call(*arguments: Tensor) -> Any:
+            if not self._has_same_weights(arguments):
+                raise StaysError(_CHANGED)
+            return self._computed(network, arguments)
+
+        return call
 
     def _seconds(
         self, network: Any, rival: Graph, arguments: Sequence[Tensor]
