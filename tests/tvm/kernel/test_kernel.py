@@ -1,7 +1,10 @@
 """Kernels: outputs, timing hot and cold, and buffers of their own."""
 
+import resource
+
 import numpy as np
 import pytest
+from chameleon_tvm.building import rotation
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import DenseSpec
@@ -38,7 +41,13 @@ def test_without_constants_inputs_and_outputs_are_cold(dense):
     assert dense[1].cold_bytes_each == 4 * (8 * 16 + 16 * 4 + 8 * 4)
 
 
-def test_with_constants_they_alone_are_cold(program):
+def test_with_constants_they_alone_are_cold(program, monkeypatch):
+    def unwritable(tensor, view=np.from_dlpack):  # as of NumPy below 2.2
+        array = view(tensor)
+        array.setflags(write=False)
+        return array
+
+    monkeypatch.setattr(np, "from_dlpack", unwritable)
     kernel = TVMKernel(program, TARGET, constants=OPERATOR.constants)
     assert kernel.cold_bytes_each == 4 * 16 * 4
     assert kernel.time(3, cold_bytes=1000) > 0
@@ -87,3 +96,17 @@ def test_memory_of_copies_serves_the_next_kernel(program):
         addresses.append(np.from_dlpack(kernel._rotation[0][1]).ctypes.data)
         del kernel
     assert addresses[0] == addresses[1]
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(resource.RLIM_INFINITY, 2), (1 << 28, 2), (1 << 20, 0)]
+)
+def test_blocks_are_kept_within_the_memory_limit(limit, kept, program, monkeypatch):
+    spares = []
+    monkeypatch.setattr(rotation, "_spares", spares)
+    monkeypatch.setattr(rotation.resource, "getrlimit", lambda _: (limit, limit))
+    kernels = [TVMKernel(program, TARGET, constants=OPERATOR.constants) for _ in range(2)]
+    for kernel in kernels:
+        assert kernel.time(1, cold_bytes=1000) > 0
+    del kernel, kernels
+    assert len(spares) == kept

@@ -18,7 +18,7 @@ from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrays, Kernel
 
 from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.building.rotation import Rotation, size_of
+from chameleon_tvm.building.rotation import ALIGNMENT, Rotation, size_of
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.emission import require_permissions
 from chameleon_tvm.late_tvm import tvm
@@ -210,7 +210,7 @@ class TVMKernel(ModuleKernel):
         flush, and the time would include waking them. Calling the kernel from Python costs about a
         microsecond per run.
         """
-        each = max(1, self.cold_bytes_each)
+        each = max(ALIGNMENT * len(self._cold), self.cold_bytes_each)
         copies = 1 + math.ceil(cold_bytes / each)
         total = number * count + 1
         if each >= cold_bytes:  # it has left the caches by the time it is read again

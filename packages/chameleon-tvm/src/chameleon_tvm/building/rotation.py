@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import resource
 import weakref
 from collections.abc import Sequence
 from itertools import accumulate
@@ -11,13 +13,15 @@ import numpy as np
 
 from chameleon_tvm.late_tvm import tvm
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
 """TVM's kernels expect arguments at multiples of this address."""
 
 _UNIT = 1 << 24
 """Blocks have a multiple of so many bytes, so that most fit most kernels."""
 
-_SPARES = 4
+_SPARES, _SPARE_SHARE = 4, 8
+"""The most blocks that are kept, and the part of a process's memory limit that they may take."""
+
 _spares: list[tvm.runtime.Tensor] = []
 """Blocks of kernels that are gone. The system takes longer to hand out new memory than the copies
 of a kernel's weights take, and a worker gives up as many kernels with each batch."""
@@ -30,7 +34,7 @@ def size_of(tensor: tvm.runtime.Tensor) -> int:
 
 def _padded(content: bytes) -> bytes:
     """The content of an argument, with zeros up to where the next one may begin."""
-    return content.ljust(math.ceil(len(content) / _ALIGNMENT) * _ALIGNMENT, b"\0")
+    return content.ljust(math.ceil(len(content) / ALIGNMENT) * ALIGNMENT, b"\0")
 
 
 class Rotation:
@@ -62,7 +66,12 @@ class Rotation:
         weakref.finalize(self, _give_back, self._block)
         pattern = np.frombuffer(b"".join(contents), np.float32)
         on_host = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
-        host = np.from_dlpack(self._block) if on_host else np.empty(self._block.shape, np.float32)
+        host = np.empty(0 if on_host else self._block.shape, np.float32)
+        if on_host:
+            # NumPy below 2.2 gives no array that can be written.
+            address = np.from_dlpack(self._block).ctypes.data
+            memory = (ctypes.c_float * self._block.shape[0]).from_address(address)
+            host = np.frombuffer(memory, np.float32)
         host[: copies * pattern.size].reshape(copies, pattern.size)[:] = pattern
         if not on_host:
             self._block.copyfrom(host)
@@ -91,5 +100,8 @@ def _block(size: int, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
 
 
 def _give_back(block: tvm.runtime.Tensor) -> None:
-    _spares.append(block)
-    del _spares[:-_SPARES]
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    taken = sum(map(size_of, (*_spares, block)))
+    if limit == resource.RLIM_INFINITY or _SPARE_SHARE * taken <= limit:
+        _spares.append(block)
+        del _spares[:-_SPARES]
