@@ -287,12 +287,13 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
                 raise StaysError(f"it calls the custom operator {call}, which cannot be compiled")
         digest.update(f"{name} {module.code}".encode())
         for target, value in _constants(module):
-            digest.update(f"{target} {value.dtype} {value.shape}".encode())
+            digest.update(f"{target} {value.dtype} {value.shape} {value.stride()}".encode())
             digest.update(_bytes(value))
     for index, value in enumerate(arguments):
         if value.layout != torch.strided:
             raise StaysError("an argument is sparse")
-        digest.update(f"{value.dtype} {value.shape} {index in weights}".encode())
+        facts = [value.dtype, value.shape, value.stride(), index in weights]
+        digest.update(repr(facts).encode())
         if index in weights:
             digest.update(_bytes(value))
     return digest.hexdigest()

@@ -167,6 +167,11 @@ def _memory(value: Tensor) -> int:
     return address
 
 
+def _shares_memory(value: Any, addresses: Collection[int]) -> bool:
+    """Whether an output is a view of a tensor in memory at one of some addresses."""
+    return isinstance(value, Tensor) and value.numel() > 0 and _memory(value) in addresses
+
+
 def _with_outputs(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphModule:
     """A copy of a graph that returns only some outputs."""
     graph = fx.GraphModule(graph, copy.deepcopy(graph.graph))
@@ -187,8 +192,9 @@ def _sample(value: Tensor) -> Tensor:
     return flat.as_strided((min(size, _SAMPLES),), (max(1, size // _SAMPLES),), start)
 
 
-def _numbers(samples: Sequence[Tensor]) -> Tensor:
-    return torch.cat([torch.empty(0), *samples]).nan_to_num()  # NaN differs from itself
+def _bits(samples: Mapping[torch.dtype, Sequence[Tensor]]) -> list[Tensor]:
+    """The bytes of the numbers of each dtype, because NaN differs from itself."""
+    return [torch.cat([*group]).view(torch.uint8) for group in samples.values()]
 
 
 class _Comparisons:
@@ -205,8 +211,10 @@ class _Comparisons:
         self._file = folder.with_name("comparisons.json")
         self._shares: list[float] = []
         self.wins: bool | None = None
-        with contextlib.suppress(OSError, TypeError, ValueError):
-            self._shares = [float(share) for share in json.loads(self._file.read_bytes())]
+        # Whatever a damaged file holds, other comparisons take its place.
+        with contextlib.suppress(OSError, TypeError, ValueError, ArithmeticError, RuntimeError):
+            shares = json.loads(self._file.read_bytes())
+            self._shares = [float(share) for share in shares if 0.0 < share < math.inf]
 
     @property
     def share(self) -> float:
@@ -249,8 +257,8 @@ class CompiledGraph:
         self._calls = 0
         self._comparisons: _Comparisons | None = None
         self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
-        self._samples: list[Tensor] = []
-        self._sampled = _numbers(())
+        self._samples: dict[torch.dtype, list[Tensor]] = {}
+        self._sampled: list[Tensor] = []
         self._layouts: Any = None
         self._views: list[int] = []
         self._view_graph: Graph = tuple
@@ -300,7 +308,7 @@ class CompiledGraph:
         """
         return all(
             arguments[i] is value and _state(value) == state for i, value, state in self._weights
-        ) and torch.equal(_numbers(self._samples), self._sampled)
+        ) and all(map(torch.equal, _bits(self._samples), self._sampled))
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -345,13 +353,13 @@ class CompiledGraph:
             StaysError: No network can return such an answer.
         """
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
-        _check_answer(answer, [arguments[index] for index in self._inputs])
-        own = set(map(_memory, arguments))
-        places = range(len(answer))
-        self._views = [place for place in places if _memory(answer[place]) in own]
+        own, places = set(map(_memory, arguments)), range(len(answer))
+        self._views = [place for place in places if _shares_memory(answer[place], own)]
         computed = [place for place in places if place not in self._views]
         if not computed:
             raise StaysError("all outputs are views of arguments")
+        inputs = [arguments[index] for index in self._inputs]
+        _check_answer([answer[place] for place in computed], inputs)
         outputs = [answer[place].detach() for place in computed]
         if len(set(map(_memory, outputs))) < len(outputs) or not all(
             value.is_contiguous() for value in outputs
@@ -361,8 +369,9 @@ class CompiledGraph:
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
         self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
-        self._samples = [_sample(value) for _, value, _ in self._weights]
-        self._sampled = _numbers(self._samples)
+        for _, value, _ in self._weights:
+            self._samples.setdefault(value.dtype, []).append(_sample(value))
+        self._sampled = _bits(self._samples)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
         graph = self._graph
         if self._views:
@@ -436,7 +445,7 @@ class CompiledGraph:
     def _check_outputs(self, network: Any, arguments: Sequence[Tensor], answer: Any) -> None:
         """Raise a ``StaysError`` if a network's outputs are not torch's."""
         try:
-            outputs = [value.numpy() for value in self._computed(network, arguments)]
+            outputs = [value.detach().numpy() for value in self._computed(network, arguments)]
             expected = [value.detach().numpy() for value in answer]
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise StaysError(f"its network cannot be used: {error}") from error
