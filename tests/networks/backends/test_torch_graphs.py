@@ -546,6 +546,39 @@ def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
     assert share == 2.0
 
 
+@pytest.mark.parametrize(
+    "damaged", ["[NaN]", "[" * 100_000, f"[1{'0' * 400}]", '"0123"', '{"1": 1}', "[-1.0, 0]"]
+)
+def test_damaged_comparisons_count_as_none(damaged, tmp_path):
+    (tmp_path / "comparisons.json").write_text(damaged, encoding="utf-8")
+    comparisons = backend._Comparisons(tmp_path / "network")
+    assert comparisons.share == np.inf
+    comparisons.add(1.0, 2.0)
+    assert backend._Comparisons(tmp_path / "network").share == 0.5
+
+
+def test_weights_are_compared_bit_by_bit():
+    pairs = ((np.nan, 0.0), (np.inf, np.finfo(np.float32).max), (1 << 24, (1 << 24) + 1))
+    for before, after in pairs:
+        numbers = (torch.tensor([number]) for number in (before, after))
+        same, other = ({number.dtype: [number]} for number in numbers)
+        assert all(map(torch.equal, backend._bits(same), backend._bits(same)))
+        assert not all(map(torch.equal, backend._bits(same), backend._bits(other)))
+
+
+def test_a_network_computes_beside_a_view_of_a_parameter(delivered):
+    delivered(lambda x: (x * 2.0,))
+    net = nn.Linear(3, 2)
+    net.forward = lambda x: (net.weight[0], x * 2.0)
+    compiled = torch.compile(net, backend=chameleon)
+    with torch.no_grad(), capture_logs() as logs:
+        for _ in range(2):
+            view, product = compiled(torch.ones(3))
+    assert view.data_ptr() == net.weight.data_ptr()
+    torch.testing.assert_close(product, torch.full((3,), 2.0))
+    assert not _stays(logs)
+
+
 def test_views_of_arguments_are_torchs(cache, eager_is_slow):
     """torch does not trace anew for another place in memory."""
     memory = torch.arange(8.0)
@@ -685,7 +718,8 @@ def test_digests_tell_weights_and_shapes_apart():
     digest = deliveries.digest_of(graph, [x, w], [1])
     assert digest == deliveries.digest_of(graph, [x + 1.0, w.clone()], [1])
     others = [([x, w + 1.0], [1]), ([torch.ones(4), w], [1]), ([x, w], []), ([x.double(), w], [1])]
-    assert len({digest, *(deliveries.digest_of(graph, *other) for other in others)}) == 5
+    others += [([torch.ones(6)[::2], w], [1]), ([x, torch.ones(6)[::2]], [1])]
+    assert len({digest, *(deliveries.digest_of(graph, *other) for other in others)}) == 7
 
 
 def test_functions_of_one_name_have_networks_of_their_own():
