@@ -288,14 +288,14 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         digest.update(f"{name} {module.code}".encode())
         for target, value in _constants(module):
             digest.update(f"{target} {value.dtype} {value.shape} {value.stride()}".encode())
-            digest.update(_bytes(value))
+            digest.update(bytes_of(value))
     for index, value in enumerate(arguments):
         if value.layout != torch.strided:
             raise StaysError("an argument is sparse")
         facts = [value.dtype, value.shape, value.stride(), index in weights]
         digest.update(repr(facts).encode())
         if index in weights:
-            digest.update(_bytes(value))
+            digest.update(bytes_of(value))
     return digest.hexdigest()
 
 
@@ -327,6 +327,7 @@ def _constants(module: fx.GraphModule) -> Iterator[tuple[str, Tensor]]:
             raise StaysError(f"it reads {node.target}, which is no tensor")
 
 
-def _bytes(value: Tensor) -> memoryview:
+def bytes_of(value: Tensor) -> memoryview:
+    """The bytes of a tensor's numbers, in the order of its axes."""
     numbers: NDArray[np.uint8] = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
     return numbers.data

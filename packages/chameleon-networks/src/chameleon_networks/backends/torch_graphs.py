@@ -28,7 +28,7 @@ from chameleon_system.files import write_whole
 from torch import Tensor, fx, nn
 
 from chameleon_networks.backends import StaysError
-from chameleon_networks.backends.graph_deliveries import Delivery
+from chameleon_networks.backends.graph_deliveries import Delivery, bytes_of
 from chameleon_networks.package.load import load
 from chameleon_networks.running.verify import TOLERANCE, agreement
 
@@ -192,9 +192,9 @@ def _sample(value: Tensor) -> Tensor:
     return flat.as_strided((min(size, _SAMPLES),), (max(1, size // _SAMPLES),), start)
 
 
-def _bits(samples: Mapping[torch.dtype, Sequence[Tensor]]) -> list[Tensor]:
+def _bits(samples: Mapping[torch.dtype, Sequence[Tensor]]) -> list[bytes]:
     """The bytes of the numbers of each dtype, because NaN differs from itself."""
-    return [torch.cat([*group]).view(torch.uint8) for group in samples.values()]
+    return [bytes(bytes_of(torch.cat([*group]))) for group in samples.values()]
 
 
 class _Comparisons:
@@ -258,7 +258,7 @@ class CompiledGraph:
         self._comparisons: _Comparisons | None = None
         self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
         self._samples: dict[torch.dtype, list[Tensor]] = {}
-        self._sampled: list[Tensor] = []
+        self._sampled: list[bytes] = []
         self._layouts: Any = None
         self._views: list[int] = []
         self._view_graph: Graph = tuple
@@ -306,9 +306,13 @@ class CompiledGraph:
 
         autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well.
         """
-        return all(
-            arguments[i] is value and _state(value) == state for i, value, state in self._weights
-        ) and all(map(torch.equal, _bits(self._samples), self._sampled))
+        return (
+            all(
+                arguments[i] is value and _state(value) == state
+                for i, value, state in self._weights
+            )
+            and _bits(self._samples) == self._sampled
+        )
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
