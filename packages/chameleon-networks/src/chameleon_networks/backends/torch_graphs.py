@@ -46,7 +46,7 @@ _TIMING_SECONDS = 1.0
 _COMPARISONS = 5
 """Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _COMPARED_CALLS = frozenset({4, 16, 64, 256})
-"""Calls that compare anew. They take several times as long, so few calls do, and none for ever."""
+"""Calls that compare anew. They wait for torch as well, so few calls do, and none for ever."""
 _CHANGED = "weights have changed since it was compiled"
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
@@ -179,6 +179,24 @@ def _with_outputs(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphMo
     last.args = (tuple(last.args[0][index] for index in outputs),)
     graph.recompile()
     return graph
+
+
+def _check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
+    """Raise a ``StaysError`` if a network's outputs are not torch's."""
+    ours, torchs = ([value.detach().numpy() for value in side] for side in (outputs, answer))
+    dtypes = [[value.dtype.name for value in side] for side in (ours, torchs)]
+    if dtypes[0] != dtypes[1]:
+        raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
+    check = agreement(ours, torchs, tolerance=TOLERANCE)
+    if check.problem is not None:
+        raise StaysError(f"its network gives other answers: {check.problem}")
+
+
+def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
+    """The answer of a call, and its seconds."""
+    start = perf_counter()
+    answer = function(*arguments)
+    return answer, perf_counter() - start
 
 
 def _log_stay(reason: str) -> None:
@@ -432,7 +450,11 @@ class CompiledGraph:
             with contextlib.suppress(OSError):  # so that the next process compiles it again
                 (folder / "manifest.json").unlink()
             raise StaysError(f"its network cannot be used: {error}") from error
-        self._check_outputs(network, arguments, answer)
+        try:
+            outputs = self._computed(network, arguments)
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise StaysError(f"its network cannot be used: {error}") from error
+        _check_outputs(outputs, answer)
         self._refused = None
         earlier, comparisons = self._network, self._comparisons
         if earlier is not None:
@@ -446,20 +468,6 @@ class CompiledGraph:
             comparisons.add(*self._seconds(network, self._graph, arguments))
         self._decide(network, comparisons)
 
-    def _check_outputs(self, network: Any, arguments: Sequence[Tensor], answer: Any) -> None:
-        """Raise a ``StaysError`` if a network's outputs are not torch's."""
-        try:
-            outputs = [value.detach().numpy() for value in self._computed(network, arguments)]
-            expected = [value.detach().numpy() for value in answer]
-        except (OSError, RuntimeError, TypeError, ValueError) as error:
-            raise StaysError(f"its network cannot be used: {error}") from error
-        dtypes = [[value.dtype.name for value in side] for side in (outputs, expected)]
-        if dtypes[0] != dtypes[1]:
-            raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
-        check = agreement(outputs, expected, tolerance=TOLERANCE)
-        if check.problem is not None:
-            raise StaysError(f"its network gives other answers: {check.problem}")
-
     def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
         """Compare the network that computes with torch's code, unless another thread compares.
 
@@ -471,15 +479,16 @@ class CompiledGraph:
             folder, comparisons = self._folder, self._comparisons
             if self._network is not network or folder is None or comparisons is None:
                 return
-            answer = self._graph(*arguments)
+            answer, torchs = _clocked(self._graph, arguments)
             if folder not in {comparisons.folder, self._refused}:
                 try:
                     self._adopt(folder, arguments, answer)
                 except Exception as error:  # noqa: BLE001 - the network that computes goes on
                     log.info("a network is not used", reason=in_one_line(error))
                 return
-            self._check_outputs(network, arguments, answer)
-            comparisons.add(*self._seconds(network, self._graph, arguments))
+            outputs, ours = _clocked(self._timed(network), arguments)
+            _check_outputs(outputs, answer)
+            comparisons.add(ours, torchs)
             self._decide(network, comparisons)
         except Exception as error:  # noqa: BLE001 - the network has answered
             self._stay(in_one_line(error))
@@ -517,9 +526,7 @@ class CompiledGraph:
         seconds: list[list[float]] = [[], []]
         while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
             for side, spent in zip(sides, seconds, strict=True):
-                start = perf_counter()
-                side(*arguments)
-                spent.append(perf_counter() - start)
+                spent.append(_clocked(side, arguments)[1])
         return min(seconds[0]), min(seconds[1])
 
     def _stay(self, reason: str) -> None:
