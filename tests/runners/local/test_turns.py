@@ -7,9 +7,11 @@ import attrs
 import pytest
 from chameleon_core.stages import Contender, Disturbance, MeasureJob
 from chameleon_runners.engine.process_pool import ProcessPool
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.runner import LocalRunner
 from faults import Fault, config
 
-from ..conftest import TASK, drained, fault_space, job  # noqa: TID252 - tests are no package
+from ..conftest import QUICK, TASK, drained, fault_space, job  # noqa: TID252 - tests are no package
 
 FAULTS = [Fault.NONE, Fault.NONE, Fault.SEGFAULTS, Fault.BUILD_SEGFAULTS, Fault.NONE, Fault.NONE]
 
@@ -38,6 +40,23 @@ def test_in_a_batch(runner, asked):
     assert asked["build"] >= len(configs)
     assert asked["measure"] >= 2 * len(configs) // 3
     assert asked["repeat"] > 0
+
+
+@pytest.mark.parametrize(("leaders", "agree"), [(1, True), (2, False)])
+def test_repeats_need_not_agree_if_all_kernels_are_timed_again(monkeypatch, leaders, agree):
+    limits = set()
+    submit = ProcessPool.submit
+
+    def watched(pool, worker, then, message, timeout):
+        if message["command"] == "measure":
+            limits.add(message["policy"]["max_repeats"])
+        submit(pool, worker, then, message, timeout)
+
+    monkeypatch.setattr(ProcessPool, "submit", watched)
+    options = LocalOptions(**{**QUICK, "leaders": leaders})
+    with LocalRunner(options) as runner:
+        assert len(list(runner.measure(job([config(Fault.NONE, n) for n in range(2)])))) == 2
+    assert limits == {options.max_repeats if agree else options.min_repeats}
 
 
 def test_of_several_tasks(runner, asked):

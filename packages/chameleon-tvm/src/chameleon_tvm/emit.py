@@ -66,19 +66,28 @@ def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """
     variable = tirx.Var(name, "int32")
     iteration = body(variable)
-    short = extent <= _SHORT and extent * _stores(iteration) <= _SHORT
+    short = extent * _stores(iteration, _SHORT // max(extent, 1)) <= _SHORT
     kind = tirx.ForKind.SERIAL if short else tirx.ForKind.PARALLEL
     return tirx.For(variable, _constant(0), _constant(extent), kind, iteration)
 
 
-def _stores(statement: Stmt) -> float:
-    """At most how many stores a statement executes; infinity if this is not known."""
+def _stores(statement: Stmt, most: int) -> float:
+    """At most how many stores a statement executes; infinity if that is unknown.
+
+    The count ends with infinity above ``most``, because tiles without loops have many statements.
+    """
     if isinstance(statement, tirx.SeqStmt):
-        return sum(map(_stores, statement.seq))
+        left: float = most
+        for part in statement.seq:
+            left -= _stores(part, int(left))
+            if left < 0:
+                return math.inf
+        return most - left
     if isinstance(statement, tirx.IfThenElse):
-        return max(map(_stores, (statement.then_case, statement.else_case)))
+        return max(_stores(case, most) for case in (statement.then_case, statement.else_case))
     if isinstance(statement, tirx.For) and isinstance(statement.extent, tirx.IntImm):
-        return int(statement.extent) * _stores(statement.body)
+        extent = int(statement.extent)
+        return extent * _stores(statement.body, most // max(extent, 1))
     known = {tirx.BufferStore: 1.0, tirx.AllocBuffer: 0.0, type(None): 0.0}
     return known.get(type(statement), math.inf)
 

@@ -15,6 +15,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import attrs
 import numpy as np
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Arrival, MeasureJob
@@ -335,6 +336,10 @@ class LocalJobRun:
         self, job: MeasureJob, *, context: LocalContext, numbers: Iterator[int], alone: bool
     ) -> None:
         self.job = job
+        if len(job.configs) <= context.options.leaders:
+            # The rounds time all kernels again, so the repeats of the first timing need not agree.
+            policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
+            context = attrs.evolve(context, policy=policy)
         self._context = context
         self._interrupted = False
         self._known: deque[Measurement] = deque()
