@@ -42,21 +42,27 @@ def test_in_a_batch(runner, asked):
     assert asked["repeat"] > 0
 
 
-@pytest.mark.parametrize(("leaders", "agree"), [(1, True), (2, False)])
-def test_repeats_need_not_agree_if_all_kernels_are_timed_again(monkeypatch, leaders, agree):
-    limits = set()
+@pytest.mark.parametrize(
+    ("count", "leaders", "agree", "share"), [(2, 1, True, 1), (2, 2, False, 0.5), (9, 9, False, 1)]
+)
+def test_timing_is_shorter_if_all_kernels_are_timed_again(
+    monkeypatch, count, leaders, agree, share
+):
+    asked = set()
     submit = ProcessPool.submit
 
     def watched(pool, worker, then, message, timeout):
         if message["command"] == "measure":
-            limits.add(message["policy"]["max_repeats"])
+            asked.add((message["policy"]["max_repeats"], message["policy"]["turn_seconds"]))
         submit(pool, worker, then, message, timeout)
 
     monkeypatch.setattr(ProcessPool, "submit", watched)
     options = LocalOptions(**{**QUICK, "leaders": leaders})
     with LocalRunner(options) as runner:
-        assert len(list(runner.measure(job([config(Fault.NONE, n) for n in range(2)])))) == 2
-    assert limits == {options.max_repeats if agree else options.min_repeats}
+        configs = [config(Fault.NONE, number) for number in range(count)]
+        assert len(list(runner.measure(job(configs)))) == count
+    repeats = options.max_repeats if agree else options.min_repeats
+    assert asked == {(repeats, share * options.turn_seconds)}
 
 
 def test_of_several_tasks(runner, asked):

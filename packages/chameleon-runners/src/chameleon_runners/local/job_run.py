@@ -36,9 +36,10 @@ _CANDIDATES_PER_ROUND = 2
 """A small batch has fewer rounds at least: one for so many candidates. More would take longer than
 building the batch."""
 
-_ROUNDS_OF_SMALL_BATCHES = 8
-"""The most rounds of a batch of at most so many candidates; a larger batch has at most one round
-per candidate. Otherwise noise would make the rounds longer than the builds."""
+_SMALL_BATCH = 8
+"""A batch of at most so many candidates has at most as many rounds; a larger batch has at most one
+round per candidate. Turns of a small batch are half as long. Otherwise noise would make the rounds
+longer than the builds."""
 
 _LENIENCE = (40.0, 40.0, 8.0, 3.0)
 """Factors on the option ``leader_margin`` after each of the first rounds.
@@ -111,7 +112,7 @@ class Rounds:
             stopped: A function that returns whether to end early.
         """
         proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
-        most = min(self._options.leader_rounds, max(_ROUNDS_OF_SMALL_BATCHES, self._admitted))
+        most = min(self._options.leader_rounds, max(_SMALL_BATCH, self._admitted))
         least = min(_LEAST_ROUNDS, proportionate, most)
         done = 0
         while done < most and not stopped():
@@ -339,6 +340,8 @@ class LocalJobRun:
         if len(job.configs) <= context.options.leaders:
             # The rounds time all kernels again, so the repeats of the first timing need not agree.
             policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
+            if len(job.configs) <= _SMALL_BATCH:
+                policy = attrs.evolve(policy, turn_seconds=policy.turn_seconds / 2.0)
             context = attrs.evolve(context, policy=policy)
         self._context = context
         self._interrupted = False
