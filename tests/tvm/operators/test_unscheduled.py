@@ -6,7 +6,7 @@ import pytest
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators import specs
 from chameleon_tvm.operators.base import operator_of
-from computing import NATIVE, require_reference
+from computing import NATIVE, naive_convolution, require_reference
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
 FULL = {"bias": True, "residual": True}
@@ -106,21 +106,6 @@ TYPED = [
 ]
 SPECS = [*PLAIN, *FUSED, *TYPED]
 CONVOLUTIONS = [spec for spec in PLAIN if isinstance(spec, specs.ConvolutionSpec)]
-
-
-def naive_convolution(data, weights, spec):
-    """Nested loops, so that the reference itself has something to be compared with."""
-    sides = zip(spec.pads[: spec.rank], spec.pads[spec.rank :], strict=True)
-    padded = np.pad(data, ((0, 0), (0, 0), *sides))
-    out = np.zeros(spec.output_shape)
-    per_group = spec.output_channels // spec.group_count
-    ic = spec.filter_shape[1]
-    for n, o, *at in np.ndindex(out.shape):
-        for c, *tap in np.ndindex(ic, *spec.kernel_size):
-            position = np.multiply(at, spec.strides) + np.multiply(tap, spec.dilations)
-            value = padded[(n, o // per_group * ic + c, *position)]
-            out[(n, o, *at)] += value * weights[(o, c, *tap)]
-    return out
 
 
 def name_of(spec):
