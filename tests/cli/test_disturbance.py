@@ -24,26 +24,14 @@ def ran(chameleon, install, monkeypatch, tmp_path):
     return run
 
 
-def test_a_quiet_place_is_a_line_of_the_result(ran):
-    done = ran(QUIET)
-    assert done.out.splitlines()[-1] == QUIET.summary
-    assert QUIET.summary not in done.err
-
-
-def test_a_noisy_place_is_a_warning(ran):
-    done = ran(SHARED)
-    assert done.err.splitlines()[-1] == SHARED.summary
-    assert SHARED.summary not in done.out
-
-
-def test_json_has_the_figures_and_the_warning_is_beside_it(ran):
-    done = ran(SHARED, "--json")
-    figures = json.loads(done.out)["disturbance"]
-    assert (figures["others"], figures["trust"], figures["disturbed"]) == (0.3, 0.6, True)
-    assert done.err.splitlines()[-1] == SHARED.summary
-
-
-def test_json_of_a_quiet_place_comes_without_a_warning(ran):
-    done = ran(QUIET, "--json")
-    assert json.loads(done.out)["disturbance"]["others"] == 0.01
-    assert QUIET.summary not in done.err
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_noisy_place_is_a_warning_and_a_quiet_one_a_line_of_the_result(ran, noisy):
+    disturbance = SHARED if noisy else QUIET
+    done, as_json = ran(disturbance), ran(disturbance, "--json")
+    line = f"{disturbance.summary}\n"
+    assert done.out.count(line) == done.out.endswith(line) == (not noisy)
+    for printed in (done, as_json):
+        assert printed.err.count(line) == printed.err.endswith(line) == noisy
+    figures = json.loads(as_json.out)["disturbance"]
+    expected = (0.3, 0.6, True) if noisy else (0.01, 0.9, False)
+    assert (figures["others"], figures["trust"], figures["disturbed"]) == expected

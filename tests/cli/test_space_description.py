@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from chameleon_cli.space import describe_space, legal_share
 from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_testing.conformance_cases import grid
 
 RNG = np.random.default_rng
 
@@ -36,9 +37,7 @@ def test_a_small_space_is_counted(constraints, share, configurations):
 
 
 def test_a_large_space_is_drawn_from():
-    knobs = [Choice(name=f"k{n}", options=tuple(range(16))) for n in range(30)]
-    half = Constraint(reason="half of it", holds=lambda values: values["k0"] < 8)
-    legal = legal_share(DesignSpace(knobs, constraints=[half]), 2000, RNG(1))
+    legal = legal_share(grid(*[16] * 30, holds=lambda values: values["k0"] < 8), 2000, RNG(1))
     assert not legal.exact
     assert legal.samples == 2000
     assert legal.configurations is None
@@ -48,16 +47,17 @@ def test_a_large_space_is_drawn_from():
 
 @pytest.mark.parametrize("index", [0, 15])
 def test_every_choice_is_drawn_as_often(index):
-    knobs = [Choice(name=f"k{n}", options=tuple(range(16))) for n in range(30)]
-    first = Constraint(reason="one of them", holds=lambda values: values["k0"] == index)
-    legal = legal_share(DesignSpace(knobs, constraints=[first]), 4000, RNG(1))
+    first = grid(*[16] * 30, holds=lambda values: values["k0"] == index)
+    legal = legal_share(first, 4000, RNG(1))
     # Six standard deviations.
     assert legal.share == pytest.approx(1 / 16, abs=6 * (15 / 16**2 / 4000) ** 0.5)
 
 
 def test_what_is_told_of_a_space():
-    grid = space(constraints=[UNROLLED], first_guesses=np.array([[1, 2, 1], [0, 0, 1], [0, 0, 0]]))
-    described = describe_space(grid, samples=10, guesses=2, seed=0)
+    described_space = space(
+        constraints=[UNROLLED], first_guesses=np.array([[1, 2, 1], [0, 0, 1], [0, 0, 0]])
+    )
+    described = describe_space(described_space, samples=10, guesses=2, seed=0)
     assert json.loads(json.dumps(described))["size"] == 24
     assert described["knobs"][1] == {
         "name": "tile",

@@ -3,13 +3,11 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Observations
 from chameleon_cost_models import gaussian_process
 from chameleon_cost_models.gaussian_process import GaussianProcess, Posterior, fitted_parameters
 from chameleon_cost_models.options import GaussianProcessOptions
-from chameleon_testing.conformance_cases import context_of, grid
+from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,15 +15,10 @@ SPACE = grid(*[16] * 3)
 PLACES = np.array([knob for knob in np.ndindex(16, 16, 16)], np.int32)  # noqa: C416 - tuples
 
 
-def _observed(configs, costs):
-    nothing = np.zeros(len(costs))
-    return Observations(
-        configs=np.asarray(configs, np.int32),
-        costs=np.asarray(costs, float),
-        failures=tuple(None if np.isfinite(c) else FailureKind.RUN_ERROR for c in costs),
-        build_seconds=nothing,
-        run_seconds=nothing,
-    )
+def _observed(configs, costs, space=SPACE):
+    costs = np.asarray(costs, float)
+    observations = observe(space, np.asarray(configs, np.int32), failing=~np.isfinite(costs))
+    return attrs.evolve(observations, costs=costs, build_seconds=np.zeros(len(costs)))
 
 
 def _bowl(configs):
@@ -162,11 +155,11 @@ def test_any_costs_give_finite_scores_and_distinct_rows(costs, seed):
 def test_configurations_that_no_feature_tells_apart_are_no_trouble():
     space = DesignSpace([Choice(name="k", options=(7,)), Choice(name="l", options=("a", "b"))])
     model = GaussianProcess(GaussianProcessOptions(), context_of(space))
-    observations = _observed([[0, 0], [0, 1]], [1e-3, 2e-3])
+    observations = _observed([[0, 0], [0, 1]], [1e-3, 2e-3], space)
     model.fit(observations)
     model.fit(attrs.evolve(observations, costs=np.array([1e-3, 1e-3])))
     assert not model.trained
-    model.fit(_observed([[0, 0], [0, 0], [0, 1]], [1e-3, 2e-3, 3e-3]))
+    model.fit(_observed([[0, 0], [0, 0], [0, 1]], [1e-3, 2e-3, 3e-3], space))
     assert np.isfinite(model.predict(space.everything)).all()
 
 

@@ -1,12 +1,11 @@
 """The mixed ensemble: the contract, the two scales, and validity apart from speed."""
 
+import attrs
 import numpy as np
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Observations
 from chameleon_cost_models.mixed import MixedEnsemble
 from chameleon_cost_models.options import MixedOptions
-from chameleon_testing.conformance_cases import context_of, grid
+from chameleon_testing.conformance_cases import context_of, grid, observe
 
 SPACE = grid(*[16] * 2)
 
@@ -14,10 +13,9 @@ SPACE = grid(*[16] * 2)
 def _observed(costs, build_seconds=None, run_seconds=None):
     """Observations of all of the space's 256 configurations; infinite costs are failures."""
     nothing = np.zeros(len(costs))
-    return Observations(
-        configs=SPACE.everything,
+    return attrs.evolve(
+        observe(SPACE, SPACE.everything, failing=~np.isfinite(costs)),
         costs=costs,
-        failures=tuple(None if np.isfinite(c) else FailureKind.RUN_ERROR for c in costs),
         build_seconds=nothing if build_seconds is None else build_seconds,
         run_seconds=nothing if run_seconds is None else run_seconds,
     )

@@ -77,16 +77,6 @@ def order(model):
     return stats.kendalltau(model.predict(rows), -seconds(rows)).statistic
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.setattr(
-        "chameleon_core.plugins.factory.load_factory",
-        lambda factory: {"Knowing": Knowing, "Wrong": Wrong, "Ignorant": Ignorant}.get(
-            factory.rpartition(":")[2], CostModel
-        ),
-    )
-
-
 @pytest.mark.parametrize("options", OPTIONS)
 def test_with_a_prior_a_model_is_trained_at_once_and_better_with_few(options):
     model, alone = made(options, *prior(Knowing)), made(options)

@@ -114,6 +114,21 @@ def require_reference(builder, configs, most=1.0):
             assert np.abs(row - other).max() <= tolerance * np.abs(other).max(), config
 
 
+def naive_convolution(data, weights, spec):
+    """Nested loops, so that the reference itself has something to be compared with."""
+    sides = zip(spec.pads[: spec.rank], spec.pads[spec.rank :], strict=True)
+    padded = np.pad(data, ((0, 0), (0, 0), *sides))
+    out = np.zeros(spec.output_shape)
+    per_group = spec.output_channels // spec.group_count
+    ic = spec.filter_shape[1]
+    for n, o, *at in np.ndindex(out.shape):
+        for c, *tap in np.ndindex(ic, *spec.kernel_size):
+            position = np.multiply(at, spec.strides) + np.multiply(tap, spec.dilations)
+            value = padded[(n, o // per_group * ic + c, *position)]
+            out[(n, o, *at)] += value * weights[(o, c, *tap)]
+    return out
+
+
 def ran(function, inputs, shape, dtype="float32"):
     """What a function of loops computes on this machine."""
     out = tvm.runtime.tensor(np.zeros(shape, dtype))

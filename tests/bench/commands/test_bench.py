@@ -74,11 +74,6 @@ def test_a_dry_run_runs_nothing(file, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_ended_is_no_valid_result(file, tmp_path, capsys):
-    arguments = ["bench", str(file), "-o", str(tmp_path / "out"), "--report-only"]
-    assert chameleon(arguments) == ExitCode.NO_VALID_RESULT
-
-
 def test_errors_are_those_of_a_compiler(file, capsys):
     file.write_text(file.read_text() + "sedes: 3\n")
     assert chameleon(["bench", str(file)]) == ExitCode.USAGE

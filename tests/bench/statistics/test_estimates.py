@@ -33,8 +33,3 @@ def test_one_value_has_no_interval():
 def test_an_interval_holds_the_median_and_stays_within_the_values(values):
     first = estimate(values)
     assert min(values) <= first.low <= first.median <= first.high <= max(values)
-
-
-def test_equal_values_have_an_interval_of_no_width():
-    first = estimate([4.0] * 10)
-    assert (first.low, first.high) == (4.0, 4.0)

@@ -2,18 +2,10 @@
 
 import numpy as np
 from chameleon_core.loop.round.stages import WatchedScores, tabulated
-from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
+from chameleon_testing.conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def space_of(choices, only=None):
-    knobs = [
-        Choice(name=f"k{column}", options=tuple(range(count)))
-        for column, count in enumerate(choices)
-    ]
-    return DesignSpace(knobs, only=only)
 
 
 class Model:
@@ -34,7 +26,7 @@ def test_it_answers_as_the_model_does(data):
         st.tuples(*[st.integers(0, count - 1) for count in choices]), min_size=1, max_size=20
     )
     only = data.draw(st.none() | rows.map(lambda listed: np.array(listed, np.int32)))
-    space, model = space_of(choices, only), Model()
+    space, model = grid(*choices, only=only), Model()
     score = tabulated(model, space)
     for asked in data.draw(st.lists(rows, min_size=1, max_size=4)):
         configs = np.array(asked, np.int32)
@@ -43,7 +35,7 @@ def test_it_answers_as_the_model_does(data):
 
 
 def test_the_model_is_asked_once():
-    space, model = space_of([20, 20]), Model()
+    space, model = grid(20, 20), Model()
     score = tabulated(model, space)
     assert model.asked == []  # not before anybody wants a score
     rng = np.random.default_rng(0)
@@ -53,7 +45,7 @@ def test_the_model_is_asked_once():
 
 
 def test_what_it_answers_may_be_changed():
-    space, model = space_of([4]), Model()
+    space, model = grid(4), Model()
     score = tabulated(model, space)
     configs = space.everything
     score(configs)[:] = -1.0
@@ -62,7 +54,7 @@ def test_what_it_answers_may_be_changed():
 
 def test_what_is_not_in_the_table_is_asked_about():
     only = np.array([[0, 0], [1, 1]], np.int32)
-    space, model = space_of([3, 3], only), Model()
+    space, model = grid(3, 3, only=only), Model()
     score = tabulated(model, space)
     assert score(np.array([[1, 1], [2, 0], [2, 2]], np.int32)).tolist() == [11.0, 2.0, 22.0]
     assert model.asked == [2, 2]
@@ -70,8 +62,8 @@ def test_what_is_not_in_the_table_is_asked_about():
 
 def test_large_spaces_are_left_to_the_model():
     model = Model()
-    assert tabulated(model, space_of([100] * 4)) is model
-    assert tabulated(model, space_of([300, 300])) is model
+    assert tabulated(model, grid(*[100] * 4)) is model
+    assert tabulated(model, grid(300, 300)) is model
 
 
 def rows(*values):
@@ -79,7 +71,7 @@ def rows(*values):
 
 
 def test_the_step_of_the_best_new_configuration_is_found():
-    visited = Visited(DesignSpace([Choice(name="x", options=tuple(range(100)))]))
+    visited = Visited(grid(100))
     visited.add(rows(99))
     watch = WatchedScores(lambda configs: configs[:, 0].astype(float), visited)
     # Two chains, five steps; 99 scores highest of all and was measured before.
@@ -90,7 +82,5 @@ def test_the_step_of_the_best_new_configuration_is_found():
 
 
 def test_a_walk_that_scores_nothing_converges_at_once():
-    space = DesignSpace([Choice(name="x", options=(0, 1))])
-    assert (
-        WatchedScores(lambda configs: configs[:, 0].astype(float), Visited(space)).converged(9) == 0
-    )
+    watch = WatchedScores(lambda configs: configs[:, 0].astype(float), Visited(grid(2)))
+    assert watch.converged(9) == 0

@@ -7,8 +7,7 @@ import pytest
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins import PluginRecord, hookimpl
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 
 @attrs.frozen(kw_only=True)
@@ -18,29 +17,21 @@ class ShelfOptions:
     at: str | None = attrs.field(default=None, metadata={"path": True})
 
 
-class Shelves:
-    """Plugins of databases: some are named by a place, and one is not."""
-
-    def __init__(self, *placed):
-        self._placed = placed
-
-    @hookimpl
-    def chameleon_record_databases(self):
-        for name in (*self._placed, "nowhere"):
-            yield PluginRecord(
-                name=name,
-                summary="none that is opened here",
-                options=ShelfOptions,
-                factory=f"{__name__}:ShelfOptions",
-                place_option="at" if name in self._placed else "",
-            )
+def shelves(*placed):
+    """A plugin of databases: some are named by a place, and one is not."""
+    return plugin_of(
+        record_databases=[
+            record_of(ShelfOptions, ShelfOptions, name=name, place_option="at" * (name in placed))
+            for name in (*placed, "nowhere")
+        ]
+    )
 
 
 @pytest.fixture
 def resolved(tmp_path):
     def make(*, placed=("shelf",), **more):
         document = synthetic_document(tmp_path / "run", **more)
-        registry = synthetic_registry(Shelves(*placed))
+        registry = synthetic_registry(shelves(*placed))
         return from_dict(document, registry=registry, folder=tmp_path)
 
     return make
@@ -53,7 +44,7 @@ def unasked(tmp_path):
     def make(*, placed=("shelf",), **more):
         file = tmp_path / "pipeline.yaml"
         file.write_text(dump_yaml(synthetic_document(tmp_path / "run", **more)))
-        return load_pipeline(file, registry=synthetic_registry(Shelves(*placed)), sharing=True)
+        return load_pipeline(file, registry=synthetic_registry(shelves(*placed)), sharing=True)
 
     return make
 
@@ -81,7 +72,7 @@ def test_places_are_relative_to_where_they_are_written_and_urls_are_not(resolved
     ]
     assert places(result) == wanted
     assert [spec.name for spec in result.records] == [*["shelf"] * 5, "nowhere"]
-    registry = synthetic_registry(Shelves("shelf"))
+    registry = synthetic_registry(shelves("shelf"))
     assert places(from_dict(result.document, registry=registry)) == wanted
 
 

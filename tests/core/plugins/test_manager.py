@@ -117,21 +117,6 @@ def test_options_that_clash_or_cannot_be_read_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "message"),
-    [([], "a pipeline that is no mapping"), ({3: 1}, "no text"), ({"preset": "x"}, "do not nest")],
-)
-def test_bad_presets_are_refused(pipeline, message):
-    preset = PresetRecord(name="p", summary="", pipeline=pipeline)
-    assert message in load(plugin_of(presets=[preset])).errors[0].message
-
-
-def test_a_command_needs_a_factory():
-    command = CommandRecord(name="go", summary="", factory="nothing")
-    (error,) = load(plugin_of(commands=[command])).errors
-    assert "the command 'go' with the factory 'nothing'" in error.message
-
-
-@pytest.mark.parametrize(
     "raised", [ImportError("no libfoo"), SyntaxError("bad"), SystemExit("bye"), MemoryError()]
 )
 def test_a_plugin_that_fails_to_import_is_shown_where_a_name_is_unknown(raised):
@@ -282,6 +267,16 @@ def templates(**changes):
     return plugin_of(templates=[TemplateRecord(name="mine", **{**values, **changes})])
 
 
+def command():
+    """A plugin that registers a command without a module."""
+    return plugin_of(commands=[CommandRecord(name="go", summary="", factory="nothing")])
+
+
+def preset(pipeline):
+    """A plugin that registers a preset."""
+    return plugin_of(presets=[PresetRecord(name="p", summary="", pipeline=pipeline)])
+
+
 def instructions(*names, **changes):
     """A plugin that registers instructions."""
     values = {"summary": "", "factory": "a:B", **changes}
@@ -331,9 +326,13 @@ def test_operators_have_the_classes_of_their_arguments():
         (instructions("mine", features="avx2"), "the features 'avx2', which must be a tuple of"),
         (instructions("mine", factory="module"), "the factory 'module', which must be like"),
         (instructions("mine", api_version=0), "the API version 0, which must be a positive"),
+        (command(), "the command 'go' with the factory 'nothing'"),
+        (preset([]), "a pipeline that is no mapping"),
+        (preset({3: 1}), "no text"),
+        (preset({"preset": "x"}), "do not nest"),
     ],
 )
-def test_rubbish_of_tvm_s_kinds_is_remembered(rubbish, message):
+def test_rubbish_of_other_kinds_is_remembered(rubbish, message):
     (error,) = load(rubbish).errors
     assert error.message.startswith("registers ")
     assert message in error.message

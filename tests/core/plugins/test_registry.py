@@ -23,7 +23,6 @@ from chameleon_core.plugins import (
     AmbiguousNameError,
     CommandRecord,
     Kind,
-    NoOptions,
     PluginRecord,
     PresetRecord,
     Registry,
@@ -37,7 +36,15 @@ from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.factory import hint_after
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.kinds import hook_specs
-from synthetic import SYNTHETIC, synthetic_document, synthetic_registry
+from synthetic import (
+    SYNTHETIC,
+    SyntheticExplorer,
+    SyntheticUntuned,
+    plugin_of,
+    record_of,
+    synthetic_document,
+    synthetic_registry,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -78,17 +85,13 @@ def module(monkeypatch):
 
 
 def plugin(*names, **factories):
-    class Plugin:
-        @hookimpl
-        def chameleon_samplers(self):
-            where = "registry_test_module:"
-            records = [(name, "Sampler") for name in names] + list(factories.items())
-            return [
-                PluginRecord(name=name, summary=name, factory=where + result, options=Options)
-                for name, result in records
-            ]
-
-    return Plugin()
+    """A plugin with samplers of these names, or made by these members of the module above."""
+    made = {**dict.fromkeys(names, "Sampler"), **factories}
+    records = [
+        PluginRecord(name=n, summary=n, factory=f"registry_test_module:{member}", options=Options)
+        for n, member in made.items()
+    ]
+    return plugin_of(samplers=records)
 
 
 def test_two_with_one_name_are_an_error_that_names_both_when_the_name_is_used():
@@ -190,34 +193,18 @@ OURS, THEIRS = "chameleon-tuner-explorers", "another-tuner"
 STAGES = ("space", "explorer", "cost_model", "sampler", "synthesizer")
 
 
-class Copy:
-    """Registers an explorer, a baseline and a scheduler under names that others have."""
-
-    @hookimpl
-    def chameleon_explorers(self):
-        yield _record("synthetic", "SyntheticExplorer")
-
-    @hookimpl
-    def chameleon_baselines(self):
-        yield _record("synthetic", "SyntheticUntuned")
+COPY = plugin_of(
+    explorers=[record_of(SyntheticExplorer, name="synthetic")],
+    baselines=[record_of(SyntheticUntuned, name="synthetic")],
+)
+"""Registers an explorer and a baseline under names that others have."""
 
 
-class Preset:
-    """Names stages in a preset."""
-
-    def __init__(self, name, **more):
-        self._name, self._more = name, more
-
-    @hookimpl
-    def chameleon_presets(self):
-        stages = {**dict.fromkeys(STAGES, "synthetic"), "scheduler": "round-robin"}
-        pipeline = {**stages, "runner": "synthetic", "baselines": ["synthetic"], **self._more}
-        yield PresetRecord(name=self._name, summary="", pipeline=pipeline)
-
-
-def _record(name, factory):
-    module = "synthetic"
-    return PluginRecord(name=name, summary="", options=NoOptions, factory=f"{module}:{factory}")
+def preset(**more):
+    """A plugin with a default preset that names synthetic stages."""
+    stages = {**dict.fromkeys(STAGES, "synthetic"), "scheduler": "round-robin"}
+    pipeline = {**stages, "runner": "synthetic", "baselines": ["synthetic"], **more}
+    return plugin_of(presets=[PresetRecord(name="default", summary="", pipeline=pipeline)])
 
 
 def _registry(*more):
@@ -239,7 +226,7 @@ def _load(registry, tmp_path, **more):
     ("default", "meant"), [(OURS, OURS), ("chameleon-tuner", OURS), (THEIRS, THEIRS)]
 )
 def test_a_default_means_its_own_distributions_then_the_projects(tmp_path, default, meant):
-    registry = _registry((THEIRS, Copy()), (default, Preset("default")))
+    registry = _registry((THEIRS, COPY), (default, preset()))
     pipeline = _load(registry, tmp_path)
     assert (pipeline.explorer.distribution, pipeline.explorer.name) == (meant, f"{meant}:synthetic")
     assert pipeline.sampler.name == "synthetic", "nobody else has one of that name"
@@ -247,14 +234,14 @@ def test_a_default_means_its_own_distributions_then_the_projects(tmp_path, defau
 
 
 def test_a_default_of_somebody_elses_is_not_everybodys(tmp_path):
-    theirs = Preset("default", seed=7)
-    registry = _registry((OURS, Preset("default")), (THEIRS, theirs))
+    theirs = preset(seed=7)
+    registry = _registry((OURS, preset()), (THEIRS, theirs))
     assert _load(registry, tmp_path).seed == 0
     assert _load(registry, tmp_path, preset=f"{THEIRS}:default").seed == 7
 
 
 def test_who_writes_such_a_name_has_to_say_whose(tmp_path):
-    registry = _registry((THEIRS, Copy()), (OURS, Preset("default")))
+    registry = _registry((THEIRS, COPY), (OURS, preset()))
     with pytest.raises(Exception, match="explorer 'synthetic' is registered by"):
         _load(registry, tmp_path, explorer="synthetic")
     with pytest.raises(AmbiguousNameError):
@@ -264,15 +251,15 @@ def test_who_writes_such_a_name_has_to_say_whose(tmp_path):
 
 
 def test_a_requirement_may_name_the_baseline_of_a_preset(tmp_path):
-    registry = _registry((THEIRS, Copy()), (OURS, Preset("default")))
+    registry = _registry((THEIRS, COPY), (OURS, preset()))
     require = {"min_ratio": 0.1, "against": "synthetic"}
     assert run_pipeline(_load(registry, tmp_path, require=require)).missed == []
 
 
 def test_a_run_goes_on_after_such_a_plugin_was_installed(tmp_path):
     budget = {"measurements": 4, "batch_size": 4}
-    run_pipeline(_load(_registry((OURS, Preset("default"))), tmp_path, budget=budget))
-    crowded = _registry((OURS, Preset("default")), (THEIRS, Copy()))
+    run_pipeline(_load(_registry((OURS, preset())), tmp_path, budget=budget))
+    crowded = _registry((OURS, preset()), (THEIRS, COPY))
     result = run_pipeline(_load(crowded, tmp_path))
     assert [operator.measurements for operator in result.operators] == [20, 20]
     assert [operator.origins["initial"] for operator in result.operators] == [4, 4]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock, flag
+from chameleon_testing.conformance_cases import grid
 
 
 def rng():
@@ -22,19 +23,9 @@ def test_one_configuration():
     assert space.features(space.sample(1, rng())).tolist() == [[1.0]]
 
 
-def test_one_knob():
-    space = DesignSpace([numbers("unroll", 5)])
-    assert sorted(space.sample(9, rng())[:, 0].tolist()) == [0, 1, 2, 3, 4]
-    assert sorted(space.neighbours([2])[:, 0].tolist()) == [1, 3]
-    assert space.neighbours([0])[:, 0].tolist() == [1]
-
-
 @pytest.mark.parametrize("knobs", [12, 24])
 def test_huge_spaces_are_sampled_by_rejection(knobs):
-    space = DesignSpace(
-        [numbers(f"k{i}", 10) for i in range(knobs)],
-        constraints=[Constraint(reason="rare", holds=lambda v: (v["k0"] == 3) & (v["k1"] == 4))],
-    )
+    space = grid(*[10] * knobs, holds=lambda v: (v["k0"] == 3) & (v["k1"] == 4))
     assert space.size == 10**knobs
     sample = space.sample(300, rng())
     assert len(sample) == 300
@@ -44,15 +35,12 @@ def test_huge_spaces_are_sampled_by_rejection(knobs):
 
 @pytest.mark.parametrize("knobs", [2, 12])
 def test_nothing_legal(knobs):
-    space = DesignSpace(
-        [numbers(f"k{i}", 10) for i in range(knobs)],
-        constraints=[Constraint(reason="never", holds=lambda v: v["k0"] < 0)],
-        first_guesses=np.zeros((1, knobs), np.int32),
-    )
+    first = np.zeros((1, knobs), np.int32)
+    space = grid(*[10] * knobs, holds=lambda v: v["k0"] < 0, first_guesses=first)
     assert space.sample(4, rng(), tries=8).shape == (0, knobs)
     assert space.neighbours([1] * knobs).shape == (0, knobs)
     assert space.first_guesses.shape == (0, knobs)
-    assert space.why_illegal([1] * knobs) == "never"
+    assert space.why_illegal([1] * knobs) == "scripted"
 
 
 def test_a_constraint_sees_only_what_met_those_before_it():
@@ -71,18 +59,13 @@ def test_a_constraint_sees_only_what_met_those_before_it():
 
 
 def test_a_constraint_may_answer_for_all_rows_at_once():
-    space = DesignSpace(
-        [numbers("k", 3)], constraints=[Constraint(reason="no", holds=lambda _: np.False_)]
-    )
+    space = grid(3, holds=lambda _: np.False_)
     assert not space.legal(np.arange(3)[:, None]).any()
-    assert space.why_illegal([1]) == "no"
+    assert space.why_illegal([1]) == "scripted"
 
 
 def test_small_spaces_are_sampled_evenly():
-    space = DesignSpace(
-        [numbers("a", 4), numbers("b", 3)],
-        constraints=[Constraint(reason="equal", holds=lambda v: v["a"] != v["b"])],
-    )
+    space = grid(4, 3, holds=lambda v: v["k0"] != v["k1"])
     generator, counts = rng(), {}
     for _ in range(3000):
         key = int(space.keys(space.sample(1, generator))[0])
@@ -93,10 +76,7 @@ def test_small_spaces_are_sampled_evenly():
 
 
 def test_large_spaces_are_sampled_evenly():
-    space = DesignSpace(
-        [numbers(f"k{i}", 8) for i in range(7)],
-        constraints=[Constraint(reason="order", holds=lambda v: v["k0"] <= v["k1"])],
-    )
+    space = grid(*[8] * 7, holds=lambda v: v["k0"] <= v["k1"])
     sample = space.sample(36_000, rng())
     pairs = np.bincount(sample[:, 0] * 8 + sample[:, 1], minlength=64).reshape(8, 8)
     assert (pairs[np.tril_indices(8, -1)] == 0).all()
@@ -147,9 +127,9 @@ def test_features_of_the_space_follow_those_of_the_knobs():
 
 
 def test_a_space_says_what_it_guesses_configurations_to_cost():
-    space = DesignSpace([numbers("k", 4)], guessed_cost=lambda v: 1.0 + v["k"])
+    space = grid(4, guessed_cost=lambda v: 1.0 + v["k0"])
     assert space.guessed_cost(space.values(np.array([[0], [3]]))).tolist() == [1.0, 4.0]
-    assert DesignSpace([numbers("k", 4)]).guessed_cost is None
+    assert grid(4).guessed_cost is None
 
 
 def test_fingerprint_tells_spaces_apart():

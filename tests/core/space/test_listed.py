@@ -4,15 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.space.design import MixedRadix
+from chameleon_testing.conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def knobs(*cardinalities):
-    return [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
-
 
 SMALL, LARGE, HUGE = (5, 4, 3), (100, 100, 100, 100), (10_000,) * 6
 """With a flag for each index vector, with sorted keys, and with keys beyond 64 bits."""
@@ -29,7 +24,7 @@ def lists(draw):
 @given(lists())
 def test_legal_is_what_is_listed(case):
     cardinalities, rows = case
-    space = DesignSpace(knobs(*cardinalities), only=rows)
+    space = grid(*cardinalities, only=rows)
     listed = {tuple(row) for row in rows.tolist()}
     assert [tuple(row) for row in space.everything.tolist()] == sorted(listed)
     asked = np.concatenate([rows, space.neighbours(rows[0]), (rows + 1) % cardinalities])
@@ -43,7 +38,7 @@ def test_legal_is_what_is_listed(case):
 @given(lists(), st.integers(1, 50), st.integers(0, 2**32 - 1))
 def test_samples_are_of_what_is_listed(case, count, seed):
     cardinalities, rows = case
-    space = DesignSpace(knobs(*cardinalities), only=rows)
+    space = grid(*cardinalities, only=rows)
     sample = space.sample(count, np.random.default_rng(seed))
     assert len(sample) == min(count, len(space.everything))
     assert space.legal(sample).all()
@@ -54,27 +49,27 @@ def test_samples_are_of_what_is_listed(case, count, seed):
 def test_the_fingerprint_is_of_what_is_listed_in_any_order(case):
     cardinalities, rows = case
     of = [
-        DesignSpace(knobs(*cardinalities), only=only).fingerprint
+        grid(*cardinalities, only=only).fingerprint
         for only in (rows, rows[::-1], np.concatenate([rows, rows]))
     ]
     assert len(set(of)) == 1
     others = {
-        DesignSpace(knobs(*cardinalities)).fingerprint,
-        DesignSpace(knobs(*cardinalities), only=(rows + 1) % cardinalities).fingerprint,
+        grid(*cardinalities).fingerprint,
+        grid(*cardinalities, only=(rows + 1) % cardinalities).fingerprint,
     }
     assert len(others.union(of)) == 3
 
 
 def test_constraints_hold_among_what_is_listed():
-    even = Constraint(reason="odd", holds=lambda v: v["k0"] % 2 == 0)
-    space = DesignSpace(knobs(*SMALL), only=np.array([[0, 1, 2], [1, 1, 1]]), constraints=[even])
+    listed = np.array([[0, 1, 2], [1, 1, 1]])
+    space = grid(*SMALL, only=listed, holds=lambda v: v["k0"] % 2 == 0)
     assert space.everything.tolist() == [[0, 1, 2]]
-    assert space.why_illegal([1, 1, 1]) == "odd"
+    assert space.why_illegal([1, 1, 1]) == "scripted"
 
 
 def test_nothing_listed_is_refused():
     with pytest.raises(ValueError, match="at least one"):
-        DesignSpace(knobs(*SMALL), only=np.empty((0, 3), np.int32))
+        grid(*SMALL, only=np.empty((0, 3), np.int32))
 
 
 @st.composite

@@ -2,18 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_explorers.ppo.episodes import DOWN, JUMP, STAY, UP, EpisodeBatch
-from chameleon_testing.conformance_cases import quality, tiled_space
+from chameleon_testing.conformance_cases import grid, quality, tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def plain(*cardinalities, constraints=()):
-    return DesignSpace(
-        [Choice(name=f"k{i}", options=tuple(range(n))) for i, n in enumerate(cardinalities)],
-        constraints=constraints,
-    )
 
 
 def total(configs):
@@ -27,22 +19,22 @@ def batch(space, starts, *, score=total, reward="improvement", **options):
 
 
 def test_every_knob_moves_at_once():
-    episodes = batch(plain(9, 9, 9), [[4, 4, 4]])
+    episodes = batch(grid(9, 9, 9), [[4, 4, 4]])
     episodes.step(np.array([[DOWN, STAY, UP]]))
     assert episodes.configs.tolist() == [[3, 4, 5]]
     assert episodes.moves.tolist() == [[-1, 0, 1]]
 
 
 def test_a_knob_stays_at_its_bound():
-    episodes = batch(plain(3, 3, 1), [[0, 2, 0]])
+    episodes = batch(grid(3, 3, 1), [[0, 2, 0]])
     step = episodes.step(np.array([[DOWN, UP, UP]]))
     assert episodes.configs.tolist() == [[0, 2, 0]]
     assert len(step.tried) == len(step.scores) == 0
 
 
 def test_a_configuration_that_is_not_legal_is_not_entered():
-    never_both = Constraint(reason="not both", holds=lambda v: v["k0"] + v["k1"] < 5)
-    episodes = batch(plain(9, 9, constraints=[never_both]), [[2, 2], [1, 1]], illegal_penalty=0.5)
+    never_both = grid(9, 9, holds=lambda v: v["k0"] + v["k1"] < 5)
+    episodes = batch(never_both, [[2, 2], [1, 1]], illegal_penalty=0.5)
     step = episodes.step(np.array([[UP, UP], [UP, UP]]))
     assert episodes.configs.tolist() == [[2, 2], [2, 2]]
     assert (step.tried.tolist(), step.scores.tolist()) == ([[2, 2]], [4.0])
@@ -51,7 +43,7 @@ def test_a_configuration_that_is_not_legal_is_not_entered():
 
 
 def test_a_jump_leads_to_any_other_choice():
-    episodes = batch(plain(4, 1), np.tile([[2, 0]], (300, 1)))
+    episodes = batch(grid(4, 1), np.tile([[2, 0]], (300, 1)))
     episodes.step(np.full((300, 2), JUMP))
     counts = np.bincount(episodes.configs[:, 0], minlength=4)
     assert counts[2] == 0
@@ -65,19 +57,19 @@ def test_a_jump_leads_to_any_other_choice():
 )
 def test_rewards_of_a_step_down_and_up_again(reward, expected):
     # Starts of scores 4 and 6 have mean 5 and standard deviation 1, the unit of all but "score".
-    episodes = batch(plain(9), [[4], [6]], reward=reward)
+    episodes = batch(grid(9), [[4], [6]], reward=reward)
     down = episodes.step(np.array([[DOWN], [STAY]])).rewards[0]
     assert [down, episodes.step(np.array([[UP], [STAY]])).rewards[0]] == expected
 
 
 def test_a_record_is_rewarded_by_what_it_adds():
-    episodes = batch(plain(9), [[4], [6]], reward="record")
+    episodes = batch(grid(9), [[4], [6]], reward="record")
     assert episodes.step(np.array([[UP], [DOWN]])).rewards.tolist() == [1.0, 0.0]
     assert episodes.best.tolist() == [5.0, 6.0]
 
 
 def test_an_episode_that_keeps_its_best_does_not_follow_a_step_down():
-    episodes = batch(plain(9, 9), [[4, 4], [4, 4], [4, 4]], keep_best=True)
+    episodes = batch(grid(9, 9), [[4, 4], [4, 4], [4, 4]], keep_best=True)
     step = episodes.step(np.array([[DOWN, STAY], [UP, DOWN], [UP, STAY]]))
     assert step.tried.tolist() == [[3, 4], [5, 3], [5, 4]]
     assert step.scores.tolist() == [7.0, 8.0, 9.0]
@@ -90,7 +82,7 @@ def test_an_episode_that_keeps_its_best_does_not_follow_a_step_down():
 
 
 def test_an_episode_ends_when_enough_knobs_stay_or_sit_at_a_bound():
-    space = plain(9, 9, 9, 9)
+    space = grid(9, 9, 9, 9)
     episodes = batch(space, [[4, 4, 4, 4], [4, 4, 4, 4], [1, 1, 1, 4]], end_share=0.75)
     actions = [[UP, STAY, STAY, STAY], [UP, UP, STAY, STAY], [DOWN, DOWN, DOWN, UP]]
     assert episodes.step(np.array(actions)).goes_on.tolist() == [False, True, False]
@@ -101,7 +93,7 @@ def test_an_episode_ends_when_enough_knobs_stay_or_sit_at_a_bound():
 
 
 def test_a_restarted_episode_is_a_new_one():
-    episodes = batch(plain(9, 9), [[4, 4], [6, 6]], end_share=0.5)
+    episodes = batch(grid(9, 9), [[4, 4], [6, 6]], end_share=0.5)
     episodes.step(np.full((2, 2), STAY))
     assert not episodes.alive.any()
     episodes.restart(np.array([1]), np.array([[1, 2]], np.int32), np.array([3.0]))
@@ -117,14 +109,14 @@ def test_what_the_model_returned_is_not_changed():
         pairs.append((scores := total(configs), scores.copy()))
         return scores
 
-    episodes = batch(plain(9, 9), [[4, 4], [6, 6]], score=remembering)
+    episodes = batch(grid(9, 9), [[4, 4], [6, 6]], score=remembering)
     episodes.step(np.full((2, 2), UP))
     episodes.restart(np.array([1]), np.array([[1, 2]], np.int32), np.array([3.0]))
     assert all((scores == copy).all() for scores, copy in pairs)
 
 
 def test_equal_scores_have_no_unit_and_no_harm_comes_of_it():
-    episodes = batch(plain(9), [[4], [6]], score=lambda configs: np.full(len(configs), 7.0))
+    episodes = batch(grid(9), [[4], [6]], score=lambda configs: np.full(len(configs), 7.0))
     assert episodes.step(np.array([[UP], [DOWN]])).rewards.tolist() == [0.0, 0.0]
     assert np.isfinite(episodes.summary).all()
 
@@ -151,5 +143,5 @@ def test_a_knob_that_does_not_apply_or_has_one_choice_can_only_stay():
     direct = starts[:, space.index["algorithm"]] == 0
     assert direct.any()
     assert not episodes.movable()[direct, column][:, [DOWN, UP, JUMP]].any()
-    single = batch(plain(1, 3), [[0, 1]])
+    single = batch(grid(1, 3), [[0, 1]])
     assert single.movable().tolist() == [[[False, True, False, False], [True] * 4]]

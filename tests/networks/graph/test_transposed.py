@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 import torch
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.matching_convolutions import convolution_of, convolution_operator
 from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.transposed import TransposedAxis, axis_plan
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.convolution import from_layout, to_layout
 from chameleon_tvm.operators.layouts import SPATIAL
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
 from ..modules import module_of, operators_of  # noqa: TID252 - shared by folders
+from .quantized.pieces import evaluated
 
 TORCH = {1: "conv_transpose1d", 2: "conv_transpose2d", 3: "conv_transpose3d"}
 
@@ -89,49 +87,6 @@ def network(case):
     return module_of(build, data.shape)
 
 
-def computed(module, data):
-    """The output of a prepared network, by NumPy."""
-    main = module["main"]
-    values = {main.params[0]: data}
-
-    def value_of(expression):
-        if isinstance(expression, tvm.ir.GenericConst):
-            return expression.value.numpy()
-        return values[expression]
-
-    def call(value):
-        name = str(value.op.name).removeprefix("relax.")
-        if name == "concat":
-            parts = [value_of(part) for part in value.args[0].fields]
-            return np.concatenate(parts, int(value.attrs.axis))
-        first = value_of(value.args[0])
-        convolution = convolution_of(value)
-        if convolution is not None:
-            spec, weights = convolution_operator(convolution)
-            operator = operator_of(spec.task("t", "llvm"))
-            (out,) = operator.reference([from_layout(first, convolution.layout), weights])
-            return to_layout(out, convolution.layout)
-        if name == "strided_slice":
-            axes, begin, end = ([int(e.value) for e in t.fields] for t in value.args[1:4])
-            where = [slice(None)] * first.ndim
-            for axis, start, stop in zip(axes, begin, end, strict=True):
-                where[axis] = slice(start, stop)
-            return first[tuple(where)]
-        known = {
-            "add": lambda: first + value_of(value.args[1]),
-            "nn.relu": lambda: np.maximum(first, 0),
-            "reshape": lambda: first.reshape([int(extent) for extent in value.ty.shape]),
-            "permute_dims": lambda: first.transpose([int(a) for a in value.attrs.axes]),
-        }
-        return known[name]()
-
-    for block in main.body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            values[binding.var] = call(value) if isinstance(value, relax.Call) else values[value]
-    return values[main.body.body]
-
-
 UPSAMPLING = {
     "groups": 1,
     "input": (1, 4, 5, 6),
@@ -155,7 +110,7 @@ def test_the_rewritten_network_computes_what_torch_does(case, layout):
     for chain in chains_of(module):
         assert chain.spec.bias
         assert chain.spec.activation == "relu"
-    got = computed(module, arrays(case)[0])
+    got = evaluated(module, arrays(case)[0])
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 

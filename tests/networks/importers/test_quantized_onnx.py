@@ -172,7 +172,8 @@ def test_sums_of_integers_are_exact(tmp_path, kind, as_guessed):
     graph = Graph(1)
     shape = (1, 3, 9, 9) if kind == "ConvInteger" else (5, 40)
     sizes = (8, 3, 3, 3) if kind == "ConvInteger" else (40, 8)
-    weights = graph.constant(graph.rng.integers(-128, 128, sizes).astype(np.int8))
+    numbers = graph.rng.integers(-128, 128, sizes).astype(np.int8)
+    weights = graph.constant(numbers)
     zeros = graph.constant(np.uint8(77)), graph.constant(np.int8(0))
     made = graph.node("Cast", graph.node(kind, "image", weights, *zeros), to=FLOAT)
     out = (made, FLOAT, (1, 8, 7, 7) if kind == "ConvInteger" else (5, 8))
@@ -181,7 +182,7 @@ def test_sums_of_integers_are_exact(tmp_path, kind, as_guessed):
     got = as_guessed(network)(*inputs)
     assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
     assert len(np.unique(inputs[0])) > 50
-    numbers = np.asarray(array_of(graph, weights), np.int64)
+    numbers = numbers.astype(np.int64)
     data = inputs[0].astype(np.int64) - 77
     if kind == "ConvInteger":
         seen = np.lib.stride_tricks.sliding_window_view(data, (3, 3), (2, 3))
@@ -204,11 +205,6 @@ def test_zero_points_that_are_computed(tmp_path, as_guessed):
     got = as_guessed(network)(*inputs)
     [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
-
-
-def array_of(graph, name):
-    [found] = [one for one in graph.constants if one.name == name]
-    return onnx.numpy_helper.to_array(found)
 
 
 def test_weights_with_a_zero_point_are_computed_in_float32(real, tmp_path):

@@ -108,6 +108,10 @@ def one(kind, inputs, *constants, **attributes):
     )
 
 
+_LSTM = {"hidden_size": 5, "outputs": 3}
+_GRU = {"hidden_size": 5, "outputs": 2}
+_ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
 CASES = {
     "conv 1d": one("Conv", [_r(1, 3, 9)], _r(4, 3, 3), pads=[1, 1], strides=[2]),
     "conv 3d": one("Conv", [_r(1, 2, 4, 5, 5)], _r(3, 2, 3, 3, 3)),
@@ -124,13 +128,7 @@ CASES = {
         output_padding=[1, 1],
     ),
     "resize nearest": one(
-        "Resize",
-        [_r(1, 3, 4, 5)],
-        None,
-        [1.0, 1, 2, 2],
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
+        "Resize", [_r(1, 3, 4, 5)], None, [1.0, 1, 2, 2], mode="nearest", **_ASYMMETRIC
     ),
     "resize of one axis, half pixels": one(
         "Resize",
@@ -142,12 +140,7 @@ CASES = {
     ),
     "few rows of a constant": one("GatherElements", [], _r(64, 3), np.ones((2, 3), "q")),
     "resize to a rounded scale": one(
-        "Resize",
-        [_r(1, 1, 3, 11)],
-        None,
-        [1, 1, 1, 1.7],
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
+        "Resize", [_r(1, 1, 3, 11)], None, [1, 1, 1, 1.7], **_ASYMMETRIC
     ),
     "resize linear": one("Resize", [_r(1, 3, 4, 5)], None, None, [1, 3, 7, 9], mode="linear"),
     "resize of version 11, to sizes": one(
@@ -158,27 +151,12 @@ CASES = {
     "batch norm": one(
         "BatchNormalization", [_r(2, 3, 4, 4)], _r(3), _r(3), _r(3), np.abs(_r(3)) + 1
     ),
-    "lstm": one(
-        "LSTM", [_r(4, 2, 3)], _r(1, 20, 3), _r(1, 20, 5), _r(1, 40), hidden_size=5, outputs=3
-    ),
+    "lstm": one("LSTM", [_r(4, 2, 3)], _r(1, 20, 3), _r(1, 20, 5), _r(1, 40), **_LSTM),
     "lstm both ways": one(
-        "LSTM",
-        [_r(4, 2, 3)],
-        _r(2, 20, 3),
-        _r(2, 20, 5),
-        hidden_size=5,
-        direction="bidirectional",
-        outputs=3,
+        "LSTM", [_r(4, 2, 3)], _r(2, 20, 3), _r(2, 20, 5), direction="bidirectional", **_LSTM
     ),
     "gru": one(
-        "GRU",
-        [_r(4, 2, 3)],
-        _r(1, 15, 3),
-        _r(1, 15, 5),
-        _r(1, 30),
-        hidden_size=5,
-        linear_before_reset=1,
-        outputs=2,
+        "GRU", [_r(4, 2, 3)], _r(1, 15, 3), _r(1, 15, 5), _r(1, 30), linear_before_reset=1, **_GRU
     ),
     "one hot": one("OneHot", [_i(5, 2, 3)], [5], [0.25, 1.5], axis=1),
     "one hot of negative places": one("OneHot", [[[-1, 2]]], [4], [0, 1]),
@@ -217,7 +195,7 @@ CASES = {
         "MaxPool", [_r(1, 3, 8, 9)], kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_LOWER"
     ),
     "lstm with one gate less": one(
-        "LSTM", [_r(3, 2, 4)], _r(1, 20, 4), _r(1, 20, 5), hidden_size=5, input_forget=1, outputs=3
+        "LSTM", [_r(3, 2, 4)], _r(1, 20, 4), _r(1, 20, 5), input_forget=1, **_LSTM
     ),
     "pool": one("MaxPool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     "average pool": one("AveragePool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
@@ -232,9 +210,7 @@ CASES = {
     "remainder": one("Mod", [_i(9, 3, 4)], 4),
     "clip": one("Clip", [_r(3, 4)], -0.5, 0.5),
     "grid sample": one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
-    "lstm with computed weights": one(
-        "LSTM", [_r(3, 2, 4), _r(1, 20, 4), _r(1, 20, 5)], hidden_size=5, outputs=3
-    ),
+    "lstm with computed weights": one("LSTM", [_r(3, 2, 4), _r(1, 20, 4), _r(1, 20, 5)], **_LSTM),
     "lstm of any kind": one(
         "LSTM",
         [_r(3, 2, 4)],
@@ -245,8 +221,7 @@ CASES = {
         _r(2, 2, 5),
         _r(2, 2, 5) * 0.5,
         _r(2, 15),
-        hidden_size=5,
-        outputs=3,
+        **_LSTM,
         direction="bidirectional",
         clip=0.5,
         activations=["HardSigmoid", "Elu", "Softsign", "Sigmoid", "Affine", "ScaledTanh"],
@@ -260,11 +235,10 @@ CASES = {
         _r(1, 15, 5),
         None,
         np.asarray([2, 4, 1], np.int32),
-        hidden_size=5,
-        outputs=2,
         direction="reverse",
+        **_GRU,
     ),
-    "rnn": one("RNN", [_r(3, 2, 4)], _r(1, 5, 4), _r(1, 5, 5), hidden_size=5, outputs=2, clip=0.7),
+    "rnn": one("RNN", [_r(3, 2, 4)], _r(1, 5, 4), _r(1, 5, 5), clip=0.7, **_GRU),
     "transposed of computed filters": one(
         "ConvTranspose", [_r(1, 4, 5, 6), _r(4, 3, 2, 2)], strides=[2, 1], output_padding=[1, 0]
     ),

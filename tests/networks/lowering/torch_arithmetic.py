@@ -199,15 +199,8 @@ PRODUCTS = {
     "einsum diagonal": lambda: of(lambda x: torch.einsum("bii->b", x), r(2, 3, 3)),
     "outer": lambda: of(torch.outer, r(3), r(4)),
     "bmm": lambda: of(torch.bmm, r(2, 3, 4), r(2, 4, 5)),
-    "baddbmm": lambda: of(
-        lambda a, x, y: torch.baddbmm(a, x, y, beta=0.5, alpha=2),
-        r(2, 3, 5),
-        r(2, 3, 4),
-        r(2, 4, 5),
-    ),
-    "addmm": lambda: of(
-        lambda a, x, y: torch.addmm(a, x, y, beta=0.5, alpha=2), r(5), r(3, 4), r(4, 5)
-    ),
+    "baddbmm": lambda: of(torch.baddbmm, r(2, 3, 5), r(2, 3, 4), r(2, 4, 5), beta=0.5, alpha=2),
+    "addmm": lambda: of(torch.addmm, r(5), r(3, 4), r(4, 5), beta=0.5, alpha=2),
     "conv1d of gpt-2": lambda: of(
         lambda x, w, b: torch.addmm(b, x.view(-1, 4), w).view(2, 3, 5), r(2, 3, 4), r(4, 5), r(5)
     ),

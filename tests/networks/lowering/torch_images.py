@@ -8,34 +8,24 @@ from .torch_networks import holed, net, of, r
 IMAGES = {
     "nearest": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 4, 5)),
     "nearest size": lambda: of(lambda x: F.interpolate(x, size=(7, 9)), r(1, 3, 4, 5)),
-    "nearest exact": lambda: of(
-        lambda x: F.interpolate(x, size=(7, 9), mode="nearest-exact"), r(1, 3, 4, 5)
-    ),
+    "nearest exact": lambda: of(F.interpolate, r(1, 3, 4, 5), size=(7, 9), mode="nearest-exact"),
     "nearest down": lambda: of(lambda x: F.interpolate(x, scale_factor=0.5), r(1, 3, 6, 8)),
     "nearest 1d": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 5)),
     "nearest 3d": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 2, 3, 2, 3)),
     "linear 1d": lambda: of(lambda x: F.interpolate(x, scale_factor=2, mode="linear"), r(1, 3, 5)),
-    "bilinear": lambda: of(
-        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), r(1, 3, 4, 5)
-    ),
+    "bilinear": lambda: of(F.interpolate, r(1, 3, 4, 5), scale_factor=2, mode="bilinear"),
     "bilinear aligned": lambda: of(
         lambda x: F.interpolate(x, size=(7, 9), mode="bilinear", align_corners=True), r(1, 3, 4, 5)
     ),
-    "bilinear down": lambda: of(
-        lambda x: F.interpolate(x, size=(3, 2), mode="bilinear"), r(1, 3, 7, 8)
-    ),
+    "bilinear down": lambda: of(F.interpolate, r(1, 3, 7, 8), size=(3, 2), mode="bilinear"),
     "bilinear antialias": lambda: of(
         lambda x: F.interpolate(x, size=(3, 2), mode="bilinear", antialias=True), r(1, 3, 7, 8)
     ),
-    "bicubic": lambda: of(
-        lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), r(1, 3, 4, 5)
-    ),
+    "bicubic": lambda: of(F.interpolate, r(1, 3, 4, 5), scale_factor=2, mode="bicubic"),
     "bicubic aligned": lambda: of(
         lambda x: F.interpolate(x, size=(6, 7), mode="bicubic", align_corners=True), r(1, 3, 4, 5)
     ),
-    "trilinear": lambda: of(
-        lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), r(1, 2, 3, 4, 3)
-    ),
+    "trilinear": lambda: of(F.interpolate, r(1, 2, 3, 4, 3), scale_factor=2, mode="trilinear"),
     "area": lambda: of(lambda x: F.interpolate(x, size=(3, 2), mode="area"), r(1, 3, 7, 8)),
     "conv upsample conv": lambda: net(
         nn.Sequential(
@@ -50,14 +40,10 @@ IMAGES = {
         lambda x, g: F.grid_sample(x, g.tanh(), align_corners=False), r(1, 3, 5, 6), r(1, 4, 3, 2)
     ),
     "grid sample border": lambda: of(
-        lambda x, g: F.grid_sample(x, g, padding_mode="border", align_corners=True),
-        r(1, 3, 5, 6),
-        r(1, 4, 3, 2),
+        F.grid_sample, r(1, 3, 5, 6), r(1, 4, 3, 2), padding_mode="border", align_corners=True
     ),
     "grid sample nearest": lambda: of(
-        lambda x, g: F.grid_sample(x, g, mode="nearest", align_corners=False),
-        r(1, 3, 5, 6),
-        r(1, 4, 3, 2),
+        F.grid_sample, r(1, 3, 5, 6), r(1, 4, 3, 2), mode="nearest", align_corners=False
     ),
     "constant resized to its size": lambda: of(
         lambda x: x + F.interpolate(x.new_ones(1, 3, 4, 4), (4, 4), mode="bilinear"), r(1, 3, 4, 4)
@@ -69,9 +55,7 @@ IMAGES = {
         lambda x: F.adaptive_avg_pool2d(x, 1).sum() + F.adaptive_avg_pool2d(x, (3, 2)),
         r(1, 3, 6, 4),
     ),
-    "adaptive average uneven": lambda: of(
-        lambda x: F.adaptive_avg_pool2d(x, (3, 4)), r(1, 3, 7, 6)
-    ),
+    "adaptive average uneven": lambda: of(F.adaptive_avg_pool2d, r(1, 3, 7, 6), output_size=(3, 4)),
     "adaptive average wider": lambda: of(lambda x: F.adaptive_avg_pool2d(x, 7), r(1, 3, 4, 4)),
     "adaptive average 1d": lambda: of(lambda x: F.adaptive_avg_pool1d(x, 3), r(1, 3, 7)),
     "adaptive average 3d": lambda: of(lambda x: F.adaptive_avg_pool3d(x, 2), r(1, 3, 4, 5, 4)),

@@ -1,5 +1,6 @@
 """Tiny networks of torch: one operator or idiom each, made of functions or as a class."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -135,9 +136,9 @@ def net(module, *inputs):
     return module, inputs
 
 
-def of(function, *inputs):
-    """A function as a network, with its inputs."""
-    return Of(function), inputs
+def of(function, *inputs, **options):
+    """A function with options as a network, with its inputs."""
+    return Of(partial(function, **options)), inputs
 
 
 def warm(module):

@@ -209,12 +209,9 @@ SAMPLES = {
         lambda x: F.avg_pool2d(x, 4, (2, 3), 1, ceil_mode=True), r(3, 9, 8)
     ),
     "mean with a divisor that rounds up": lambda: of(
-        lambda x: F.avg_pool3d(x, 2, padding=1, ceil_mode=True, divisor_override=3),
-        r(1, 3, 4, 4, 4),
+        F.avg_pool3d, r(1, 3, 4, 4, 4), kernel_size=2, padding=1, ceil_mode=True, divisor_override=3
     ),
-    "nearest by a fraction": lambda: of(
-        lambda x: F.interpolate(x, scale_factor=1.7), r(1, 2, 4, 4)
-    ),
+    "nearest by a fraction": lambda: of(F.interpolate, r(1, 2, 4, 4), scale_factor=1.7),
     "bilinear by a fraction": lambda: of(
         lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), r(1, 2, 4, 5)
     ),

@@ -54,10 +54,7 @@ SEQUENCES = {
         F.scaled_dot_product_attention, *(r(1, 2, 6, 4) for _ in range(3)), r(1, 1, 6, 6)
     ),
     "attention grouped": lambda: of(
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
-        r(1, 4, 6, 4),
-        r(1, 2, 6, 4),
-        r(1, 2, 6, 4),
+        F.scaled_dot_product_attention, r(1, 4, 6, 4), r(1, 2, 6, 4), r(1, 2, 6, 4), enable_gqa=True
     ),
     "attention three axes": lambda: of(
         F.scaled_dot_product_attention, r(2, 6, 4), r(2, 5, 4), r(2, 5, 4)

@@ -7,11 +7,14 @@ from functools import partial
 import pytest
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_networks.compile.compile import untuned
+from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery.bucketed import work_on
+from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.narrow_weights import specs_for
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.precision.networks import TypedNetworks
@@ -39,6 +42,35 @@ class NoTrials(Trials):
 @pytest.fixture(scope="module")
 def networks(tiny):
     return TypedNetworks(*prepared_network(tiny), None)
+
+
+@pytest.fixture(scope="session")
+def asked(tiny):
+    """A new frontend of the network that a pipeline asks for a precision."""
+
+    def frontend(precision):
+        result = NetworkFrontend(type(tiny)(tiny.options))
+        result.compute_in(precision)
+        return result
+
+    return frontend
+
+
+def _kernels(networks, target, **seconds):
+    """Kernels of a network's operators, each of which takes some seconds in each type."""
+    winners = {}
+    for kind, each in seconds.items():
+        chains = networks.chains if kind == "float32" else networks.uniform(kind).chains
+        for index, chain in enumerate(chains):
+            task = next(specs_for(chain, target)).task(f"{index} {kind}", target)
+            winners[task.key] = Winner(task=task, config=(0,), seconds=each)
+    return Kernels(winners, None, target)
+
+
+@pytest.fixture(scope="session")
+def kernels_taking():
+    """See ``_kernels``."""
+    return _kernels
 
 
 @pytest.fixture(scope="module", autouse=True)

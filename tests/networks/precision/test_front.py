@@ -6,7 +6,6 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.network_result import FrontPoint
-from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
 from chameleon_networks.precision.edges import order_of, tensors_of
@@ -22,33 +21,25 @@ class Errors:
 
     def __init__(self, factor):
         self.factor = factor
-        self.asked = 0
 
     def errors_alone(self, kinds):
         return {(index, kind): EACH for kind in kinds for index in range(4)}
 
     def error_of(self, types):
-        self.asked += 1
         return self.factor * EACH * len(types)
 
 
-def _kernels(networks, target, faster):
-    """Every operator takes 1 ms in float32, and so much less in int8."""
-    winners = {}
-    for chains, seconds in (
-        (networks.chains, 1e-3),
-        (networks.uniform("int8").chains, 1e-3 / faster),
-    ):
-        for chain in chains:
-            task = chain.spec.task("x", target)
-            winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    return Kernels(winners, None, target)
+@pytest.fixture
+def kernels(networks, target, kernels_taking):
+    """Every operator takes 1 ms in float32, and half of that in int8."""
+    return kernels_taking(networks, target, float32=1e-3, int8=0.5e-3)
 
 
 @pytest.fixture
-def front(networks, target):
+def front(networks, target, kernels_taking):
     def curve(*, faster=2.0, factor=1.0, rate=1e15):
-        measured = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
+        kernels = kernels_taking(networks, target, float32=1e-3, int8=1e-3 / faster)
+        measured = OperatorSeconds(networks, ("int8",), kernels)
         return Front(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
 
     return curve
@@ -110,7 +101,7 @@ def test_easing_ends_in_float32(front):
     assert curve.eased(point, 0.0) == curve.float32
 
 
-def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(networks, target):
+def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(networks, kernels):
     class Overflowing(Errors):
         """The second operator's numbers are infinite in the type."""
 
@@ -120,7 +111,7 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(network
         def error_of(self, types):
             return math.inf if 1 in types else super().error_of(types)
 
-    known = OperatorSeconds(networks, ("int8",), _kernels(networks, target, 2.0))
+    known = OperatorSeconds(networks, ("int8",), kernels)
     curve = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
     assert sorted(curve.within(math.inf).types) == [0, 2, 3]
     uniform = curve.uniform(math.inf)
@@ -129,8 +120,7 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(network
     assert note.startswith("1 of 4 operators are not computed in int8")
 
 
-def test_a_chain_without_a_time_stays_in_float32(networks, target):
-    kernels = _kernels(networks, target, 2.0)
+def test_a_chain_without_a_time_stays_in_float32(networks, target, kernels):
     unmeasured = {
         key: attrs.evolve(winner, seconds=None)
         for key, winner in kernels.winners.items()
@@ -144,8 +134,9 @@ def test_a_chain_without_a_time_stays_in_float32(networks, target):
     assert sorted(point.types) == [0, 1, 2]
 
 
-def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(networks, target):
-    kernels = _kernels(networks, target, 2.0)
+def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
+    networks, target, kernels
+):
     [alone] = [chain for chain in networks.of({1: "int8"}).chains if chain.spec.dtype == "int8"]
     assert alone.spec.output_dtype == "float32"
     assert alone.spec.task("x", target).key not in kernels.winners

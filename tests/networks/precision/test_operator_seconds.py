@@ -5,21 +5,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 
 
 @pytest.fixture(scope="module")
-def kernels(networks, target):
+def kernels(networks, target, kernels_taking):
     """Every operator takes 2 s in float32 and 1 s in int8."""
-    winners = {}
-    for kind, seconds in (("float32", 2.0), ("int8", 1.0)):
-        chains = networks.chains if kind == "float32" else networks.uniform(kind).chains
-        for index, chain in enumerate(chains):
-            task = chain.spec.task(f"{index} {kind}", target)
-            winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    return Kernels(winners, None, target)
+    return kernels_taking(networks, target, float32=2.0, int8=1.0)
 
 
 def _built(networks, kernels, types):

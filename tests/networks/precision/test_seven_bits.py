@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import precisions_beside
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks.graph.narrow_weights import specs_for
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.package.package import check_target
 from chameleon_networks.precision.edges import tensors_of
@@ -54,8 +50,6 @@ def test_weights_are_between_the_ends_of_their_range():
     assert largest.tolist() == [64, 64, 0, 64, 64]
     errors = [np.abs(own.real - weights).max() for own in encoded.values()]
     assert 1.5 < errors[1] / errors[0] < 3
-    steps = encoded["int7"].scales[:, None, None, None]
-    assert (np.abs(encoded["int7"].real - weights) <= 0.5001 * steps).all()
 
 
 def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of):
@@ -102,17 +96,8 @@ class Errors:
     ("bound", "kinds"),
     [(8.1e-3, ["int7"] * 4), (5.1e-3, ["int7", "int8", "int8", "int8"]), (4.1e-3, ["int8"] * 4)],
 )
-def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kinds):
-    winners = {}
-    for chains, seconds in (
-        (networks.chains, 4e-3),
-        (networks.uniform("int8").chains, 2e-3),
-        (networks.uniform("int7").chains, 1e-3),
-    ):
-        for chain in chains:
-            task = next(specs_for(chain, AVX2)).task("x", AVX2)
-            winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
-    kernels = Kernels(winners, None, AVX2)
+def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kinds, kernels_taking):
+    kernels = kernels_taking(networks, AVX2, float32=4e-3, int8=2e-3, int7=1e-3)
     known = OperatorSeconds(networks, KINDS, kernels)
     assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
@@ -123,15 +108,14 @@ def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kind
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
 def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
-    tiny, trials, delivered_in, tmp_path
+    tiny, trials, delivered_in, tmp_path, asked
 ):
     try:
         check_target(AVX2)
     except TargetError:
         pytest.skip("this CPU lacks AVX2")
     precision = Precision(type="int8")
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(precision)
+    frontend = asked(precision)
     before = [task.key for task in frontend.tasks(AVX2)]
     decisions = frontend.decide(type(trials)(AVX2))
     assert decisions["types"]["types"] == [*KINDS]
@@ -152,9 +136,8 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
 
 
 @pytest.mark.usefixtures("_as_the_cpu_is")
-def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny):
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(Precision(type="int8"))
+def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(asked):
+    frontend = asked(Precision(type="int8"))
     for name, dtypes in (("haswell", {*KINDS}), ("znver4", {"int8"}), ("sapphirerapids", {"int8"})):
         tasks = [task for task in frontend.tasks(cpu(name)) if task.alternative_of]
         assert {task.arguments["dtype"] for task in tasks} == dtypes

@@ -21,17 +21,10 @@ pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 @pytest.fixture(scope="module")
-def settled(tiny, trials):
+def settled(asked, trials):
     """What a frontend of the network settles on in int8; calibration takes a second."""
-    frontend = _asked(tiny, Precision(type="int8"))
+    frontend = asked(Precision(type="int8"))
     return frontend.decide(trials)
-
-
-def _asked(tiny, precision):
-    """A frontend of the network that a pipeline asks for a precision."""
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
-    frontend.compute_in(precision)
-    return frontend
 
 
 @pytest.fixture
@@ -80,8 +73,8 @@ def test_each_step_says_what_it_has_taken(whole, settled):
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 
-def test_tasks_can_be_named_before_anything_is_settled(tiny, target, settled):
-    frontend = _asked(tiny, Precision(type="int8"))
+def test_tasks_can_be_named_before_anything_is_settled(asked, target, settled):
+    frontend = asked(Precision(type="int8"))
     before = {task.key for task in frontend.tasks(target)}
     frontend.restore(settled)
     assert before == {task.key for task in frontend.tasks(target)}
@@ -114,21 +107,21 @@ def test_a_bound_between_gives_some_operators_in_int8(deliver, whole, tiny):
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
-    kind, tiny, trials, tmp_path, delivered_in
+    kind, asked, trials, tmp_path, delivered_in
 ):
     rounding = STORAGE[kind].rounding
     precision = Precision(type=kind, max_error=0.1)
-    frontend = _asked(tiny, precision)
+    frontend = asked(precision)
     decisions = frontend.decide(trials)
     assert decisions["types"]["types"] == [kind]
     folder = tmp_path / "network"
-    result, _ = delivered_in(tiny, decisions, folder, precision)
+    result, _ = delivered_in(frontend.network, decisions, folder, precision)
     assert result.failure is None
     assert result.precision == kind
     [front] = [row for row in result.front if row.delivered]
     assert front.types == {kind: 4}
     assert 0.02 * rounding < result.max_relative_error < 2 * front.error
-    assert 0.02 * rounding < _error(folder, tiny) < 13 * rounding
+    assert 0.02 * rounding < _error(folder, frontend.network) < 13 * rounding
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {kind}
     # What the network gives is not rounded.
@@ -136,9 +129,9 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     assert sorted(outputs) == sorted([*[kind] * 3, "float32"])
 
 
-def test_types_are_mixed_in_one_network(tiny, trials, tmp_path, delivered_in):
+def test_types_are_mixed_in_one_network(tiny, trials, tmp_path, delivered_in, asked):
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
-    frontend = _asked(tiny, precision)
+    frontend = asked(precision)
     decisions = frontend.decide(trials)
     assert decisions["types"]["types"] == ["bfloat16", "int8"]
     result, folder = delivered_in(tiny, decisions, tmp_path / "network", precision)
@@ -240,28 +233,27 @@ def _worse(_, __, run):
     return 1.0 if getattr(getattr(run, "__self__", None), "name", "") == "float32" else 0.0
 
 
-def test_a_metric_that_raises_is_refused_before_anything_is_tuned(tiny, trials, tmp_path):
+def test_a_metric_that_raises_is_refused_before_anything_is_tuned(asked, trials, tmp_path):
     (tmp_path / "eval.py").write_text(METRICS)
-    frontend = NetworkFrontend(type(tiny)(tiny.options))
     source = f"{tmp_path}/eval.py:raising"
-    frontend.compute_in(Precision(search=("int8",), metric=source, max_drop=0.1))
+    frontend = asked(Precision(search=("int8",), metric=source, max_drop=0.1))
     with pytest.raises(ConfigError, match="raising failed"):
         frontend.decide(trials)
 
 
-def test_a_type_that_no_operator_can_have_is_refused_or_left_out(tiny, trials, monkeypatch):
+def test_a_type_that_no_operator_can_have_is_refused_or_left_out(asked, trials, monkeypatch):
     monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind.name == "float16")
-    frontend = _asked(tiny, Precision(type="float16"))
+    frontend = asked(Precision(type="float16"))
     with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):
         frontend.decide(trials)
-    frontend = _asked(tiny, Precision(search=("float16", "int8"), max_error=0.1))
+    frontend = asked(Precision(search=("float16", "int8"), max_error=0.1))
     decisions = frontend.decide(trials)
     assert decisions["types"]["types"] == ["int8"]
     assert "float16" in decisions["types"]["told"][0]
 
 
-def test_targets_and_networks_without_reduced_precision_are_refused(tiny, trials, monkeypatch):
-    frontend = _asked(tiny, Precision(type="int8"))
+def test_targets_and_networks_without_reduced_precision_are_refused(asked, trials, monkeypatch):
+    frontend = asked(Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
         frontend.decide(type(trials)(cuda))

@@ -234,18 +234,3 @@ def test_types_of_float32_change_nothing(network_of):
     module, chains = network_of(_residual_network, (1, 8, 6, 7))
     assert with_types(module, chains, {0: "float32"}, {}).same_as(module)
     assert "quantize" not in operators_in(module)
-
-
-@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_rounding_is_to_the_nearest_even_number(kind):
-    values = RNG.uniform(0.01, 100, 10_000).astype(np.float32)
-    bits = {"bfloat16": 8, "float16": 11}[kind]
-    rounded = STORAGE[kind].rounded
-    result = rounded(values)
-    assert (rounded(result) == result).all()
-    assert (np.abs(result - values) <= 2.0**-bits * np.abs(values)).all()
-    middle = np.float32(1 + 2.0**-bits)
-    assert rounded(np.array([middle, 1 + 3 * (middle - 1)])).tolist() == [
-        1.0,
-        float(1 + 4 * (middle - 1)),
-    ]

@@ -97,7 +97,6 @@ def example(rows, columns, **given):
         tokens=task_tokens(source.task, source.device, 2, space),
         configs=with_choices(space, source.choices),
         quality=log_quality(source.seconds),
-        failed=~np.isfinite(source.seconds),
     )
 
 

@@ -9,9 +9,8 @@ from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations, StageContext
 from chameleon_core.stages.search import Archive
 from chameleon_one_shot.cost_model import OneShotModel
-from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import OneShotOptions
-from chameleon_one_shot.predictor.header import ModelFileError
+from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_file
 from chameleon_one_shot.predictor.metrics import tau
 
 

@@ -1,21 +1,17 @@
 """Every operator's TensorIR computes what NumPy's float64 reference does."""
 
-import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.task import Task
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators import specs
 from chameleon_tvm.operators.base import operator_of
-from computing import NATIVE, require_reference
+from computing import NATIVE, naive_convolution, require_reference
+
+from ..two_bytes import IN_TWO_BYTES, PRODUCTS, in_type  # noqa: TID252 - shared by folders
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
 FULL = {"bias": True, "residual": True}
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
-BF16 = {"dtype": "bfloat16", "output_dtype": "bfloat16"}
-HALF = {"dtype": "float16", "output_dtype": "float16"}
-INTO_FLOAT32 = {"output_dtype": "float32"}
 BSHD = dict.fromkeys(("query_layout", "key_layout", "value_layout", "output_layout"), "BSHD")
 
 
@@ -70,14 +66,6 @@ FUSED = [
     specs.DenseSpec(input=[5, 9], units=7, **FULL, activation="gelu"),
     specs.DenseSpec(input=[5, 9], units=7, bias=True),
 ]
-ATTENTION = specs.AttentionSpec(
-    query=[1, 4, 21, 16],
-    key=[1, 2, 37, 16],
-    value=[1, 2, 37, 24],
-    scale=0.3,
-    mask=[1, 1, 21, 37],
-    key_layout="BSHD",
-)
 TYPED = [
     conv(padding=1, layout="NHWC", **INT8),
     conv(padding=1, residual=True, activation="relu", **INT8),
@@ -89,40 +77,13 @@ TYPED = [
     specs.DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
     specs.DenseSpec(input=[1, 65793], units=3, dtype="int8"),
     specs.DenseSpec(input=[5, 9], units=7, dtype="int7", output_dtype="uint8"),
-    specs.BatchMatmulSpec(a=[2, 5, 33], b=[2, 33, 20], **HALF),
-    specs.BatchMatmulSpec(
-        a=[3, 9, 16], b=[3, 21, 16], transpose_b=True, **{**BF16, **INTO_FLOAT32}
-    ),
-    *(attrs.evolve(ATTENTION, **types) for types in (BF16, {**HALF, **INTO_FLOAT32})),
-    conv(padding=1, layout="NHWC", **FULL, activation="relu", **{**HALF, **INTO_FLOAT32}),
-    conv(padding=1, layout="NHWC", **FULL, activation="relu", **BF16),
-    conv(input=[2, 3, 13, 13], kernel=5, padding=2, stride=2, **FULL, **BF16),
-    conv(groups=2, **BF16),
-    specs.Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **BF16),
-    specs.Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, layout="NDHWC", **FULL, **BF16),
-    specs.DepthwiseConv2dSpec(
-        input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL, **BF16
-    ),
-    specs.DenseSpec(input=[3, 33], units=20, **FULL, activation="relu", **BF16),
-    specs.DenseSpec(input=[1, 64], units=48, dtype="bfloat16", activation="gelu"),
+    *(in_type(spec, "bfloat16") for spec in IN_TWO_BYTES),
+    *(in_type(spec, "float16", "float32") for spec in IN_TWO_BYTES[::3]),
+    in_type(PRODUCTS[0], "float16"),
+    in_type(PRODUCTS[1], "bfloat16", "float32"),
 ]
 SPECS = [*PLAIN, *FUSED, *TYPED]
 CONVOLUTIONS = [spec for spec in PLAIN if isinstance(spec, specs.ConvolutionSpec)]
-
-
-def naive_convolution(data, weights, spec):
-    """Nested loops, so that the reference itself has something to be compared with."""
-    sides = zip(spec.pads[: spec.rank], spec.pads[spec.rank :], strict=True)
-    padded = np.pad(data, ((0, 0), (0, 0), *sides))
-    out = np.zeros(spec.output_shape)
-    per_group = spec.output_channels // spec.group_count
-    ic = spec.filter_shape[1]
-    for n, o, *at in np.ndindex(out.shape):
-        for c, *tap in np.ndindex(ic, *spec.kernel_size):
-            position = np.multiply(at, spec.strides) + np.multiply(tap, spec.dilations)
-            value = padded[(n, o // per_group * ic + c, *position)]
-            out[(n, o, *at)] += value * weights[(o, c, *tap)]
-    return out
 
 
 def name_of(spec):
@@ -152,10 +113,3 @@ def test_inputs_are_the_same_every_time_and_in_every_layout():
     for other in others:
         for row, two in zip(first, other, strict=True):
             np.testing.assert_array_equal(row, two)
-
-
-def test_an_unknown_operator_is_an_error_with_a_hint():
-    task = Task(name="t", operator="fft", arguments={}, target=TARGET, flop=1.0)
-    with pytest.raises(ConfigError, match="'fft'") as caught:
-        operator_of(task)
-    assert "conv2d" in caught.value.hint

@@ -13,10 +13,9 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import AUTO, OneShotOptions
 from chameleon_one_shot.predictor.familiarity import in_quotes
-from chameleon_one_shot.predictor.header import ModelFileError
+from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_file
 from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.tokens import FixedToken, TaskTokens, task_tokens
 

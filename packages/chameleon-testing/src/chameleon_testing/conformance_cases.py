@@ -89,21 +89,12 @@ def spaces() -> Mapping[str, DesignSpace]:
 
     The last space is so large that two seeds never propose the same configurations by chance.
     """
-    modes = Choice(name="mode", options=tuple(range(12)))
     return {
         "tiled": tiled_space(),
-        "one configuration": DesignSpace([Choice(name="mode", options=("only",))]),
-        "one knob": DesignSpace([modes]),
-        "three legal of twelve": DesignSpace(
-            [modes],
-            constraints=[
-                Constraint(reason="not a multiple of 5", holds=lambda v: v["mode"] % 5 == 0)
-            ],
-        ),
-        "all illegal": DesignSpace(
-            [modes, flag("other")],
-            constraints=[Constraint(reason="nothing is legal", holds=lambda v: v["mode"] < 0)],
-        ),
+        "one configuration": grid(1),
+        "one knob": grid(12),
+        "three legal of twelve": grid(12, holds=lambda values: values["k0"] % 5 == 0),
+        "all illegal": grid(12, 2, holds=lambda values: values["k0"] < 0),
         "huge": grid(*[100] * 12),
     }
 

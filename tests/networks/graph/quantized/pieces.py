@@ -1,4 +1,4 @@
-"""Pieces of quantized networks, NCHW, and what they mean, computed by NumPy.
+"""Pieces of quantized networks, NCHW, and what networks mean, computed by NumPy.
 
 The scales are powers of two and the numbers small, so that sums of float32 are exact, and all that
 compute the network by its meaning agree in every bit.
@@ -11,6 +11,7 @@ import numpy as np
 from chameleon_networks.graph.constants import array_of
 from chameleon_networks.graph.moves import axes_of, shape_of
 from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.convolution import from_layout, to_layout
 from numpy.typing import NDArray
 
 op = relax.op
@@ -126,6 +127,8 @@ def _windows(call, x, size, dilation, fill):
 
 
 def _convolution(call, x, weights):
+    layout = str(call.attrs.data_layout)
+    x, weights = (from_layout(array, layout) for array in (x, weights))
     groups, rank = int(call.attrs.groups), x.ndim - 2
     seen = _windows(call, x, weights.shape[2:], call.attrs.dilation, 0.0)
     n, c, *rest = seen.shape
@@ -135,7 +138,7 @@ def _convolution(call, x, weights):
     sums = np.einsum(f"ngc{letters}...,gfc...->ngf{letters}...", seen, filters)
     if rank:
         sums = sums.sum(axis=tuple(range(sums.ndim - rank, sums.ndim)))
-    return sums.reshape(n, -1, *sums.shape[3:])
+    return to_layout(sums.reshape(n, -1, *sums.shape[3:]), layout)
 
 
 def _largest(call, x):

@@ -15,11 +15,9 @@ from chameleon_one_shot.dataset.format import read_dataset
 from chameleon_one_shot.dataset.tasks import DatasetError
 from chameleon_one_shot.predictor.alternatives import ALTERNATIVES, Scores
 from chameleon_one_shot.predictor.examples import Example, examples_of
-from chameleon_one_shot.predictor.groups import divided, folds, task_groups
+from chameleon_one_shot.predictor.groups import task_groups
 from chameleon_one_shot.predictor.metrics import Quality
 from chameleon_one_shot.predictor.model import Model, load
-from chameleon_one_shot.predictor.options import TrainingOptions
-from chameleon_one_shot.predictor.pretraining import Divided, Division, trained_model
 
 log = structlog.get_logger()
 
@@ -168,7 +166,7 @@ def evaluate(
         )
     ends = set(model.provenance.stopping)
     stopping = [example for example in examples if example.identity in ends]
-    results = _results(ONE_SHOT, _predicted(model), judged)
+    results = results_of(ONE_SHOT, predicted(model), judged)
     for name in alternatives:
         other = ALTERNATIVES[name]()
         if name != "first-guesses":
@@ -181,66 +179,25 @@ def evaluate(
                 continue
             say(f"training {name} on {len(trained)} tasks")
             other.fit(trained, stopping, seed)
-        results += _results(name, other.scores, judged)
+        results += results_of(name, other.scores, judged)
     return Evaluation(results=tuple(results))
 
 
-def cross_validate(
-    examples: Sequence[Example],
-    options: TrainingOptions,
-    *,
-    count: int,
-    labels: Sequence[int],
-    alternatives: Sequence[str],
-    say: Callable[[str], None],
-) -> Evaluation:
-    """Cross-validate a predictor and other models: each fold of the tasks is held out once.
-
-    Args:
-        examples: The examples of a data set.
-        options: The options of the predictor's training. The other models get its seed.
-        count: The number of folds.
-        labels: A label per example; examples with the same label are held out together.
-        alternatives: The names of the other models, keys of ``ALTERNATIVES``.
-        say: A function that is called with each message about progress.
-
-    Raises:
-        DatasetError: There are too few groups.
-    """
-    groups = np.asarray(labels)
-    shares = [Division().stopping]
-    results: list[TaskResult] = []
-    for number, fold in enumerate(folds(groups, count, options.seed), 1):
-        rest = np.setdiff1d(np.arange(len(examples)), fold)
-        weights = np.array([len(examples[at]) for at in rest], np.float64)
-        inner = groups[rest]
-        if len(np.unique(inner)) == 1:
-            # One device is left, say: tasks of it that are not alike end the training.
-            inner = task_groups([examples[at].source for at in rest])
-        first, second = (rest[part] for part in divided(inner, weights, shares, options.seed))
-        parts = Divided(
-            training=[examples[at] for at in first],
-            stopping=[examples[at] for at in second],
-            held_out=[examples[at] for at in fold],
-        )
-        say(f"fold {number} of {count}: {len(first)} tasks to train on, {len(fold)} held out")
-        own = _results(ONE_SHOT, _predicted(trained_model(parts, options)), parts.held_out)
-        for name in alternatives:
-            other = ALTERNATIVES[name]()
-            other.fit(parts.training, parts.stopping, options.seed)
-            own += _results(name, other.scores, parts.held_out)
-        say(table(Evaluation(results=tuple(own))))
-        results += own
-    return Evaluation(results=tuple(results))
-
-
-def _predicted(model: Model) -> Callable[[Example], Scores]:
+def predicted(model: Model) -> Callable[[Example], Scores]:
+    """A function that returns a model's scores of an example's candidates."""
     return lambda example: model.predictor.of(example.tokens).moments(example.configs)[0]
 
 
-def _results(
+def results_of(
     name: str, scores: Callable[[Example], Scores], examples: Sequence[Example]
 ) -> list[TaskResult]:
+    """Judge one model by some tasks. Tasks whose candidates are equally fast are left out.
+
+    Args:
+        name: The name of the model.
+        scores: A function that returns the scores of a task's candidates, higher is better.
+        examples: The tasks.
+    """
     results = []
     for example in examples:
         if np.ptp(example.quality) > 0.0:

@@ -38,14 +38,12 @@ class Example:
             shape (n, knobs).
         quality: The logarithms of relative throughput, shape (n,). The fastest configuration has 0.
             Failures have the value of the slowest timed configuration.
-        failed: Whether each configuration failed, shape (n,).
     """
 
     source: DatasetTask
     tokens: TaskTokens
     configs: Configs
     quality: NDArray[np.float64]
-    failed: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.quality)
@@ -158,7 +156,6 @@ def _example(task: DatasetTask, space: DesignSpace | None, configs: Configs) -> 
         tokens=tokens,
         configs=configs,
         quality=log_quality(task.seconds),
-        failed=~np.isfinite(task.seconds),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask
 from chameleon_one_shot.tokens import sizes
 
 SIMILAR = 1.1
@@ -32,12 +32,6 @@ def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
         if (joined == labels).all():
             return np.unique(labels, return_inverse=True)[1]
         labels = joined
-
-
-def device_groups(tasks: Sequence[DatasetTask]) -> Labels:
-    """Divide tasks into groups by device: a number from 0 for each task, shape (tasks,)."""
-    names = [canonical(dict(task.device)) for task in tasks]
-    return np.unique(names, return_inverse=True)[1]
 
 
 def divided(
@@ -78,32 +72,6 @@ def divided(
             begin, left = begin + 1, left - 1
     parts[0] = [int(group) for group in order[begin:]]
     return [np.flatnonzero(np.isin(labels, part)) for part in parts]
-
-
-def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
-    """Divide items at random into folds, for cross-validation, without splitting groups.
-
-    The folds have about the same number of groups.
-
-    Args:
-        labels: The group of each item.
-        count: The number of folds.
-        seed: The seed of the random division.
-
-    Returns:
-        The indices of the items of each fold.
-
-    Raises:
-        DatasetError: There are fewer groups than folds.
-    """
-    groups = np.unique(labels)
-    if len(groups) < count:
-        raise DatasetError(
-            f"{len(groups)} groups of similar tasks cannot be divided into {count} folds",
-            hint="Ask for fewer folds, or collect tasks of more operators and shapes.",
-        )
-    order = np.random.default_rng(seed).permutation(groups)
-    return [np.flatnonzero(np.isin(labels, part)) for part in np.array_split(order, count)]
 
 
 def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:

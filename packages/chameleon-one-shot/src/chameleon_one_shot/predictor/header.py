@@ -1,4 +1,4 @@
-"""Reads the header of a model's file, without a machine-learning library.
+"""Finds a model's file and reads its header, without a machine-learning library.
 
 The file has the safetensors format: eight bytes with the length of the header, the header as JSON,
 and the arrays. The header says where each array is. The file contains no code.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ConfigError
+
+from chameleon_one_shot.options import AUTO
 
 FORMAT = 1
 """The version of the format, raised when older readers would misread the file."""
@@ -20,9 +23,21 @@ KEY = "chameleon_one_shot"
 _LONGEST_HEADER = 100_000_000
 """The longest header in bytes that safetensors reads."""
 
+_INCLUDED = Path(__file__).parents[1] / "models"
+"""The folder of the included models."""
+
+_MAKE = (
+    "Make one: `chameleon dataset collect PLAN.yaml`, then `chameleon pretrain DATASET --to "
+    "my.safetensors`, and name it: `--set cost_model.model=my.safetensors`."
+)
+
 
 class ModelFileError(ConfigError):
     """A model's file cannot be used; the message says why."""
+
+
+class NoModelError(ConfigError):
+    """There is no model with this name, or for this target."""
 
 
 def read_header(file: Path) -> dict[str, Any]:
@@ -67,3 +82,44 @@ def read_header(file: Path) -> dict[str, Any]:
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         )
     return header
+
+
+def model_file(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED) -> Path:
+    """Find the file of a predictor: a user's file, or a model that this package includes.
+
+    Args:
+        wanted: A file, the name of an included model, or ``auto``.
+        device: The description of the device to predict for (``StageContext.device``).
+        folder: The folder of the included models.
+
+    Raises:
+        NoModelError: There is no such model.
+        ModelFileError: An included model is damaged.
+    """
+    boxed = {file.stem: file for file in sorted(folder.glob("*.safetensors"))}
+    if wanted in boxed:
+        return boxed[wanted]
+    if wanted != AUTO:
+        if not Path(wanted).exists():
+            names = ", ".join(boxed) or "none"
+            raise NoModelError(
+                f"there is no model {wanted!r}: it is neither a file nor one of the included "
+                f"models ({names})",
+                hint=_MAKE,
+            )
+        return Path(wanted)
+    targets = [
+        (target, name)
+        for name, file in boxed.items()
+        for target in read_header(file)["provenance"]["targets"]
+        if target["kind"] == device.get("kind")
+    ]
+    if not targets:
+        what = " ".join([str(device.get("kind", "")), str(device.get("mcpu", ""))]).strip()
+        raise NoModelError(
+            f"no included model is for this target ({what or 'which is unknown'})",
+            hint=_MAKE,
+        )
+    features = frozenset(map(str, device.get("features", ())))
+    apart = [(len(features ^ set(target["features"])), name) for target, name in targets]
+    return boxed[min(apart)[1]]

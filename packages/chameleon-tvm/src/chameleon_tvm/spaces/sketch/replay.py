@@ -57,7 +57,6 @@ class TraceReplay:
     loop_block: dict[int, str] = attrs.field(factory=dict)
     order: dict[str, list[int]] = attrs.field(factory=dict)
     factors: dict[int, tuple[str | None, int]] = attrs.field(factory=dict)
-    choices: dict[int, int] = attrs.field(factory=dict)
     axes: dict[str, tuple[Axis, ...]] = attrs.field(factory=dict)
     threads: dict[int, str] = attrs.field(factory=dict)
     anchors: list[str] = attrs.field(factory=list)
