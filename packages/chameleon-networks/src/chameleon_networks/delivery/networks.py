@@ -32,8 +32,7 @@ from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.narrow_weights import fastest
-from chameleon_networks.graph.operators import left_over, moved_elements, specs_of
-from chameleon_networks.graph.owners import owners
+from chameleon_networks.graph.operators import left_over, moved_elements, owners, specs_of
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT

@@ -27,8 +27,7 @@ from chameleon_networks.delivery.reduced_rivals import (
 )
 from chameleon_networks.delivery.typed.errors import Simulation
 from chameleon_networks.graph.narrow_weights import fastest
-from chameleon_networks.graph.operators import specs_of
-from chameleon_networks.graph.owners import owners
+from chameleon_networks.graph.operators import owners, specs_of
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import check_target
 from chameleon_networks.precision.metrics import metric_of, scored
