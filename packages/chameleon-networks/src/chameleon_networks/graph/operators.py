@@ -24,7 +24,7 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.words import identifier
 
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS
+from chameleon_networks.graph.matching_products import CONVOLUTION_RANKS
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax
 from chameleon_networks.source_location import SourceLocation
